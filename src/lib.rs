@@ -1,1 +1,12 @@
+//! GPU tensors for the BEAM on anything with a Vulkan driver: the native half of nx_vulkan.
 
+pub mod device;
+pub mod error;
+pub mod kernels;
+pub mod memory;
+mod nif;
+pub mod pipeline;
+pub mod program;
+pub mod stream;
+
+rustler::init!("Elixir.Nx.Vulkan.Native");

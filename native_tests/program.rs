@@ -1,0 +1,46 @@
+//! Programs against references in Rust.
+
+mod support;
+
+use nx_vulkan::program::{Attribute, Type};
+use support::{Random, download, node, run, upload, with};
+
+/// Sizes around the workgroup and the grid's first axis.
+const SIZES: [usize; 6] = [1, 255, 256, 257, 4096 + 3, 65_535 * 256 + 1];
+
+#[test]
+fn sums_of_two_vectors_of_every_size() {
+    let mut random = Random(7);
+    for n in SIZES {
+        let a: Vec<f32> = (0..n).map(|_| random.unit() as f32).collect();
+        let b: Vec<f32> = (0..n).map(|_| random.unit() as f32).collect();
+        let shape = [n as u64];
+        let inputs = [(&upload(&a), Type::F32, shape.as_slice()), (&upload(&b), Type::F32, shape.as_slice())];
+        let out: Vec<f32> = download(&run(&[node("add", Type::F32, &[0, 1])], &inputs, &shape).unwrap());
+        assert!(a.iter().zip(&b).map(|(a, b)| a + b).eq(out), "{n}");
+    }
+}
+
+#[test]
+fn reductions_over_each_axis_of_a_cube() {
+    let mut random = Random(11);
+    for shape in [[3u64, 4, 5], [70, 1, 300], [2, 513, 129], [1, 100_000, 3]] {
+        let n: u64 = shape.iter().product();
+        let a: Vec<f32> = (0..n).map(|_| random.unit() as f32).collect();
+        let buffer = upload(&a);
+        for axes in [vec![0], vec![1], vec![2], vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]] {
+            let attribute = Attribute::Axes(axes.as_slice().into());
+            let sum = with("sum", Type::F32, &[0], attribute);
+            let out: Vec<f32> = download(&run(&[sum], &[(&buffer, Type::F32, &shape)], &shape).unwrap());
+            let mut expected = std::collections::BTreeMap::<Vec<u64>, f64>::new();
+            for (i, x) in a.iter().enumerate() {
+                let i = i as u64;
+                let at = [i / (shape[1] * shape[2]), i / shape[2] % shape[1], i % shape[2]];
+                let kept = (0..3).filter(|axis| !axes.contains(axis)).map(|axis| at[axis]).collect();
+                *expected.entry(kept).or_default() += f64::from(*x);
+            }
+            let expected: Vec<f32> = expected.values().map(|x| *x as f32).collect();
+            assert_eq!(out, expected, "{shape:?} {axes:?}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What the native tests share: running programs and moving vectors.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use bytemuck::Pod;
+use nx_vulkan::device::{Gpu, gpu};
+use nx_vulkan::error::Result;
+use nx_vulkan::kernels;
+use nx_vulkan::memory::{Buffer, Patience};
+use nx_vulkan::program::{
+    Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op,
+};
+
+pub fn device() -> &'static Gpu {
+    gpu().unwrap_or_else(|error| panic!("these tests need a Vulkan device: {error}"))
+}
+
+pub fn upload<T: Pod>(data: &[T]) -> Buffer {
+    device().upload(bytemuck::cast_slice(data), Patience::Patient).unwrap()
+}
+
+pub fn download<T: Pod>(buffer: &Buffer) -> Vec<T> {
+    let readback = device().read(buffer, 0, buffer.len()).unwrap();
+    bytemuck::allocation::pod_collect_to_vec(readback.bytes())
+}
+
+pub fn node(name: &str, ty: Type, args: &[usize]) -> Node {
+    with(name, ty, args, Attribute::None)
+}
+
+pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node {
+    Node { op: op::find(name).unwrap(), ty, args: args.into(), attribute }
+}
+
+/// Runs nodes over dense inputs that broadcast to `shape`.
+pub fn run(nodes: &[Node], inputs: &[(&Buffer, Type, &[u64])], shape: &[u64]) -> Result<Buffer> {
+    let views: Vec<_> = inputs
+        .iter()
+        .map(|(buffer, ty, dims)| (*buffer, *ty, 0, broadcast_strides(dims, shape).unwrap()))
+        .collect();
+    run_views(nodes, &views, shape)
+}
+
+/// Runs nodes over any views.
+pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], shape: &[u64]) -> Result<Buffer> {
+    let decoded = inputs
+        .iter()
+        .map(|(_, ty, offset, strides)| Input {
+            ty: *ty,
+            source: Source::View { offset: *offset, strides: strides.clone() },
+        })
+        .collect();
+    let program = Program::new(decoded, nodes.into(), shape.into())?;
+    let leases = inputs.iter().map(|input| input.0.lease()).collect::<Result<Vec<_>>>()?;
+    let blocks: Vec<_> = leases.iter().zip(inputs).map(|(lease, input)| Some((&**lease, input.0.len()))).collect();
+    kernels::program::run(device(), &program, &blocks, Patience::Patient)
+}
+
+/// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Uniform in [0, n).
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// Uniform in [-1, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}

@@ -1,0 +1,146 @@
+// Conversions between element types, as Nx.as_type/2 and BinaryBackend define them, for every pair.
+//
+// to_<type>(x) takes any compute type and gives the value in the compute type of <type>, within its range:
+// integers wrap; floats are truncated towards zero, then wrap; NaN becomes 0 and infinities the type's limits.
+
+bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
+bool is_infinity(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+bool is_true(float x) { return (floatBitsToUint(x) & 0x7fffffffu) != 0u; }
+bool is_negative(float x) { return (floatBitsToUint(x) >> 31) != 0u; }
+
+#ifdef HAS_FLOAT64
+bool is_nan(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return ((b.y & 0x7fffffffu) | uint(b.x != 0u)) > 0x7ff00000u;
+}
+bool is_infinity(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return (b.y & 0x7fffffffu) == 0x7ff00000u && b.x == 0u;
+}
+bool is_true(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return ((b.y & 0x7fffffffu) | b.x) != 0u;
+}
+bool is_negative(double x) { return (unpackDouble2x32(x).y >> 31) != 0u; }
+#endif
+
+// 16-bit floats are bits in memory. f16 rounds to even; bf16 drops the low half of an f32, as BinaryBackend does.
+
+float f16_to_float(uint h) {
+  uint s = (h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
+  if (e == 31u) return uintBitsToFloat(s | 0x7f800000u | (m << 13));
+  if (e == 0u) return uintBitsToFloat(s | floatBitsToUint(float(m) * 5.9604644775390625e-8));
+  return uintBitsToFloat(s | ((e + 112u) << 23) | (m << 13));
+}
+
+uint float_to_f16(float x) {
+  uint b = floatBitsToUint(x), s = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
+  if (a > 0x7f800000u) return 0x7e00u;
+  if (a >= 0x477ff000u) return s | 0x7c00u;
+  if (a < 0x33000000u) return s;
+  if (a < 0x38800000u) {
+    // Subnormal: the significand in units of 2^-24.
+    uint shift = 126u - (a >> 23), m = (a & 0x7fffffu) | 0x800000u;
+    uint r = m >> shift, rest = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
+    return s | (r + uint(rest > tie || (rest == tie && (r & 1u) != 0u)));
+  }
+  return s | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13);
+}
+
+float bf16_to_float(uint h) { return uintBitsToFloat(h << 16); }
+uint float_to_bf16(float x) { return is_nan(x) ? 0x7fc0u : floatBitsToUint(x) >> 16; }
+
+float to_f16(float x) { return f16_to_float(float_to_f16(x)); }
+float to_bf16(float x) { return bf16_to_float(float_to_bf16(x)); }
+float to_f32(float x) { return x; }
+
+// From integers.
+#define NX_FROM_INT(S) \
+  uint to_u8(S x) { return uint(x) & 0xffu; } \
+  uint to_u16(S x) { return uint(x) & 0xffffu; } \
+  uint to_u32(S x) { return uint(x); } \
+  int to_s8(S x) { return bitfieldExtract(int(x), 0, 8); } \
+  int to_s16(S x) { return bitfieldExtract(int(x), 0, 16); } \
+  int to_s32(S x) { return int(x); } \
+  float to_f32(S x) { return float(x); } \
+  float to_f16(S x) { return to_f16(float(x)); } \
+  float to_bf16(S x) { return to_bf16(float(x)); } \
+  bool is_true(S x) { return x != S(0); }
+NX_FROM_INT(int)
+NX_FROM_INT(uint)
+
+// From floats. trunc(x) modulo 2^32 is exact: scaling by a power of two and the difference lose nothing.
+#define NX_FROM_FLOAT(S) \
+  uint wrap32(S x) { \
+    precise S t = trunc(x); \
+    precise S high = floor(t * S(2.3283064365386962890625e-10)); \
+    precise S low = t - high * S(4294967296.0); \
+    return uint(low); \
+  } \
+  uint wrap(S x, uint lowest, uint highest) { \
+    if (is_nan(x)) return 0u; \
+    if (is_infinity(x)) return is_negative(x) ? lowest : highest; \
+    return wrap32(x); \
+  } \
+  uint to_u8(S x) { return wrap(x, 0u, 0xffu) & 0xffu; } \
+  uint to_u16(S x) { return wrap(x, 0u, 0xffffu) & 0xffffu; } \
+  uint to_u32(S x) { return wrap(x, 0u, 0xffffffffu); } \
+  int to_s8(S x) { return bitfieldExtract(int(wrap(x, 0x80u, 0x7fu)), 0, 8); } \
+  int to_s16(S x) { return bitfieldExtract(int(wrap(x, 0x8000u, 0x7fffu)), 0, 16); } \
+  int to_s32(S x) { return int(wrap(x, 0x80000000u, 0x7fffffffu)); }
+NX_FROM_FLOAT(float)
+
+#ifdef HAS_FLOAT64
+NX_FROM_FLOAT(double)
+double to_f64(double x) { return x; }
+double to_f64(float x) { return double(x); }
+double to_f64(int x) { return double(x); }
+double to_f64(uint x) { return double(x); }
+float to_f32(double x) { return float(x); }
+float to_bf16(double x) { return to_bf16(float(x)); }
+
+// Rounded once: on the way through f32 to odd, so that f16 sees on which side of a tie the value was.
+float to_f16(double x) {
+  float f = float(x);
+  uint b = floatBitsToUint(f);
+  if (double(f) != x && !is_nan(x) && !is_infinity(f)) {
+    if (abs(double(f)) > abs(x)) b -= 1u;
+    b |= 1u;
+  }
+  return to_f16(uintBitsToFloat(b));
+}
+#endif
+
+#ifdef HAS_INT64
+NX_FROM_INT(int64_t)
+NX_FROM_INT(uint64_t)
+uint64_t to_u64(int x) { return uint64_t(int64_t(x)); }
+uint64_t to_u64(uint x) { return uint64_t(x); }
+uint64_t to_u64(int64_t x) { return uint64_t(x); }
+uint64_t to_u64(uint64_t x) { return x; }
+int64_t to_s64(int x) { return int64_t(x); }
+int64_t to_s64(uint x) { return int64_t(uint64_t(x)); }
+int64_t to_s64(int64_t x) { return x; }
+int64_t to_s64(uint64_t x) { return int64_t(x); }
+
+#define NX_INT64_FROM_FLOAT(S) \
+  uint64_t wrap64(S x) { \
+    precise S t = trunc(x); \
+    precise S high = floor(t * S(2.3283064365386962890625e-10)); \
+    precise S low = t - high * S(4294967296.0); \
+    return packUint2x32(uvec2(uint(low), wrap32(high))); \
+  } \
+  uint64_t wrap(S x, uint64_t lowest, uint64_t highest) { \
+    if (is_nan(x)) return uint64_t(0); \
+    if (is_infinity(x)) return is_negative(x) ? lowest : highest; \
+    return wrap64(x); \
+  } \
+  uint64_t to_u64(S x) { return wrap(x, uint64_t(0), ~uint64_t(0)); } \
+  int64_t to_s64(S x) { return int64_t(wrap(x, uint64_t(1) << 63, ~uint64_t(0) >> 1)); }
+NX_INT64_FROM_FLOAT(float)
+#ifdef HAS_FLOAT64
+NX_INT64_FROM_FLOAT(double)
+double to_f64(int64_t x) { return double(x); }
+double to_f64(uint64_t x) { return double(x); }
+#endif
+#endif

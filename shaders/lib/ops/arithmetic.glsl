@@ -1,0 +1,17 @@
+// Sums and products: integers wrap, floats round once.
+
+#define NX_ARITHMETIC(T) \
+  T nx_add(T a, T b) { precise T r = a + b; return r; } \
+  T nx_subtract(T a, T b) { precise T r = a - b; return r; } \
+  T nx_multiply(T a, T b) { precise T r = a * b; return r; }
+
+NX_ARITHMETIC(int)
+NX_ARITHMETIC(uint)
+NX_ARITHMETIC(float)
+#ifdef HAS_INT64
+NX_ARITHMETIC(int64_t)
+NX_ARITHMETIC(uint64_t)
+#endif
+#ifdef HAS_FLOAT64
+NX_ARITHMETIC(double)
+#endif

@@ -1,0 +1,64 @@
+// Comparisons and logic. Floats compare as IEEE 754 says; every value but zero is true, NaN included.
+
+#define NX_COMPARE(T) \
+  bool nx_equal(T a, T b) { return a == b; } \
+  bool nx_not_equal(T a, T b) { return a != b; } \
+  bool nx_less(T a, T b) { return a < b; } \
+  bool nx_less_equal(T a, T b) { return a <= b; } \
+  bool nx_greater(T a, T b) { return a > b; } \
+  bool nx_greater_equal(T a, T b) { return a >= b; } \
+  bool nx_logical_not(T a) { return !is_true(a); }
+
+// Logic takes any two types: 64-bit integers of either sign meet here too.
+#define NX_LOGIC(A, B) \
+  bool nx_logical_and(A a, B b) { return is_true(a) && is_true(b); } \
+  bool nx_logical_or(A a, B b) { return is_true(a) || is_true(b); } \
+  bool nx_logical_xor(A a, B b) { return is_true(a) != is_true(b); }
+
+#define NX_NO_NAN(T) \
+  bool nx_is_nan(T x) { return false; } \
+  bool nx_is_infinity(T x) { return false; }
+
+bool nx_is_nan(float x) { return is_nan(x); }
+bool nx_is_infinity(float x) { return is_infinity(x); }
+
+NX_COMPARE(int)
+NX_COMPARE(uint)
+NX_COMPARE(float)
+NX_LOGIC(int, int)
+NX_LOGIC(uint, uint)
+NX_LOGIC(float, float)
+NX_NO_NAN(int)
+NX_NO_NAN(uint)
+
+#ifdef HAS_INT64
+NX_COMPARE(int64_t)
+NX_COMPARE(uint64_t)
+NX_LOGIC(int64_t, int64_t)
+NX_LOGIC(uint64_t, uint64_t)
+NX_LOGIC(int64_t, uint64_t)
+NX_LOGIC(uint64_t, int64_t)
+NX_NO_NAN(int64_t)
+NX_NO_NAN(uint64_t)
+
+// By value: a negative number is less than every unsigned one.
+bool nx_less(int64_t a, uint64_t b) { return a < 0 || uint64_t(a) < b; }
+bool nx_less(uint64_t a, int64_t b) { return b >= 0 && a < uint64_t(b); }
+bool nx_equal(int64_t a, uint64_t b) { return a >= 0 && uint64_t(a) == b; }
+bool nx_equal(uint64_t a, int64_t b) { return nx_equal(b, a); }
+
+#define NX_COMPARE_BY_VALUE(A, B) \
+  bool nx_not_equal(A a, B b) { return !nx_equal(a, b); } \
+  bool nx_greater(A a, B b) { return nx_less(b, a); } \
+  bool nx_less_equal(A a, B b) { return !nx_less(b, a); } \
+  bool nx_greater_equal(A a, B b) { return !nx_less(a, b); }
+NX_COMPARE_BY_VALUE(int64_t, uint64_t)
+NX_COMPARE_BY_VALUE(uint64_t, int64_t)
+#endif
+
+#ifdef HAS_FLOAT64
+NX_COMPARE(double)
+NX_LOGIC(double, double)
+bool nx_is_nan(double x) { return is_nan(x); }
+bool nx_is_infinity(double x) { return is_infinity(x); }
+#endif

@@ -1,0 +1,55 @@
+// quotient and remainder, both truncating: the remainder has the dividend's sign.
+//
+// x / 0 is -1 (all bits set) and the remainder by 0 is x, as XLA has it; the smallest integer by -1 wraps. Division of
+// negative operands by SPIR-V's signed division is defined, OpSRem and GLSL's % are not.
+
+#define NX_REMAINDER_INT(T) \
+  T nx_quotient(T x, T y) { return y == T(0) ? T(~T(0)) : is_minus_one(y) ? -x : x / y; } \
+  T nx_remainder(T x, T y) { return y == T(0) ? x : is_minus_one(y) ? T(0) : x - x / y * y; }
+
+bool is_minus_one(int x) { return x == -1; }
+bool is_minus_one(uint x) { return false; }
+NX_REMAINDER_INT(int)
+NX_REMAINDER_INT(uint)
+
+#ifdef HAS_INT64
+bool is_minus_one(int64_t x) { return x == int64_t(-1); }
+bool is_minus_one(uint64_t x) { return false; }
+NX_REMAINDER_INT(int64_t)
+NX_REMAINDER_INT(uint64_t)
+#endif
+
+// Exact floating-point remainder by long division of the significands, a bit a step, as C's fmod.
+// BITS: fraction bits; BIAS of the exponent's field: the field of an infinity.
+#define NX_REMAINDER(T, U, BITS, INFINITE, TO_BITS, FROM_BITS, MSB) \
+  T nx_remainder(T x, T y) { \
+    U one = U(1) << BITS, infinity = U(INFINITE) << BITS; \
+    U mask = infinity | (one - U(1)); \
+    U bx = TO_BITS(x), by = TO_BITS(y); \
+    U sign = bx & ~mask, ax = bx & mask, ay = by & mask; \
+    if (ay == U(0) || ax >= infinity || ay > infinity) return FROM_BITS(infinity | (one >> 1)); \
+    if (ay == infinity || ax < ay) return x; \
+    int ex = int(ax >> BITS), ey = int(ay >> BITS); \
+    U mx = ax & (one - U(1)), my = ay & (one - U(1)); \
+    if (ex == 0) { int s = BITS - MSB(mx); mx <<= s; ex = 1 - s; } else mx |= one; \
+    if (ey == 0) { int s = BITS - MSB(my); my <<= s; ey = 1 - s; } else my |= one; \
+    for (; ex > ey; ex--) { if (mx >= my) mx -= my; mx <<= 1; } \
+    if (mx >= my) mx -= my; \
+    if (mx == U(0)) return FROM_BITS(sign); \
+    int s = BITS - MSB(mx); \
+    mx <<= s; \
+    ey -= s; \
+    return FROM_BITS(sign | (ey > 0 ? (mx - one) | (U(ey) << BITS) : mx >> (1 - ey))); \
+  }
+
+NX_REMAINDER(float, uint, 23, 255, floatBitsToUint, uintBitsToFloat, findMSB)
+
+#if defined(HAS_FLOAT64) && defined(HAS_INT64)
+uint64_t double_bits(double x) { return packUint2x32(unpackDouble2x32(x)); }
+double bits_double(uint64_t b) { return packDouble2x32(unpackUint2x32(b)); }
+int msb64(uint64_t b) {
+  uvec2 w = unpackUint2x32(b);
+  return w.y != 0u ? 32 + findMSB(w.y) : findMSB(w.x);
+}
+NX_REMAINDER(double, uint64_t, 52, 2047, double_bits, bits_double, msb64)
+#endif

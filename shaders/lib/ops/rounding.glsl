@@ -1,0 +1,45 @@
+// Sign and rounding. Integers are their own ceiling; abs and negate of the smallest one wrap.
+
+#define NX_ROUNDING_INT(T) \
+  T nx_abs(T x) { return x < T(0) ? -x : x; } \
+  T nx_negate(T x) { return -x; } \
+  T nx_sign(T x) { return x < T(0) ? T(-1) : T(x != T(0)); } \
+  T nx_ceil(T x) { return x; } \
+  T nx_floor(T x) { return x; } \
+  T nx_round(T x) { return x; } \
+  T nx_real(T x) { return x; } \
+  T nx_imag(T x) { return T(0); }
+
+NX_ROUNDING_INT(int)
+NX_ROUNDING_INT(uint)
+
+// sign is x itself for zeros, and 1 for NaN and both infinities, as BinaryBackend has it.
+// round takes ties away from zero and gives no negative zero.
+#define NX_ROUNDING(T) \
+  T nx_sign(T x) { return !is_true(x) ? x : is_negative(x) && !is_nan(x) && !is_infinity(x) ? T(-1) : T(1); } \
+  T nx_ceil(T x) { return ceil(x); } \
+  T nx_floor(T x) { return floor(x); } \
+  T nx_round(T x) { \
+    if (is_nan(x) || is_infinity(x)) return x; \
+    precise T t = trunc(nx_abs(x)); \
+    precise T rest = nx_abs(x) - t; \
+    precise T r = rest >= T(0.5) ? t + T(1) : t; \
+    return r > T(0) && is_negative(x) ? -r : r; \
+  } \
+  T nx_real(T x) { return x; } \
+  T nx_imag(T x) { return T(0); }
+
+float nx_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
+float nx_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
+NX_ROUNDING(float)
+
+#ifdef HAS_INT64
+NX_ROUNDING_INT(int64_t)
+NX_ROUNDING_INT(uint64_t)
+#endif
+
+#ifdef HAS_FLOAT64
+double nx_abs(double x) { return packDouble2x32(unpackDouble2x32(x) & uvec2(~0u, 0x7fffffffu)); }
+double nx_negate(double x) { return packDouble2x32(unpackDouble2x32(x) ^ uvec2(0u, 0x80000000u)); }
+NX_ROUNDING(double)
+#endif

@@ -1,0 +1,66 @@
+// How reductions combine two accumulators; the kernel that includes this defines LAST_WINS, whether the last of equal
+// elements wins in argmax and argmin.
+
+#include "lib/ops/extrema.glsl"
+
+int lowest_int() { return int(0x80000000); }
+int highest_int() { return 0x7fffffff; }
+uint lowest_uint() { return 0u; }
+uint highest_uint() { return ~0u; }
+float lowest_float() { return uintBitsToFloat(0xff800000u); }
+float highest_float() { return uintBitsToFloat(0x7f800000u); }
+
+void combine_all(inout uint a, uint x) { a &= x; }
+void combine_any(inout uint a, uint x) { a |= x; }
+
+#define NX_REDUCE(T) \
+  void combine_sum(inout T a, T x) { precise T s = a + x; a = s; } \
+  void combine_product(inout T a, T x) { precise T s = a * x; a = s; } \
+  void combine_max(inout T a, T x) { a = nx_max(a, x); } \
+  void combine_min(inout T a, T x) { a = nx_min(a, x); }
+
+// The index ~0 stands for no element. Of several NaN the last wins, as in BinaryBackend.
+#define NX_REDUCE_ARG(NAME, OP, T, I) \
+  void NAME(inout T a, inout I i, T x, I j) { \
+    if (j == ~I(0)) return; \
+    bool both = i != ~I(0), nan_a = both && is_nan(a), nan_x = is_nan(x); \
+    bool later = LAST_WINS ? j > i : j < i; \
+    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : x == a ? later : x OP a); \
+    if (take) { a = x; i = j; } \
+  }
+
+// Compensated sum (A. Neumaier 1974): b gathers what rounding drops from a.
+#define NX_REDUCE_FLOAT(T) \
+  void combine_sum(inout T a, inout T b, T x, T y) { \
+    precise T s = a + x; \
+    precise T t = s - a; \
+    precise T e = (a - (s - t)) + (x - t); \
+    precise T c = b + y + e; \
+    a = s; \
+    b = c; \
+  } \
+  T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
+
+#define NX_REDUCE_ALL(T) \
+  NX_REDUCE(T) \
+  NX_REDUCE_ARG(combine_argmax, >, T, IDX) \
+  NX_REDUCE_ARG(combine_argmin, <, T, IDX)
+
+NX_REDUCE_ALL(int)
+NX_REDUCE_ALL(uint)
+NX_REDUCE_ALL(float)
+NX_REDUCE_FLOAT(float)
+#ifdef HAS_INT64
+int64_t lowest_int64_t() { return int64_t(uint64_t(1) << 63); }
+int64_t highest_int64_t() { return int64_t(~uint64_t(0) >> 1); }
+uint64_t lowest_uint64_t() { return uint64_t(0); }
+uint64_t highest_uint64_t() { return ~uint64_t(0); }
+NX_REDUCE_ALL(int64_t)
+NX_REDUCE_ALL(uint64_t)
+#endif
+#ifdef HAS_FLOAT64
+double lowest_double() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
+double highest_double() { return packDouble2x32(uvec2(0u, 0x7ff00000u)); }
+NX_REDUCE_ALL(double)
+NX_REDUCE_FLOAT(double)
+#endif

@@ -1,0 +1,286 @@
+//! Instance, choice of device, features, limits and queue: one global [`Gpu`], made once and fallibly.
+
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+use vulkano::{Version, VulkanLibrary};
+use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType};
+use vulkano::device::{
+    Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo, QueueFlags,
+};
+use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo};
+
+use crate::error::{Error, Result};
+use crate::memory::Pool;
+use crate::pipeline::Pipelines;
+use crate::stream::Stream;
+
+/// Everything that exists once: the device, its queue, the stream, the memory pool and the pipelines.
+pub struct Gpu {
+    pub device: Arc<Device>,
+    pub caps: Capabilities,
+    pub pool: Pool,
+    pub stream: Stream,
+    pub pipelines: Pipelines,
+}
+
+/// What kernels and dispatches may use on this device.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    pub name: String,
+    pub driver: String,
+    pub api_version: String,
+    pub kind: &'static str,
+    pub cpu: bool,
+    pub float64: bool,
+    pub int64: bool,
+    pub int8: bool,
+    pub int16: bool,
+    pub denorm_preserve: bool,
+    pub denorm_preserve64: bool,
+    pub round_to_even: bool,
+    pub signed_zero_inf_nan: bool,
+    pub push_descriptor: bool,
+    pub max_groups: [u32; 3],
+    pub max_push_constants: u32,
+    pub max_shared_memory: u32,
+    pub max_local_size: [u32; 3],
+    pub max_invocations: u32,
+    pub max_storage_range: u64,
+    pub storage_alignment: u64,
+    pub subgroup_size: u32,
+    /// Size in bytes of the largest device-local heap.
+    pub heap: u64,
+}
+
+impl Capabilities {
+    /// The features' names as atoms for people: what a program may ask about.
+    pub fn feature_names(&self) -> Vec<&'static str> {
+        [
+            ("float64", self.float64),
+            ("int64", self.int64),
+            ("int8", self.int8),
+            ("int16", self.int16),
+            ("denorm_preserve", self.denorm_preserve),
+            ("push_descriptor", self.push_descriptor),
+        ]
+        .into_iter()
+        .filter_map(|(name, has)| has.then_some(name))
+        .collect()
+    }
+
+    fn of(physical: &PhysicalDevice) -> Self {
+        let (p, f) = (physical.properties(), physical.supported_features());
+        let heap = physical
+            .memory_properties()
+            .memory_heaps
+            .iter()
+            .filter(|heap| heap.flags.intersects(vulkano::memory::MemoryHeapFlags::DEVICE_LOCAL))
+            .map(|heap| heap.size)
+            .max()
+            .unwrap_or(0);
+        Self {
+            name: p.device_name.clone(),
+            driver: [&p.driver_name, &p.driver_info]
+                .into_iter()
+                .flatten()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(" "),
+            api_version: physical.api_version().to_string(),
+            kind: kind_name(p.device_type),
+            cpu: p.device_type == PhysicalDeviceType::Cpu,
+            float64: f.shader_float64,
+            int64: f.shader_int64,
+            int8: f.shader_int8 && f.storage_buffer8_bit_access,
+            int16: f.shader_int16 && f.storage_buffer16_bit_access,
+            denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false),
+            denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false),
+            round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
+            signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
+            push_descriptor: physical.supported_extensions().khr_push_descriptor,
+            max_groups: p.max_compute_work_group_count,
+            max_push_constants: p.max_push_constants_size,
+            max_shared_memory: p.max_compute_shared_memory_size,
+            max_local_size: p.max_compute_work_group_size,
+            max_invocations: p.max_compute_work_group_invocations,
+            max_storage_range: p.max_storage_buffer_range as u64,
+            storage_alignment: p.min_storage_buffer_offset_alignment.as_devicesize(),
+            subgroup_size: p.subgroup_size.unwrap_or(32),
+            heap,
+        }
+    }
+}
+
+static GPU: OnceCell<Gpu> = OnceCell::new();
+
+/// The global device, made on the first call. Callers that come while it is being made wait for it.
+pub fn gpu() -> Result<&'static Gpu> {
+    GPU.get_or_try_init(Gpu::new)
+}
+
+/// The global device if it exists already, else [`Error::Defer`]: making it takes too long for a normal scheduler.
+pub fn gpu_if_ready() -> Result<&'static Gpu> {
+    GPU.get().ok_or(Error::Defer)
+}
+
+/// A device as people see it in a list.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: String,
+    pub kind: &'static str,
+}
+
+/// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
+pub fn devices() -> Result<Vec<Listed>> {
+    let list = physical_devices(&instance()?)?;
+    Ok(list
+        .iter()
+        .map(|d| Listed { name: d.properties().device_name.clone(), kind: kind_name(d.properties().device_type) })
+        .collect())
+}
+
+fn kind_name(kind: PhysicalDeviceType) -> &'static str {
+    match kind {
+        PhysicalDeviceType::DiscreteGpu => "discrete",
+        PhysicalDeviceType::IntegratedGpu => "integrated",
+        PhysicalDeviceType::VirtualGpu => "virtual",
+        PhysicalDeviceType::Cpu => "cpu",
+        _ => "other",
+    }
+}
+
+fn no_device(error: impl std::fmt::Debug) -> Error {
+    Error::NoDevice(format!("no Vulkan device: {error:?}"))
+}
+
+fn instance() -> Result<Arc<Instance>> {
+    let library = VulkanLibrary::new()
+        .map_err(|e| Error::NoDevice(format!("the Vulkan loader (libvulkan) could not be opened: {e}")))?;
+    let create_info = InstanceCreateInfo {
+        flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
+        ..Default::default()
+    };
+    Instance::new(library, create_info).map_err(no_device)
+}
+
+fn physical_devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice>>> {
+    let mut list: Vec<_> = instance.enumerate_physical_devices().map_err(no_device)?.collect();
+    // Stable, so devices of one kind keep the loader's order.
+    list.sort_by_key(|device| match device.properties().device_type {
+        PhysicalDeviceType::DiscreteGpu => 0,
+        PhysicalDeviceType::IntegratedGpu => 1,
+        PhysicalDeviceType::VirtualGpu => 2,
+        PhysicalDeviceType::Cpu => 3,
+        _ => 4,
+    });
+    Ok(list)
+}
+
+/// Picks the device: the first usable one, or the one `NX_VULKAN_DEVICE` names by index or by part of its name.
+fn choose(list: &[Arc<PhysicalDevice>], wanted: Option<&str>) -> Result<Arc<PhysicalDevice>> {
+    let names = || {
+        let named = |(i, d): (usize, &Arc<PhysicalDevice>)| format!("{i}: {}", d.properties().device_name);
+        list.iter().enumerate().map(named).collect::<Vec<_>>().join(", ")
+    };
+    let found = match wanted {
+        None | Some("") => list.iter().find(|d| missing(d).is_none()).or(list.first()),
+        Some(wanted) => {
+            let by_index = wanted.parse::<usize>().ok().and_then(|i| list.get(i));
+            let lower = wanted.to_lowercase();
+            by_index.or_else(|| list.iter().find(|d| d.properties().device_name.to_lowercase().contains(&lower)))
+        }
+    };
+    let Some(device) = found else {
+        return Err(Error::NoDevice(match wanted {
+            Some(wanted) => format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names()),
+            None => "the Vulkan loader found no device: install a driver (Mesa's lavapipe runs on any CPU)".into(),
+        }));
+    };
+    match missing(device) {
+        None => Ok(device.clone()),
+        Some(what) => {
+            Err(Error::NoDevice(format!("{} lacks {what}, which nx_vulkan needs", device.properties().device_name)))
+        }
+    }
+}
+
+/// What every device must have, by name, if this one has it not.
+fn missing(device: &PhysicalDevice) -> Option<&'static str> {
+    let f = device.supported_features();
+    let required = [
+        (device.api_version() >= Version::V1_2, "Vulkan 1.2"),
+        (f.timeline_semaphore, "timeline semaphores"),
+        (f.buffer_device_address, "buffer device addresses"),
+        (f.scalar_block_layout, "scalar block layout"),
+        (f.robust_buffer_access, "robust buffer access"),
+        (compute_family(device).is_some(), "a compute queue"),
+    ];
+    required.iter().find(|(has, _)| !has).map(|&(_, what)| what)
+}
+
+fn compute_family(device: &PhysicalDevice) -> Option<u32> {
+    let families = device.queue_family_properties();
+    let index = families.iter().position(|family| family.queue_flags.contains(QueueFlags::COMPUTE))?;
+    Some(index as u32)
+}
+
+impl Gpu {
+    fn new() -> Result<Self> {
+        let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
+        let physical = choose(&physical_devices(&instance()?)?, wanted.as_deref())?;
+        let (device, queue) = open(&physical)?;
+        let caps = Capabilities::of(&physical);
+        let stream = Stream::new(device.clone(), queue)?;
+        Ok(Self {
+            pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
+            stream,
+            pipelines: Pipelines::new(device.clone(), &caps),
+            device,
+            caps,
+        })
+    }
+}
+
+/// `NX_VULKAN_MEMORY_LIMIT` in bytes, or nine tenths of the device's memory (a CPU device's is the machine's: half).
+fn memory_limit(caps: &Capabilities) -> Result<u64> {
+    match std::env::var("NX_VULKAN_MEMORY_LIMIT") {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| Error::NoDevice(format!("NX_VULKAN_MEMORY_LIMIT={text} is not a number of bytes"))),
+        Err(_) if caps.cpu => Ok(caps.heap / 2),
+        Err(_) => Ok(caps.heap / 10 * 9),
+    }
+}
+
+fn open(physical: &Arc<PhysicalDevice>) -> Result<(Arc<Device>, Arc<Queue>)> {
+    let wanted = DeviceFeatures {
+        timeline_semaphore: true,
+        buffer_device_address: true,
+        scalar_block_layout: true,
+        robust_buffer_access: true,
+        shader_float64: true,
+        shader_int64: true,
+        shader_int8: true,
+        shader_int16: true,
+        storage_buffer8_bit_access: true,
+        storage_buffer16_bit_access: true,
+        shader_float16: true,
+        variable_pointers_storage_buffer: true,
+        ..DeviceFeatures::empty()
+    };
+    let extensions = DeviceExtensions { khr_push_descriptor: true, ..DeviceExtensions::empty() };
+    let create_info = DeviceCreateInfo {
+        queue_create_infos: vec![QueueCreateInfo {
+            queue_family_index: compute_family(physical).unwrap_or(0),
+            ..Default::default()
+        }],
+        enabled_features: physical.supported_features().intersection(&wanted),
+        enabled_extensions: physical.supported_extensions().intersection(&extensions),
+        ..Default::default()
+    };
+    let (device, mut queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
+    let queue = queues.next().ok_or_else(|| no_device("no queue"))?;
+    Ok((device, queue))
+}

@@ -1,0 +1,73 @@
+//! The one error type of the crate. Each variant knows the term it becomes in Elixir: see [`Error::reason`].
+
+use std::borrow::Cow;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A buffer is smaller than the call needs, or the sizes of two things that must agree differ.
+    #[error("the sizes do not fit")]
+    SizeMismatch,
+    /// An op code that the call does not define.
+    #[error("unknown op code")]
+    BadOp,
+    /// The buffer was freed by an earlier call.
+    #[error("the buffer was deallocated")]
+    Deallocated,
+    /// No usable Vulkan device, or the one asked for is not there.
+    #[error("{0}")]
+    NoDevice(String),
+    /// The device or the pool's limit cannot give this much memory.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// A kernel could not be built, or the device failed while running it.
+    #[error("{0}")]
+    DispatchFailed(String),
+    /// The device lacks what this type or op needs.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Values that do not make sense together.
+    #[error("{0}")]
+    Invalid(String),
+    /// An argument is of the right Elixir type but no valid value: raised as an ArgumentError that names it.
+    #[error("{0}")]
+    Argument(Cow<'static, str>),
+    /// The call would wait, compile or copy much: repeat it on a dirty scheduler. Never seen by users.
+    #[error("the call must be repeated on a dirty scheduler")]
+    Defer,
+    /// The calling process should collect garbage, then repeat the call on a dirty scheduler. Never seen by users.
+    #[error("the caller should collect garbage")]
+    Collect,
+}
+
+impl Error {
+    /// The `reason` of `{:error, reason}`, and whether the message follows as a third element.
+    pub fn reason(&self) -> (&'static str, bool) {
+        match self {
+            Error::SizeMismatch => ("size_mismatch", false),
+            Error::BadOp => ("bad_op", false),
+            Error::Deallocated => ("deallocated", true),
+            Error::NoDevice(_) => ("no_device", true),
+            Error::OutOfMemory(_) => ("out_of_memory", true),
+            Error::DispatchFailed(_) => ("dispatch_failed", true),
+            Error::Unsupported(_) => ("unsupported", true),
+            Error::Invalid(_) => ("invalid_argument", true),
+            Error::Argument(_) => ("argument", true),
+            Error::Defer => ("defer", false),
+            Error::Collect => ("collect", false),
+        }
+    }
+
+    /// A failure of a Vulkan call, as [`Error::DispatchFailed`] or [`Error::OutOfMemory`].
+    pub fn vulkan(what: &str, result: ash::vk::Result) -> Self {
+        use ash::vk::Result as R;
+        match result {
+            R::ERROR_OUT_OF_DEVICE_MEMORY | R::ERROR_OUT_OF_HOST_MEMORY => {
+                Error::OutOfMemory(format!("{what}: {result:?}"))
+            }
+            _ => Error::DispatchFailed(format!("{what}: {result:?}")),
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;

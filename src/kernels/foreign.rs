@@ -1,0 +1,252 @@
+//! Runs SPIR-V files of the project's binding layout (see `Nx.Vulkan.NativeV`): checks sizes against the call, and cuts
+//! grids and bindings to what the device takes.
+
+use smallvec::SmallVec;
+
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::memory::{Block, Buffer, Kind, Patience, Readback};
+use crate::pipeline::{Foreign, ForeignUse};
+use crate::stream::{Binding, Copy, Dispatch};
+
+/// A call of foreign SPIR-V: the file, how patient the caller is, and the size of an element, 8 bytes in a file whose
+/// name says `_f64`, else 4.
+pub struct Call<'a> {
+    gpu: &'a Gpu,
+    path: &'a str,
+    patience: Patience,
+    size: u64,
+}
+
+/// A range of a block, in elements.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    block: &'a Block,
+    start: u64,
+    len: u64,
+}
+
+/// One output that is reduced from this many elements or more is reduced in several steps.
+const SPLIT_REDUCTION: u64 = 64;
+/// This many outputs keep any device busy.
+const BUSY: u64 = 1 << 16;
+
+/// The four results of a leapfrog chain: positions, momenta, gradients, log densities.
+pub type Chain = [Readback; 4];
+
+impl<'a> Call<'a> {
+    pub fn new(gpu: &'a Gpu, path: &'a str, patience: Patience) -> Self {
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        Self { gpu, path, patience, size: if name.contains("_f64") { 8 } else { 4 } }
+    }
+
+    /// `out[i] = op(inputs[0][i], …)` for i < n.
+    pub fn elementwise(&self, out: &Buffer, inputs: &[&Buffer], n: u64, op: i32) -> Result<()> {
+        self.check_len(out, n)?;
+        inputs.iter().try_for_each(|input| self.check_len(input, n))?;
+        let kernel = self.load(Some(op), inputs.len() as u32 + 1, 4)?;
+        let leases = inputs.iter().map(|input| input.lease()).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let out = out.lease()?;
+        // Pieces start at a multiple of 64 elements, which suits every alignment of a binding.
+        let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
+        let piece = most.min(self.gpu.caps.max_storage_range / self.size).max(64) / 64 * 64;
+        let mut start = 0;
+        while start < n {
+            let len = piece.min(n - start);
+            let span = |block| Span { block, start, len };
+            let reads: SmallVec<[Span; 2]> = leases.iter().map(|lease| span(lease)).collect();
+            let groups = [len.div_ceil(kernel.local_size[0].into()), 1, 1];
+            self.dispatch(&kernel, &reads, &[span(&out)], &(len as u32).to_le_bytes(), groups)?;
+            start += len;
+        }
+        Ok(())
+    }
+
+    /// `out[o, i]` = reduction over r of `a[o, r, i]`.
+    pub fn reduce(&self, out: &Buffer, a: &Buffer, outer: u64, reduce: u64, inner: u64, op: i32) -> Result<()> {
+        let outputs = outer.checked_mul(inner).ok_or(Error::SizeMismatch)?;
+        self.check_len(out, outputs)?;
+        self.check_len(a, outputs.checked_mul(reduce).ok_or(Error::SizeMismatch)?)?;
+        let kernel = self.load(Some(op), 2, 16)?;
+        if outputs == 0 {
+            return Ok(());
+        }
+        self.reduce_step(&kernel, &*out.lease()?, &*a.lease()?, [outer, reduce, inner], op)
+    }
+
+    /// A kernel runs one thread for each output. Where that is too few, `reduce` is read as C × r, C is reduced with
+    /// r more outputs, which lie next to each other in memory, and the r that remain are reduced next. The up to r - 1
+    /// elements beyond C × r join them by a copy.
+    fn reduce_step(&self, kernel: &Foreign, out: &Block, a: &Block, shape: [u64; 3], op: i32) -> Result<()> {
+        let [outer, reduce, inner] = shape;
+        let outputs = outer * inner;
+        let wanted = (BUSY / outputs.max(1)).min(reduce / 8);
+        // With several outer rows the rows must stay where they are, so only a divisor will do.
+        let r = if outer == 1 { wanted } else { (2..=wanted).rev().find(|r| reduce % r == 0).unwrap_or(1) };
+        if reduce < SPLIT_REDUCTION || r < 2 {
+            return self.reduce_whole(kernel, out, a, shape, op);
+        }
+        let (c, rest) = (reduce / r, reduce % r);
+        let partial = self.gpu.allocate(Kind::Device, outer * (r + rest) * inner * self.size, self.patience)?;
+        self.reduce_whole(kernel, &partial, a, [outer, c, r * inner], op)?;
+        if rest > 0 {
+            self.gpu.stream.copy(&Copy {
+                from: a,
+                from_offset: c * r * inner * self.size,
+                to: &partial,
+                to_offset: r * inner * self.size,
+                len: rest * inner * self.size,
+                to_host: false,
+            })?;
+        }
+        self.reduce_step(kernel, out, &partial, [outer, r + rest, inner], op)
+    }
+
+    fn reduce_whole(&self, kernel: &Foreign, out: &Block, a: &Block, shape: [u64; 3], op: i32) -> Result<()> {
+        let [outer, reduce, inner] = shape;
+        let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
+        // Rows at a time: all, or as many as the grid takes; pieces start at multiples of 64 rows, to be aligned.
+        let rows = if outer * inner <= most { outer } else { most / inner / 64 * 64 };
+        if rows == 0 {
+            return Err(self.too_large("the grid"));
+        }
+        let mut start = 0;
+        while start < outer {
+            let len = rows.min(outer - start);
+            let from = Span { block: a, start: start * reduce * inner, len: len * reduce * inner };
+            let to = Span { block: out, start: start * inner, len: len * inner };
+            let push = push_words(&[len, reduce, inner, op as u64])?;
+            let groups = [(len * inner).div_ceil(kernel.local_size[0].into()), 1, 1];
+            self.dispatch(kernel, &[from], &[to], &push, groups)?;
+            start += len;
+        }
+        Ok(())
+    }
+
+    /// C (m×n) = A (m×k) · B (k×n), row-major.
+    pub fn matmul(&self, out: &Buffer, a: &Buffer, b: &Buffer, m: u64, n: u64, k: u64) -> Result<()> {
+        let (c_len, a_len, b_len) = (area(m, n)?, area(m, k)?, area(k, n)?);
+        self.check_len(out, c_len)?;
+        self.check_len(a, a_len)?;
+        self.check_len(b, b_len)?;
+        let kernel = self.load(None, 3, 12)?;
+        let (c, a, b) = (out.lease()?, a.lease()?, b.lease()?);
+        let span = |block, len| Span { block, start: 0, len };
+        let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
+        self.dispatch(&kernel, &[span(&a, a_len), span(&b, b_len)], &[span(&c, c_len)], &push_words(&[m, n, k])?, groups)
+    }
+
+    /// out (n×m) = transpose of A (m×n).
+    pub fn transpose(&self, out: &Buffer, a: &Buffer, m: u64, n: u64) -> Result<()> {
+        let len = area(m, n)?;
+        self.check_len(out, len)?;
+        self.check_len(a, len)?;
+        let kernel = self.load(None, 2, 8)?;
+        let (a, out) = (a.lease()?, out.lease()?);
+        let span = |block| Span { block, start: 0, len };
+        let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
+        self.dispatch(&kernel, &[span(&a)], &[span(&out)], &push_words(&[m, n])?, groups)
+    }
+
+    /// A chain of `k` leapfrog steps. `push` holds K, n_obs, d, pad as u32, the step size as f32, then the model's
+    /// parameters; `extras` the observations, then the inverse masses.
+    pub fn leapfrog(&self, q_init: &[u8], p_init: &[u8], extras: &[u8], push: &[u8], k: u64) -> Result<Chain> {
+        let invalid = |message: &str| Err(Error::Invalid(message.to_owned()));
+        if !(20..=128).contains(&push.len()) || !push.len().is_multiple_of(4) {
+            return invalid("push: expected 20 to 128 bytes, a multiple of 4");
+        }
+        let word = |i: usize| u64::from(u32::from_le_bytes([push[4 * i], push[4 * i + 1], push[4 * i + 2], push[4 * i + 3]]));
+        let (n_obs, d) = (word(1), word(2));
+        if k == 0 || word(0) != k {
+            return invalid("k: expected at least one step, and the first word of push to say the same");
+        }
+        if !(1..=256).contains(&d) {
+            return invalid("push: d, its third word, must lie between 1 and 256");
+        }
+        let fits = |bytes: &[u8], elements: u64| bytes.len() as u64 == elements * self.size;
+        if !fits(q_init, d) || !fits(p_init, d) || !fits(extras, n_obs + d) {
+            return Err(Error::SizeMismatch);
+        }
+        let kernel = self.load(None, 7, push.len() as u32)?;
+        let upload = |data: &[u8]| self.gpu.upload(data, self.patience);
+        let inputs = [upload(q_init)?, upload(p_init)?, upload(extras)?];
+        let lens = [k * d, k * d, k * d, k].map(|elements| elements * self.size);
+        let allocate = |&len: &u64| Ok(Buffer::new(len, self.gpu.allocate(Kind::Device, len, self.patience)?));
+        let outputs = lens.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 4]>>>()?;
+        let leases = |buffers: &[Buffer]| buffers.iter().map(Buffer::lease).collect::<Result<SmallVec<[_; 4]>>>();
+        let (inputs, held) = (leases(&inputs)?, leases(&outputs)?);
+        let reads = [(&inputs[0], d), (&inputs[1], d), (&inputs[2], n_obs + d)];
+        let writes = [(&held[0], k * d), (&held[1], k * d), (&held[2], k * d), (&held[3], k)];
+        let reads = reads.map(|(lease, len)| Span { block: lease, start: 0, len });
+        let writes = writes.map(|(lease, len)| Span { block: lease, start: 0, len });
+        self.dispatch(&kernel, &reads, &writes, push, [1, 1, 1])?;
+        self.gpu.read_all([0, 1, 2, 3].map(|i| (&outputs[i], 0, lens[i])))
+    }
+
+    fn load(&self, op_code: Option<i32>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
+        self.gpu.pipelines.foreign(self.path, ForeignUse { op_code, bindings, push_bytes }, self.patience)
+    }
+
+    fn check_len(&self, buffer: &Buffer, elements: u64) -> Result<()> {
+        let bytes = elements.checked_mul(self.size).ok_or(Error::SizeMismatch)?;
+        if bytes > buffer.len() { Err(Error::SizeMismatch) } else { Ok(()) }
+    }
+
+    fn most_groups(&self, axis: usize) -> u64 {
+        self.gpu.caps.max_groups[axis].into()
+    }
+
+    fn too_large(&self, what: &str) -> Error {
+        Error::DispatchFailed(format!("{}: {what} is larger than the device takes", self.path))
+    }
+
+    fn dispatch(
+        &self,
+        kernel: &Foreign,
+        reads: &[Span],
+        writes: &[Span],
+        push: &[u8],
+        groups: [u64; 3],
+    ) -> Result<()> {
+        if groups.contains(&0) {
+            return Ok(());
+        }
+        if (0..3).any(|axis| groups[axis] > self.most_groups(axis)) {
+            return Err(self.too_large("the grid"));
+        }
+        let bindings = reads.iter().chain(writes).map(|span| {
+            let (offset, range) = (span.start * self.size, (span.len * self.size).max(4));
+            if range > self.gpu.caps.max_storage_range {
+                return Err(self.too_large("a buffer"));
+            }
+            if !offset.is_multiple_of(self.gpu.caps.storage_alignment) {
+                return Err(self.too_large("the part of a buffer that one dispatch covers"));
+            }
+            Ok(Binding { block: span.block, offset, range })
+        });
+        let bindings = bindings.collect::<Result<SmallVec<[Binding; 8]>>>()?;
+        let reads: SmallVec<[&Block; 4]> = reads.iter().map(|span| span.block).collect();
+        let writes: SmallVec<[&Block; 4]> = writes.iter().map(|span| span.block).collect();
+        self.gpu.stream.dispatch(&Dispatch {
+            pipeline: &kernel.pipeline,
+            push,
+            groups: groups.map(|groups| groups as u32),
+            reads: &reads,
+            writes: &writes,
+            bindings: &bindings,
+        })
+    }
+}
+
+/// Push constants of 32 bits each.
+fn push_words(values: &[u64]) -> Result<SmallVec<[u8; 16]>> {
+    let mut bytes = SmallVec::new();
+    for &value in values {
+        bytes.extend_from_slice(&u32::try_from(value).map_err(|_| Error::SizeMismatch)?.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn area(a: u64, b: u64) -> Result<u64> {
+    a.checked_mul(b).ok_or(Error::SizeMismatch)
+}

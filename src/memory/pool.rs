@@ -1,0 +1,293 @@
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ash::vk;
+use parking_lot::Mutex;
+use vulkano::VulkanObject;
+use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
+use vulkano::device::Device;
+use vulkano::memory::allocator::{
+    AllocationCreateInfo, GenericMemoryAllocatorCreateInfo, MemoryTypeFilter, StandardMemoryAllocator,
+};
+
+use super::Patience;
+use crate::error::{Error, Result};
+use crate::stream::Timeline;
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A tensor: device-local, never mapped.
+    Device,
+    /// Staging on the way to the device: the host writes it in order.
+    Upload,
+    /// Staging on the way back: the host reads it in any order.
+    Readback,
+}
+
+/// A piece of memory with its buffer, in one size class for life.
+pub struct Block {
+    pub buffer: Subbuffer<[u8]>,
+    pub handle: vk::Buffer,
+    /// Device address of the first byte.
+    pub address: u64,
+    pub size: u64,
+    kind: Kind,
+    /// The stream's marks, written under its lock: the epochs (runs between two barriers) of the last read and write,
+    /// and the timeline value after which the last use is over.
+    pub(crate) read_epoch: AtomicU64,
+    pub(crate) write_epoch: AtomicU64,
+    pub(crate) last_use: AtomicU64,
+}
+
+/// A block taken from the pool; it returns there when the last owner drops it.
+pub struct Lease {
+    block: Option<Block>,
+    pool: Arc<Shared>,
+}
+
+impl Deref for Lease {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        // `block` is taken by `drop` alone.
+        self.block.as_ref().expect("a lease holds its block until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            let mut state = self.pool.state.lock();
+            if block.kind == Kind::Device {
+                state.used -= block.size;
+                state.leased -= 1;
+            }
+            state.free.entry((block.kind, block.size)).or_default().push(block);
+        }
+    }
+}
+
+/// The pool's figures, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Most that the pool may take from the device and the host together.
+    pub limit: u64,
+    /// Taken now, whether in use or free.
+    pub pool: u64,
+    /// In blocks that live buffers hold.
+    pub used: u64,
+    /// How many blocks live buffers hold.
+    pub buffers: u64,
+}
+
+struct State {
+    free: HashMap<(Kind, u64), Vec<Block>>,
+    taken: u64,
+    used: u64,
+    leased: u64,
+    /// Above this many taken bytes a prompt allocation asks its caller to collect garbage first. The BEAM does not
+    /// see how large the memory behind a reference is; this grows with what is really held, as a heap does.
+    soft_limit: u64,
+}
+
+struct Shared {
+    device: Arc<Device>,
+    allocator: Arc<StandardMemoryAllocator>,
+    timeline: Arc<Timeline>,
+    limit: u64,
+    state: Mutex<State>,
+}
+
+/// The size-class pool. See the [module's documentation](super).
+pub struct Pool(Arc<Shared>);
+
+const SMALLEST: u64 = 256;
+const FIRST_SOFT_LIMIT: u64 = 256 << 20;
+/// Size of the pieces of device memory that small blocks are cut from.
+const SLAB: u64 = 32 << 20;
+
+/// Rounds up to the size class: four classes to each power of two, so that at most a quarter is lost.
+fn size_class(len: u64) -> Option<u64> {
+    let len = len.max(SMALLEST);
+    let step = 1u64 << ((len - 1).ilog2().max(8) - 2);
+    len.checked_next_multiple_of(step)
+}
+
+impl Pool {
+    pub fn new(device: Arc<Device>, timeline: Arc<Timeline>, limit: u64) -> Self {
+        let slabs = vec![SLAB; device.physical_device().memory_properties().memory_types.len()];
+        let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
+        let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
+        let state = State {
+            free: HashMap::new(),
+            taken: 0,
+            used: 0,
+            leased: 0,
+            soft_limit: FIRST_SOFT_LIMIT.min(limit),
+        };
+        Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
+    }
+
+    pub fn info(&self) -> MemoryInfo {
+        let state = self.0.state.lock();
+        MemoryInfo { limit: self.0.limit, pool: state.taken, used: state.used, buffers: state.leased }
+    }
+
+    /// A block of at least `len` bytes, contents undefined, without waiting for the device.
+    ///
+    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows.
+    pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
+        let shared = &self.0;
+        let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
+        let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
+        let size = size.min(shared.limit.max(SMALLEST));
+        {
+            let mut state = shared.state.lock();
+            if let Some(block) = shared.reuse(&mut state, kind, size) {
+                return Ok(self.lease(&mut state, block));
+            }
+            let wanted = state.taken + size;
+            if wanted > state.soft_limit {
+                if patience == Patience::Prompt {
+                    return Err(Error::Collect);
+                }
+                if state.used + size > state.soft_limit / 2 {
+                    state.soft_limit = (2 * (state.used + size)).max(state.soft_limit).min(shared.limit);
+                }
+            }
+            if wanted > shared.limit {
+                shared.release(&mut state, wanted - shared.limit);
+            }
+            if state.taken + size > shared.limit {
+                return Err(Error::OutOfMemory(format!(
+                    "{size} bytes more than the {} in use would pass the limit of {}",
+                    state.taken, shared.limit
+                )));
+            }
+            state.taken += size;
+        }
+        match shared.create(kind, size) {
+            Ok(block) => Ok(self.lease(&mut shared.state.lock(), block)),
+            Err(error) => {
+                let mut state = shared.state.lock();
+                state.taken -= size;
+                if patience == Patience::Prompt {
+                    return Err(Error::Collect);
+                }
+                shared.release(&mut state, u64::MAX);
+                Err(error)
+            }
+        }
+    }
+
+    fn lease(&self, state: &mut State, block: Block) -> Lease {
+        if block.kind == Kind::Device {
+            state.used += block.size;
+            state.leased += 1;
+        }
+        Lease { block: Some(block), pool: self.0.clone() }
+    }
+
+    /// Gives all free memory that the device no longer uses back to the driver.
+    pub fn trim(&self) {
+        self.0.release(&mut self.0.state.lock(), u64::MAX);
+    }
+}
+
+impl Shared {
+    fn passed(&self, block: &Block) -> bool {
+        let last_use = block.last_use.load(Relaxed);
+        last_use == 0 || self.timeline.passed(last_use)
+    }
+
+    /// Takes a free block of the class. The host may write or read only what the device is through with; for device
+    /// memory the stream's barriers order the uses.
+    fn reuse(&self, state: &mut State, kind: Kind, size: u64) -> Option<Block> {
+        let list = state.free.get_mut(&(kind, size))?;
+        match kind {
+            Kind::Device => list.pop(),
+            Kind::Upload | Kind::Readback => {
+                let index = list.iter().position(|block| self.passed(block))?;
+                Some(list.swap_remove(index))
+            }
+        }
+    }
+
+    /// Destroys free blocks that the device is through with until `bytes` are released.
+    fn release(&self, state: &mut State, bytes: u64) {
+        let mut released = 0;
+        for list in state.free.values_mut() {
+            let mut index = 0;
+            while index < list.len() && released < bytes {
+                if self.passed(&list[index]) {
+                    released += list.swap_remove(index).size;
+                } else {
+                    index += 1;
+                }
+            }
+        }
+        state.free.retain(|_, list| !list.is_empty());
+        state.taken -= released;
+    }
+
+    fn create(&self, kind: Kind, size: u64) -> Result<Block> {
+        let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
+        let (usage, memory_type_filter) = match kind {
+            Kind::Device => (
+                transfer | BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
+                MemoryTypeFilter::PREFER_DEVICE,
+            ),
+            Kind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
+            Kind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
+        };
+        let buffer = Buffer::new_slice::<u8>(
+            self.allocator.clone(),
+            BufferCreateInfo { usage, ..Default::default() },
+            AllocationCreateInfo { memory_type_filter, ..Default::default() },
+            size,
+        )
+        .map_err(|error| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {error:?}")))?;
+        let address = match kind {
+            Kind::Device => buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get(),
+            _ => 0,
+        };
+        debug_assert_eq!(buffer.offset(), 0);
+        Ok(Block {
+            handle: buffer.buffer().handle(),
+            buffer,
+            address,
+            size,
+            kind,
+            read_epoch: AtomicU64::new(0),
+            write_epoch: AtomicU64::new(0),
+            last_use: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The device must be idle before its buffers go; nothing can be done about a failure here.
+        // SAFETY: the queue is not used any more, this is the last owner of the pool.
+        let _ = unsafe { self.device.wait_idle() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_lose_at_most_a_quarter_and_are_fixed_points() {
+        for len in (0..100_000).chain((0..60).map(|e| (1u64 << e) + 1)) {
+            let size = size_class(len).unwrap();
+            assert!(size >= len && size.is_multiple_of(64), "{len} → {size}");
+            assert!(size - len <= (len / 4).max(SMALLEST), "{len} → {size}");
+            assert_eq!(size_class(size), Some(size), "{len}");
+        }
+        assert_eq!(size_class(u64::MAX), None);
+    }
+}

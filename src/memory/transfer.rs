@@ -1,0 +1,112 @@
+//! Bytes between host and device.
+
+use super::{Block, Buffer, Kind, Lease, Patience};
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::stream::Copy;
+
+/// Up to this size data travels within the command buffer: cheaper than staging.
+const INLINE: usize = 16 << 10;
+/// Copying more than this on a normal scheduler would hold it up.
+const PROMPT: usize = 256 << 10;
+
+/// Bytes read back, in staging memory of their own.
+pub struct Readback {
+    lease: Lease,
+    len: usize,
+}
+
+impl Readback {
+    pub fn bytes(&self) -> &[u8] {
+        self.lease.mapped(self.len)
+    }
+}
+
+impl Lease {
+    /// The first `len` bytes of a read-back block.
+    fn mapped(&self, len: usize) -> &[u8] {
+        match self.buffer.mapped_slice() {
+            // SAFETY: the memory stays mapped as long as the block lives, which `self` holds; the device wrote it before
+            // the timeline value that `read` waited for, and nothing is recorded on the block while it is leased.
+            Ok(slice) if slice.len() >= len => unsafe { &slice.as_ref()[..len] },
+            _ => &[],
+        }
+    }
+}
+
+impl Gpu {
+    /// A buffer of `len` zero bytes.
+    pub fn zeroed(&self, len: u64, patience: Patience) -> Result<Buffer> {
+        let lease = self.allocate(Kind::Device, len, patience)?;
+        self.stream.zero(&lease, len)?;
+        Ok(Buffer::new(len, lease))
+    }
+
+    /// A buffer that holds `data`.
+    pub fn upload(&self, data: &[u8], patience: Patience) -> Result<Buffer> {
+        if data.len() > PROMPT {
+            patience.may_wait()?;
+        }
+        let lease = self.allocate(Kind::Device, data.len() as u64, patience)?;
+        self.write(&lease, data, patience)?;
+        Ok(Buffer::new(data.len() as u64, lease))
+    }
+
+    /// Overwrites all of a buffer.
+    pub fn upload_into(&self, buffer: &Buffer, data: &[u8], patience: Patience) -> Result<()> {
+        if buffer.len() != data.len() as u64 {
+            return Err(Error::SizeMismatch);
+        }
+        if data.len() > PROMPT {
+            patience.may_wait()?;
+        }
+        self.write(&*buffer.lease()?, data, patience)
+    }
+
+    fn write(&self, block: &Block, data: &[u8], patience: Patience) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        if data.len() <= INLINE {
+            return self.stream.update(block, data);
+        }
+        let staging = self.allocate(Kind::Upload, data.len() as u64, patience)?;
+        staging
+            .buffer
+            .write()
+            .map_err(|e| Error::DispatchFailed(format!("staging memory cannot be written: {e:?}")))?[..data.len()]
+            .copy_from_slice(data);
+        let len = data.len() as u64;
+        self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset: 0, len, to_host: false })
+    }
+
+    /// `len` bytes from `offset` on, once all that was recorded before has run.
+    pub fn read(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
+        let [readback] = self.read_all([(buffer, offset, len)])?;
+        Ok(readback)
+    }
+
+    /// Several ranges `(buffer, offset, len)` with one wait.
+    pub fn read_all<const N: usize>(&self, ranges: [(&Buffer, u64, u64); N]) -> Result<[Readback; N]> {
+        let mut readbacks = Vec::with_capacity(N);
+        for (buffer, offset, len) in ranges {
+            if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+                return Err(Error::SizeMismatch);
+            }
+            let from = buffer.lease()?;
+            let lease = self.allocate(Kind::Readback, len, Patience::Patient)?;
+            if len > 0 {
+                let to: &Block = &lease;
+                self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
+            }
+            readbacks.push(Readback { lease, len: len as usize });
+        }
+        self.stream.finish()?;
+        for readback in &readbacks {
+            // Makes what the device wrote visible where the memory is not coherent.
+            let visible = readback.lease.buffer.read();
+            drop(visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?);
+        }
+        readbacks.try_into().map_err(|_| Error::SizeMismatch)
+    }
+}

@@ -1,0 +1,80 @@
+//! Buffers: allocation, transfer, size, freeing.
+
+use rustler::{Encoder, Env, NifResult, OwnedBinary, ResourceArc, Term};
+
+use super::*;
+use crate::memory::Patience;
+
+pair!(buf_alloc, buf_alloc_dirty, (n_bytes), reply, alloc);
+pair!(buf_upload, buf_upload_dirty, (data), reply, upload);
+pair!(buf_upload_into, buf_upload_into_dirty, (buffer, data), reply_ok, upload_into);
+
+fn alloc(n_bytes: Term, patience: Patience) -> Result<BufferRef> {
+    let len = size_arg(n_bytes, "n_bytes")?;
+    gpu(patience)?.zeroed(len, patience).map(BufferRef::from)
+}
+
+fn upload(data: Term, patience: Patience) -> Result<BufferRef> {
+    let data = bytes_arg(data, "data")?;
+    gpu(patience)?.upload(&data, patience).map(BufferRef::from)
+}
+
+fn upload_into(buffer: Term, data: Term, patience: Patience) -> Result<()> {
+    let (buffer, data) = (buffer_arg(buffer, "ref")?, bytes_arg(data, "data")?);
+    gpu(patience)?.upload_into(&buffer, &data, patience)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn buf_download<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
+    let read = buffer_arg(buffer, "ref").and_then(|buffer| {
+        let len = buffer.len();
+        read(env, &buffer, 0, len)
+    });
+    reply(env, read)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn buf_read<'a>(env: Env<'a>, buffer: Term<'a>, offset: Term<'a>, len: Term<'a>) -> NifResult<Term<'a>> {
+    let read = buffer_arg(buffer, "ref").and_then(|buffer| {
+        let (offset, len) = (size_arg(offset, "offset")?, size_arg(len, "len")?);
+        read(env, &buffer, offset, len)
+    });
+    reply(env, read)
+}
+
+/// Results of at most this size are copied: small binaries should not each hold a block of staging memory.
+const COPIED: usize = 64 << 10;
+
+fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64) -> Result<Term<'a>> {
+    let readback = gpu(Patience::Patient)?.read(buffer, offset, len)?;
+    binary(env, readback)
+}
+
+/// Bytes read back as a binary: a copy where small, else the staging memory itself.
+pub(super) fn binary(env: Env, readback: Readback) -> Result<Term> {
+    let bytes = readback.bytes();
+    if bytes.len() <= COPIED {
+        let mut copy = OwnedBinary::new(bytes.len());
+        copy.as_mut_slice().copy_from_slice(bytes);
+        return Ok(copy.release(env).encode(env));
+    }
+    let resource = ResourceArc::new(ReadbackResource(readback));
+    Ok(resource.make_binary(env, |resource| resource.0.bytes()).encode(env))
+}
+
+#[rustler::nif]
+fn buf_byte_size<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
+    match buffer_arg(buffer, "ref") {
+        Ok(buffer) => Ok(buffer.len().encode(env)),
+        Err(error) => failure(env, &error),
+    }
+}
+
+#[rustler::nif]
+fn buf_free<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
+    match buffer_arg(buffer, "ref") {
+        Ok(buffer) if buffer.free() => Ok(atoms::ok().encode(env)),
+        Ok(_) => Ok(atoms::already_deallocated().encode(env)),
+        Err(error) => failure(env, &error),
+    }
+}

@@ -1,0 +1,97 @@
+//! The raw calls of `Nx.Vulkan.NativeV`, which run any SPIR-V of the project's binding layout.
+
+use rustler::{Encoder, Env, NifResult, Term};
+
+use super::*;
+use crate::kernels::foreign::Call;
+use crate::memory::Patience;
+
+pair!(apply_binary, apply_binary_dirty, (out, a, b, n, op_code, spv_path), reply_ok, binary_op);
+pair!(apply_unary, apply_unary_dirty, (out, a, n, op_code, spv_path), reply_ok, unary_op);
+pair!(reduce_axis, reduce_axis_dirty, (out, a, outer, reduce_size, inner, op_code, spv_path), reply_ok, reduce);
+pair!(matmul, matmul_dirty, (out, a, b, m, n, k, spv_path), reply_ok, multiply);
+pair!(transpose_2d, transpose_2d_dirty, (out, a, m, n, spv_path), reply_ok, transpose);
+
+/// Op codes go from 0 to these.
+const LAST_BINARY: i64 = 6;
+const LAST_UNARY: i64 = 14;
+const LAST_REDUCTION: i64 = 2;
+
+fn binary_op(out: Term, a: Term, b: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
+    let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
+    let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_BINARY)?, text_arg(path, "spv_path")?);
+    Call::new(gpu(patience)?, path, patience).elementwise(&out, &[&a, &b], n, op)
+}
+
+fn unary_op(out: Term, a: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
+    let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
+    let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_UNARY)?, text_arg(path, "spv_path")?);
+    Call::new(gpu(patience)?, path, patience).elementwise(&out, &[&a], n, op)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
+fn reduce(
+    out: Term,
+    a: Term,
+    outer: Term,
+    reduce_size: Term,
+    inner: Term,
+    op: Term,
+    path: Term,
+    patience: Patience,
+) -> Result<()> {
+    let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
+    let (outer, reduce) = (size_arg(outer, "outer")?, size_arg(reduce_size, "reduce_size")?);
+    let (inner, op) = (size_arg(inner, "inner")?, op_code_arg(op, LAST_REDUCTION)?);
+    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).reduce(&out, &a, outer, reduce, inner, op)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
+fn multiply(
+    out: Term,
+    a: Term,
+    b: Term,
+    m: Term,
+    n: Term,
+    k: Term,
+    path: Term,
+    patience: Patience,
+) -> Result<()> {
+    let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
+    let (m, n, k) = (size_arg(m, "m")?, size_arg(n, "n")?, size_arg(k, "k")?);
+    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).matmul(&out, &a, &b, m, n, k)
+}
+
+fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, patience: Patience) -> Result<()> {
+    let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
+    let (m, n, path) = (size_arg(m, "m")?, size_arg(n, "n")?, text_arg(path, "spv_path")?);
+    Call::new(gpu(patience)?, path, patience).transpose(&out, &a, m, n)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn leapfrog_chain_synth<'a>(
+    env: Env<'a>,
+    q_init: Term<'a>,
+    p_init: Term<'a>,
+    extras: Term<'a>,
+    push: Term<'a>,
+    k: Term<'a>,
+    spv_path: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let chain = || {
+        let (q, p) = (bytes_arg(q_init, "q_init")?, bytes_arg(p_init, "p_init")?);
+        let (extras, push) = (bytes_arg(extras, "extras")?, bytes_arg(push, "push")?);
+        let (k, path) = (size_arg(k, "k")?, text_arg(spv_path, "spv_path")?);
+        let call = Call::new(gpu(Patience::Patient)?, path, Patience::Patient);
+        let [q, p, gradient, logp] = call.leapfrog(&q, &p, &extras, &push, k)?;
+        let binary = |readback| buffer::binary(env, readback);
+        Ok((binary(q)?, binary(p)?, binary(gradient)?, binary(logp)?).encode(env))
+    };
+    reply(env, chain())
+}
+
+/// An op code between 0 and `last`.
+fn op_code_arg(term: Term, last: i64) -> Result<i32> {
+    let value: i64 = term.decode().map_err(|_| wrong("op_code", "an integer"))?;
+    if (0..=last).contains(&value) { Ok(value as i32) } else { Err(Error::BadOp) }
+}

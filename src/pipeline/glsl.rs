@@ -1,0 +1,36 @@
+//! GLSL to SPIR-V, with `#include` of the shared library in `shaders/`.
+
+use shaderc::{
+    CompileOptions, Compiler, EnvVersion, IncludeCallbackResult, OptimizationLevel, ResolvedInclude, ShaderKind,
+    SourceLanguage, TargetEnv,
+};
+
+use crate::error::{Error, Result};
+
+include!(concat!(env!("OUT_DIR"), "/shader_sources.rs"));
+
+/// The text of a file under `shaders/`, built into the library.
+pub fn source(name: &str) -> Option<&'static str> {
+    SOURCES.iter().find(|(file, _)| *file == name).map(|&(_, text)| text)
+}
+
+fn include(name: &str) -> IncludeCallbackResult {
+    let content = source(name).ok_or_else(|| format!("shaders/{name} does not exist"))?;
+    Ok(ResolvedInclude { resolved_name: name.to_owned(), content: content.to_owned() })
+}
+
+/// Compiles a compute shader for Vulkan 1.2.
+pub fn compile(source: &str) -> Result<Vec<u32>> {
+    let failed = |what: &str| Error::DispatchFailed(format!("GLSL compiler: {what}"));
+    let compiler = Compiler::new().ok_or_else(|| failed("could not be started"))?;
+    let mut options = CompileOptions::new().ok_or_else(|| failed("no options"))?;
+    options.set_source_language(SourceLanguage::GLSL);
+    options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
+    // Drivers optimise; doing it twice only costs time.
+    options.set_optimization_level(OptimizationLevel::Zero);
+    options.set_include_callback(|name, _, _, _| include(name));
+    let artifact = compiler
+        .compile_into_spirv(source, ShaderKind::Compute, "kernel", "main", Some(&options))
+        .map_err(|error| failed(&error.to_string()))?;
+    Ok(artifact.as_binary().to_vec())
+}

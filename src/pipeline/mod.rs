@@ -1,0 +1,138 @@
+//! Compute pipelines: built from SPIR-V once, kept in memory by key and on disk by content.
+
+mod build;
+mod disk;
+pub mod glsl;
+pub mod spirv;
+
+pub use build::{Blueprint, Pipeline};
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, RwLock};
+use vulkano::device::Device;
+
+use crate::device::Capabilities;
+use crate::error::{Error, Result};
+use crate::memory::Patience;
+use disk::Disk;
+
+/// Identifies a kernel of ours in memory: a hash over all that its source is generated from.
+pub type KernelKey = u128;
+
+/// A foreign module's pipeline with what its dispatch needs to know.
+#[derive(Clone)]
+pub struct Foreign {
+    pub pipeline: Arc<Pipeline>,
+    pub local_size: [u32; 3],
+}
+
+/// What a foreign module is loaded for: everything its pipeline depends on besides the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ForeignUse {
+    /// Value of specialization constant 0, where the call gives one.
+    pub op_code: Option<i32>,
+    pub bindings: u32,
+    pub push_bytes: u32,
+}
+
+struct Loaded {
+    foreign: Foreign,
+    stamp: (u64, Option<SystemTime>),
+    used_for: ForeignUse,
+}
+
+pub struct Pipelines {
+    device: Arc<Device>,
+    push_descriptor: bool,
+    disk: Disk,
+    kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>>>,
+    /// By path and op code.
+    foreign: Mutex<HashMap<(String, Option<i32>), Loaded>>,
+}
+
+impl Pipelines {
+    pub fn new(device: Arc<Device>, caps: &Capabilities) -> Self {
+        Self {
+            disk: Disk::new(device.physical_device()),
+            device,
+            push_descriptor: caps.push_descriptor,
+            kernels: RwLock::default(),
+            foreign: Mutex::default(),
+        }
+    }
+
+    /// The pipeline of a kernel of ours: `source` is called for its GLSL where it is not in memory yet.
+    pub fn kernel(
+        &self,
+        key: KernelKey,
+        push_bytes: u32,
+        patience: Patience,
+        source: impl FnOnce() -> String,
+    ) -> Result<Arc<Pipeline>> {
+        if let Some(pipeline) = self.kernels.read().get(&key) {
+            return Ok(pipeline.clone());
+        }
+        patience.may_wait()?;
+        let source = source();
+        let content = self.disk.key(&[source.as_bytes(), &push_bytes.to_le_bytes()]);
+        let blueprint = Blueprint { push_bytes, bindings: 0, entry_point: "main" };
+        let pipeline = self.build(content, &blueprint, || glsl::compile(&source))?;
+        Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
+    }
+
+    /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
+    pub fn foreign(&self, path: &str, used_for: ForeignUse, patience: Patience) -> Result<Foreign> {
+        if !self.push_descriptor {
+            return Err(Error::Unsupported("foreign SPIR-V needs the extension VK_KHR_push_descriptor".into()));
+        }
+        let unreadable = |e: std::io::Error| Error::DispatchFailed(format!("{path}: {e}"));
+        let file = PathBuf::from(path);
+        let metadata = file.metadata().map_err(unreadable)?;
+        let stamp = (metadata.len(), metadata.modified().ok());
+        let key = (path.to_owned(), used_for.op_code);
+        if let Some(loaded) = self.foreign.lock().get(&key)
+            && loaded.stamp == stamp
+            && loaded.used_for == used_for
+        {
+            return Ok(loaded.foreign.clone());
+        }
+        patience.may_wait()?;
+        let bytes = std::fs::read(&file).map_err(unreadable)?;
+        let named = |e: spirv::SpirvError| Error::DispatchFailed(format!("{path}: {e}"));
+        let specialization: Vec<_> = used_for.op_code.map(|op| (0, op)).into_iter().collect();
+        let module = spirv::load(&bytes, &specialization).map_err(named)?;
+        module.check_layout(used_for.bindings, used_for.push_bytes).map_err(named)?;
+        module.check_device(&spirv::Limits::of(&self.device)).map_err(named)?;
+        let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{used_for:?}").as_bytes()]);
+        let blueprint = Blueprint {
+            push_bytes: used_for.push_bytes,
+            bindings: used_for.bindings,
+            entry_point: &module.entry_point,
+        };
+        let pipeline = self.build(content, &blueprint, || Ok(module.words.clone()))?;
+        let foreign = Foreign { pipeline, local_size: module.local_size };
+        self.foreign.lock().insert(key, Loaded { foreign: foreign.clone(), stamp, used_for });
+        Ok(foreign)
+    }
+
+    /// Builds a pipeline from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy.
+    fn build(
+        &self,
+        content: u128,
+        blueprint: &Blueprint,
+        words: impl FnOnce() -> Result<Vec<u32>>,
+    ) -> Result<Arc<Pipeline>> {
+        if let Some(entry) = self.disk.read(content) {
+            let (pipeline, _) = Pipeline::build(&self.device, &entry.words, blueprint, &entry.driver_data)?;
+            return Ok(Arc::new(pipeline));
+        }
+        let words = words()?;
+        let (pipeline, driver_data) = Pipeline::build(&self.device, &words, blueprint, &[])?;
+        self.disk.write(content, &disk::Entry { words, driver_data });
+        Ok(Arc::new(pipeline))
+    }
+}

@@ -1,0 +1,148 @@
+//! Reduces a program's iteration space to as few axes as its views need.
+
+use super::{Axes, Program, Source, dense_strides, op::Typing, Attribute};
+use crate::error::{Error, Result};
+
+/// How a kernel finds an element of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pattern {
+    /// At the linear index of the iteration space.
+    Linear,
+    /// At one place.
+    Single,
+    /// At `offset + Σ index·stride`.
+    Strided,
+}
+
+#[derive(Clone, Debug)]
+pub struct View {
+    pub pattern: Pattern,
+    pub offset: i64,
+    pub strides: Axes<i64>,
+    /// The input that is read; `None` where the place itself is the value, as in `iota`.
+    pub input: Option<usize>,
+}
+
+/// The collapsed iteration space: kept axes first, then the reduced ones.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub dims: Axes<u64>,
+    /// How many of `dims` are kept; all of them without a reduction.
+    pub kept: usize,
+    /// One for each input that is a view, in order, then those of `iota` and `eye` nodes in order.
+    pub views: Vec<View>,
+    /// Whether indices need 64 bits.
+    pub wide: bool,
+}
+
+impl Layout {
+    /// `lens`: for each input the number of elements in its buffer, to check its view's bounds.
+    pub fn new(program: &Program, lens: &[u64]) -> Result<Self> {
+        let shape = &program.shape;
+        let mut views = vec![];
+        let mut largest = program.elements();
+        for (index, input) in program.inputs.iter().enumerate() {
+            if let Source::View { offset, strides } = &input.source {
+                let last = check_bounds(*offset, strides, shape, lens[index])?;
+                largest = largest.max(last);
+                views.push(View {
+                    pattern: Pattern::Strided,
+                    offset: *offset,
+                    strides: strides.clone(),
+                    input: Some(index),
+                });
+            }
+        }
+        for node in &program.nodes {
+            let rank = shape.len();
+            let unit = |axis: usize| (0..rank).map(|a| i64::from(a == axis)).collect::<Axes<i64>>();
+            let mut push = |strides| views.push(View { pattern: Pattern::Strided, offset: 0, strides, input: None });
+            match (node.op.typing, &node.attribute) {
+                (Typing::Iota, Attribute::Axis(Some(axis))) => push(unit(*axis)),
+                (Typing::Iota, _) => push(dense_strides(shape)),
+                (Typing::Eye, _) => {
+                    push(unit(rank - 2));
+                    push(unit(rank - 1));
+                }
+                _ => {}
+            }
+        }
+        let reduced = program.reduced_axes().unwrap_or_default();
+        let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31 };
+        layout.collapse(shape, &reduced);
+        layout.classify();
+        Ok(layout)
+    }
+
+    /// Elements of the result.
+    pub fn outputs(&self) -> u64 {
+        self.dims[..self.kept].iter().product()
+    }
+
+    /// Elements that go into each element of the result.
+    pub fn reduced(&self) -> u64 {
+        self.dims[self.kept..].iter().product()
+    }
+
+    /// Drops axes of one element and merges neighbours that every view steps through as if they were one.
+    fn collapse(&mut self, shape: &[u64], reduced: &[usize]) {
+        let (mut dims, mut strides) = (Axes::new(), vec![Axes::new(); self.views.len()]);
+        for group in [false, true] {
+            let start = dims.len();
+            for axis in (0..shape.len()).filter(|axis| reduced.contains(axis) == group && shape[*axis] != 1) {
+                let merges = dims.len() > start
+                    && self.views.iter().zip(&strides).all(|(view, strides)| {
+                        strides.last() == Some(&(view.strides[axis] * shape[axis] as i64))
+                    });
+                if merges {
+                    if let Some(dim) = dims.last_mut() {
+                        *dim *= shape[axis];
+                    }
+                    strides.iter_mut().for_each(|strides| strides.truncate(strides.len() - 1));
+                } else {
+                    dims.push(shape[axis]);
+                }
+                for (view, strides) in self.views.iter().zip(&mut strides) {
+                    strides.push(view.strides[axis]);
+                }
+            }
+            if !group {
+                self.kept = dims.len();
+            }
+        }
+        self.dims = dims;
+        for (view, strides) in self.views.iter_mut().zip(strides) {
+            view.strides = strides;
+        }
+    }
+
+    fn classify(&mut self) {
+        let dense = dense_strides(&self.dims);
+        let reduces = self.kept != self.dims.len();
+        for view in &mut self.views {
+            view.pattern = if view.strides.iter().all(|&stride| stride == 0) {
+                Pattern::Single
+            } else if !reduces && view.strides == dense && view.offset >= 0 {
+                Pattern::Linear
+            } else {
+                Pattern::Strided
+            };
+        }
+    }
+}
+
+/// Fails where a view would leave its buffer; the largest index that it reaches.
+fn check_bounds(offset: i64, strides: &[i64], shape: &[u64], len: u64) -> Result<u64> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    let (mut first, mut last) = (offset as i128, offset as i128);
+    for (&stride, &dim) in strides.iter().zip(shape) {
+        let step = stride as i128 * (dim as i128 - 1);
+        if step < 0 { first += step } else { last += step }
+    }
+    if first < 0 || last >= len as i128 {
+        return Err(Error::SizeMismatch);
+    }
+    Ok(last as u64)
+}

@@ -1,0 +1,225 @@
+//! Programs: small typed graphs over views of buffers. An eager op is a program of one node.
+//!
+//! A [`Program`] says what to compute over an iteration space; [`layout`] reduces its views to as few axes as they
+//! need, [`emit`] writes the kernel, and `kernels::program` runs it.
+
+pub mod emit;
+pub mod layout;
+pub mod op;
+pub mod types;
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use op::{Op, Typing};
+pub use types::Type;
+
+/// Extents or strides, one for each axis.
+pub type Axes<T> = SmallVec<[T; 8]>;
+
+/// Where an input's elements come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A buffer read at `offset + Σ index·stride`, in elements, over the axes of the iteration space.
+    View { offset: i64, strides: Axes<i64> },
+    /// One value, in the first bytes as the type stores it.
+    Scalar([u8; 8]),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    pub ty: Type,
+    pub source: Source,
+}
+
+/// What an op needs besides its operands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Attribute {
+    None,
+    /// The axis of `iota`; `None` for the flat index.
+    Axis(Option<usize>),
+    /// The axes of a reduction, ascending.
+    Axes(Axes<usize>),
+    /// Of `argmax` and `argmin`: the axis, `None` for the flat index, and whether the last of equal elements wins.
+    Arg { axis: Option<usize>, last: bool },
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub op: &'static Op,
+    pub ty: Type,
+    /// Indices into the inputs followed by the nodes.
+    pub args: SmallVec<[usize; 3]>,
+    pub attribute: Attribute,
+}
+
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub inputs: SmallVec<[Input; 4]>,
+    pub nodes: SmallVec<[Node; 2]>,
+    /// Extents of the iteration space.
+    pub shape: Axes<u64>,
+}
+
+/// More axes than this would only waste time: Nx itself goes no further in practice.
+pub const MAX_RANK: usize = 64;
+
+/// Inputs and nodes of a program, so that an index fits a byte.
+pub const MAX_VALUES: usize = 255;
+
+impl Program {
+    /// A program that is sound: arities, references and attributes are checked here once.
+    pub fn new(inputs: SmallVec<[Input; 4]>, nodes: SmallVec<[Node; 2]>, shape: Axes<u64>) -> Result<Self> {
+        let argument = |text: &'static str| Err(Error::Argument(text.into()));
+        if nodes.is_empty() {
+            return argument("nodes: must not be empty");
+        }
+        if inputs.len() + nodes.len() > MAX_VALUES {
+            return argument("nodes: more than 255 inputs and nodes");
+        }
+        if shape.len() > MAX_RANK {
+            return argument("shape: more than 64 axes");
+        }
+        if shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).is_none_or(|n| n > 1 << 48) {
+            return argument("shape: too many elements");
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            if node.args.len() != node.op.arity {
+                return argument("nodes: wrong number of operands");
+            }
+            if node.args.iter().any(|&arg| arg >= inputs.len() + index) {
+                return argument("nodes: an operand must be an input or an earlier node");
+            }
+            let reduces = matches!(node.op.typing, Typing::Reduce(_));
+            if reduces && index + 1 != nodes.len() {
+                return argument("nodes: only the last node may be a reduction");
+            }
+            let rank = shape.len();
+            let sound = match (node.op.typing, &node.attribute) {
+                (Typing::Iota, Attribute::Axis(axis)) => axis.is_none_or(|axis| axis < rank),
+                (Typing::Eye, Attribute::None) => rank >= 2,
+                (Typing::Reduce(op::Reduction::ArgMax | op::Reduction::ArgMin), Attribute::Arg { axis, .. }) => {
+                    axis.is_none_or(|axis| axis < rank)
+                }
+                (Typing::Reduce(op::Reduction::ArgMax | op::Reduction::ArgMin), _) => false,
+                (Typing::Reduce(_), Attribute::Axes(axes)) => {
+                    axes.iter().all(|&axis| axis < rank) && axes.is_sorted_by(|a, b| a < b)
+                }
+                (Typing::Iota | Typing::Eye | Typing::Reduce(_), _) => false,
+                (_, attribute) => *attribute == Attribute::None,
+            };
+            if !sound {
+                return argument("nodes: attributes do not fit the op");
+            }
+        }
+        if inputs.iter().any(|i| matches!(&i.source, Source::View { strides, .. } if strides.len() != shape.len())) {
+            return argument("inputs: one stride is needed for each axis of the iteration space");
+        }
+        let program = Self { inputs, nodes, shape };
+        program.check_types()?;
+        Ok(program)
+    }
+
+    fn check_types(&self) -> Result<()> {
+        for node in &self.nodes {
+            let fits = match node.op.typing {
+                Typing::Bitcast => self.type_of(node.args[0]).bits() == node.ty.bits(),
+                Typing::Own | Typing::Divide => float_or_int(node.op.name).is_none_or(|f| f == node.ty.is_float()),
+                Typing::Width => !self.type_of(node.args[0]).is_float(),
+                _ => true,
+            };
+            if !fits {
+                let message = format!("{} is not defined for the type {}", node.op.name, node.ty.suffix());
+                return Err(Error::Argument(message.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The type of an input or node by its index.
+    pub fn type_of(&self, index: usize) -> Type {
+        match self.inputs.get(index) {
+            Some(input) => input.ty,
+            None => self.nodes[index - self.inputs.len()].ty,
+        }
+    }
+
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// The reduction that ends the program, with the type of what it reduces: sums and products convert to the
+    /// result's type first, as Nx does.
+    pub fn reduced_type(&self) -> Option<(op::Reduction, Type)> {
+        let last = self.nodes.last()?;
+        let Typing::Reduce(reduction) = last.op.typing else { return None };
+        let ty = match reduction {
+            op::Reduction::Sum | op::Reduction::Product => last.ty,
+            _ => self.type_of(last.args[0]),
+        };
+        Some((reduction, ty))
+    }
+
+    /// The axes that the program's reduction reduces; `None` where it has none.
+    pub fn reduced_axes(&self) -> Option<Axes<usize>> {
+        let last = self.nodes.last()?;
+        let Typing::Reduce(_) = last.op.typing else { return None };
+        Some(match &last.attribute {
+            Attribute::Axes(axes) => axes.clone(),
+            Attribute::Arg { axis: Some(axis), .. } => SmallVec::from_slice(&[*axis]),
+            _ => (0..self.shape.len()).collect(),
+        })
+    }
+}
+
+/// Whether an op of that name exists for floats alone (`Some(true)`), for integers alone, or for both (`None`).
+fn float_or_int(name: &str) -> Option<bool> {
+    match name {
+        "quotient" | "bitwise_and" | "bitwise_or" | "bitwise_xor" | "bitwise_not" | "left_shift" | "right_shift" => {
+            Some(false)
+        }
+        "add" | "subtract" | "multiply" | "remainder" | "pow" | "max" | "min" | "clip" | "abs" | "negate" | "sign"
+        | "ceil" | "floor" | "round" | "real" | "imag" => None,
+        _ => Some(true),
+    }
+}
+
+/// Row-major strides of a dense tensor, in elements.
+pub fn dense_strides(shape: &[u64]) -> Axes<i64> {
+    let mut strides: Axes<i64> = SmallVec::from_elem(1, shape.len());
+    for axis in (0..shape.len().saturating_sub(1)).rev() {
+        strides[axis] = strides[axis + 1] * shape[axis + 1] as i64;
+    }
+    strides
+}
+
+/// Strides with which a dense tensor of `shape` is read over the iteration space `over`, broadcast from the last axes
+/// on; `None` where it does not broadcast to it.
+pub fn broadcast_strides(shape: &[u64], over: &[u64]) -> Option<Axes<i64>> {
+    let missing = over.len().checked_sub(shape.len())?;
+    let mut strides: Axes<i64> = SmallVec::from_elem(0, missing);
+    for (axis, stride) in dense_strides(shape).into_iter().enumerate() {
+        match (shape[axis], over[missing + axis]) {
+            (1, _) => strides.push(0),
+            (have, want) if have == want => strides.push(stride),
+            _ => return None,
+        }
+    }
+    Some(strides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broadcasting_aligns_the_last_axes() {
+        let strides = |shape: &[u64], over: &[u64]| broadcast_strides(shape, over).map(|s| s.to_vec());
+        assert_eq!(strides(&[], &[2, 3]), Some(vec![0, 0]));
+        assert_eq!(strides(&[3], &[2, 3]), Some(vec![0, 1]));
+        assert_eq!(strides(&[2, 1], &[2, 3]), Some(vec![1, 0]));
+        assert_eq!(strides(&[4, 2, 3], &[4, 2, 3]), Some(vec![6, 3, 1]));
+        assert_eq!(strides(&[2], &[2, 3]), None);
+        assert_eq!(strides(&[1, 2, 3], &[2, 3]), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! The stream: records work in the order of the calls, puts a barrier only where two pieces of it conflict, submits
+//! in batches, and never waits until somebody reads.
+
+mod recorder;
+mod timeline;
+
+pub use recorder::{Binding, Copy, Dispatch};
+pub use timeline::Timeline;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use vulkano::device::{Device, Queue};
+
+use crate::error::Result;
+use crate::memory::Block;
+use recorder::Recorder;
+
+pub struct Stream {
+    recorder: Mutex<Recorder>,
+    timeline: Arc<Timeline>,
+}
+
+impl Stream {
+    pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
+        let timeline = Arc::new(Timeline::new(device.clone())?);
+        let recorder = Mutex::new(Recorder::new(device, queue, timeline.clone())?);
+        Ok(Self { recorder, timeline })
+    }
+
+    pub fn timeline(&self) -> Arc<Timeline> {
+        self.timeline.clone()
+    }
+
+    /// Records one dispatch.
+    pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        self.recorder.lock().dispatch(dispatch)
+    }
+
+    /// Records several dispatches with nothing from other callers between them.
+    pub fn dispatch_all(&self, dispatches: &[Dispatch]) -> Result<()> {
+        let mut recorder = self.recorder.lock();
+        dispatches.iter().try_for_each(|dispatch| recorder.dispatch(dispatch))
+    }
+
+    /// Records a copy between two different blocks.
+    pub fn copy(&self, copy: &Copy) -> Result<()> {
+        self.recorder.lock().copy(copy)
+    }
+
+    /// Records writing `data` (at most 64 KiB) to the start of a block.
+    pub fn update(&self, block: &Block, data: &[u8]) -> Result<()> {
+        self.recorder.lock().update(block, data)
+    }
+
+    /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
+    pub fn zero(&self, block: &Block, len: u64) -> Result<()> {
+        self.recorder.lock().zero(block, len)
+    }
+
+    /// Submits what is recorded and waits until all of it has run.
+    pub fn finish(&self) -> Result<()> {
+        let value = self.recorder.lock().submit()?;
+        let waited = self.timeline.wait(value);
+        if let Err(error) = &waited {
+            self.recorder.lock().fail(error.clone());
+        }
+        waited
+    }
+}

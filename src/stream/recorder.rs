@@ -1,0 +1,344 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ash::vk;
+use vulkano::VulkanObject;
+use vulkano::command_buffer::pool::{
+    CommandBufferAllocateInfo, CommandPool, CommandPoolAlloc, CommandPoolCreateFlags, CommandPoolCreateInfo,
+};
+use vulkano::device::{Device, Queue};
+
+use super::Timeline;
+use crate::error::{Error, Result};
+use crate::memory::Block;
+use crate::pipeline::Pipeline;
+
+/// One storage buffer of a foreign kernel, at the binding of its position.
+pub struct Binding<'a> {
+    pub block: &'a Block,
+    /// Bytes; a multiple of the device's storage buffer alignment.
+    pub offset: u64,
+    /// Bytes that the kernel may touch; at least one.
+    pub range: u64,
+}
+
+/// One run of a compute pipeline.
+pub struct Dispatch<'a> {
+    pub pipeline: &'a Arc<Pipeline>,
+    pub push: &'a [u8],
+    pub groups: [u32; 3],
+    pub reads: &'a [&'a Block],
+    pub writes: &'a [&'a Block],
+    /// Pushed descriptors, for kernels that take their buffers so; ours take addresses in `push`.
+    pub bindings: &'a [Binding<'a>],
+}
+
+/// A copy of `len` bytes between two different blocks.
+pub struct Copy<'a> {
+    pub from: &'a Block,
+    pub from_offset: u64,
+    pub to: &'a Block,
+    pub to_offset: u64,
+    pub len: u64,
+    /// Whether the host reads the result once the timeline has passed.
+    pub to_host: bool,
+}
+
+/// A command buffer with what must live until it has run. Raw recording keeps nothing alive by itself; memory blocks
+/// are safe because the pool destroys them only after their last use has passed.
+struct Batch {
+    commands: CommandPoolAlloc,
+    pipelines: Vec<Arc<Pipeline>>,
+}
+
+/// Submit after this many commands: a submission costs about 10 µs, spread over the batch.
+const BATCH_COMMANDS: u32 = 32;
+/// Or after this many bytes touched: the device should start on large work while more is recorded.
+const BATCH_BYTES: u64 = 64 << 20;
+
+pub(super) struct Recorder {
+    device: Arc<Device>,
+    queue: Arc<Queue>,
+    timeline: Arc<Timeline>,
+    pool: CommandPool,
+    free: Vec<CommandPoolAlloc>,
+    in_flight: VecDeque<(u64, Batch)>,
+    current: Option<Batch>,
+    commands: u32,
+    bytes: u64,
+    /// Counts the runs between two barriers: two commands of one epoch are unordered.
+    epoch: u64,
+    /// The timeline value of the last submission.
+    submitted: u64,
+    failed: Option<Error>,
+}
+
+impl Recorder {
+    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>) -> Result<Self> {
+        let create_info = CommandPoolCreateInfo {
+            flags: CommandPoolCreateFlags::RESET_COMMAND_BUFFER | CommandPoolCreateFlags::TRANSIENT,
+            queue_family_index: queue.queue_family_index(),
+            ..Default::default()
+        };
+        let pool = CommandPool::new(device.clone(), create_info)
+            .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
+        Ok(Self {
+            device,
+            queue,
+            timeline,
+            pool,
+            free: vec![],
+            in_flight: VecDeque::new(),
+            current: None,
+            commands: 0,
+            bytes: 0,
+            epoch: 1,
+            submitted: 0,
+            failed: None,
+        })
+    }
+
+    /// From now on every call fails with this: the device is lost or hung.
+    pub fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
+        let commands = self.begin()?;
+        self.order(commands, d.reads, d.writes);
+        let fns = self.device.fns();
+        let layout = d.pipeline.layout();
+        // SAFETY (all commands below): `commands` is in the recording state and only used under the recorder's lock;
+        // pipeline and layout belong to this device and are kept in the batch; blocks outlive the batch (see `Batch`).
+        // Groups, push size and descriptors were checked against pipeline and limits by the callers in `kernels`.
+        if self.current.as_ref().and_then(|batch| batch.pipelines.last()).is_none_or(|p| !Arc::ptr_eq(p, d.pipeline)) {
+            unsafe {
+                (fns.v1_0.cmd_bind_pipeline)(commands, vk::PipelineBindPoint::COMPUTE, d.pipeline.handle());
+            }
+            if let Some(batch) = &mut self.current {
+                batch.pipelines.push(d.pipeline.clone());
+            }
+        }
+        if !d.bindings.is_empty() {
+            let infos: Vec<_> = d
+                .bindings
+                .iter()
+                .map(|b| vk::DescriptorBufferInfo { buffer: b.block.handle, offset: b.offset, range: b.range })
+                .collect();
+            let writes: Vec<_> = infos
+                .iter()
+                .enumerate()
+                .map(|(binding, info)| {
+                    vk::WriteDescriptorSet::default()
+                        .dst_binding(binding as u32)
+                        .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                        .buffer_info(std::slice::from_ref(info))
+                })
+                .collect();
+            // SAFETY: as above; `writes` and `infos` live over the call.
+            unsafe {
+                (fns.khr_push_descriptor.cmd_push_descriptor_set_khr)(
+                    commands,
+                    vk::PipelineBindPoint::COMPUTE,
+                    layout,
+                    0,
+                    writes.len() as u32,
+                    writes.as_ptr(),
+                );
+            }
+        }
+        // SAFETY: as above; `push` is as long as the layout's range.
+        unsafe {
+            if !d.push.is_empty() {
+                (fns.v1_0.cmd_push_constants)(
+                    commands,
+                    layout,
+                    vk::ShaderStageFlags::COMPUTE,
+                    0,
+                    d.push.len() as u32,
+                    d.push.as_ptr().cast(),
+                );
+            }
+            (fns.v1_0.cmd_dispatch)(commands, d.groups[0], d.groups[1], d.groups[2]);
+        }
+        let bytes = d.reads.iter().chain(d.writes).map(|block| block.size).sum();
+        self.recorded(bytes)
+    }
+
+    pub fn copy(&mut self, c: &Copy) -> Result<()> {
+        let commands = self.begin()?;
+        self.order(commands, &[c.from], &[c.to]);
+        let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
+        let fns = self.device.fns();
+        // SAFETY: as in `dispatch`; the callers in `transfer` checked the ranges against the blocks.
+        unsafe { (fns.v1_0.cmd_copy_buffer)(commands, c.from.handle, c.to.handle, 1, &region) };
+        if c.to_host {
+            let barrier = vk::MemoryBarrier::default()
+                .src_access_mask(vk::AccessFlags::TRANSFER_WRITE)
+                .dst_access_mask(vk::AccessFlags::HOST_READ);
+            self.barrier(commands, vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST, &barrier);
+        }
+        self.recorded(c.len)
+    }
+
+    pub fn update(&mut self, block: &Block, data: &[u8]) -> Result<()> {
+        let commands = self.begin()?;
+        self.order(commands, &[], &[block]);
+        // The command takes multiples of four bytes, at most 64 KiB; blocks are larger than what is asked of them.
+        let mut padded = data.to_vec();
+        padded.resize(data.len().next_multiple_of(4), 0);
+        // SAFETY: as in `dispatch`; every block holds a multiple of 64 bytes, at least `padded.len()`.
+        unsafe {
+            let (len, ptr) = (padded.len() as u64, padded.as_ptr().cast());
+            (self.device.fns().v1_0.cmd_update_buffer)(commands, block.handle, 0, len, ptr);
+        }
+        self.recorded(data.len() as u64)
+    }
+
+    pub fn zero(&mut self, block: &Block, len: u64) -> Result<()> {
+        let commands = self.begin()?;
+        self.order(commands, &[], &[block]);
+        let len = len.next_multiple_of(4).clamp(4, block.size);
+        // SAFETY: as in `dispatch`; `len` is a multiple of four within the block.
+        unsafe { (self.device.fns().v1_0.cmd_fill_buffer)(commands, block.handle, 0, len, 0) };
+        self.recorded(len)
+    }
+
+    /// Submits what is recorded, if anything is; the timeline value after which all of it has run.
+    pub fn submit(&mut self) -> Result<u64> {
+        self.check()?;
+        let Some(batch) = self.current.take() else {
+            return Ok(self.submitted);
+        };
+        (self.commands, self.bytes) = (0, 0);
+        let submitted = self.end_and_submit(batch.commands.handle());
+        match submitted {
+            Ok(()) => {
+                self.submitted += 1;
+                self.in_flight.push_back((self.submitted, batch));
+                Ok(self.submitted)
+            }
+            Err(error) => {
+                self.fail(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn end_and_submit(&self, commands: vk::CommandBuffer) -> Result<()> {
+        let fns = self.device.fns();
+        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [self.submitted + 1]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let info = vk::SubmitInfo::default()
+            .command_buffers(&buffers)
+            .signal_semaphores(&semaphores)
+            .push_next(&mut timeline);
+        // SAFETY: the command buffer is in the recording state; the queue is locked by `with`; `info` and what it
+        // points at outlive the calls.
+        let result = unsafe {
+            (fns.v1_0.end_command_buffer)(commands).result().and_then(|()| {
+                self.queue.with(|queue| {
+                    let _locked = &queue;
+                    (fns.v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
+                })
+            })
+        };
+        result.map_err(|e| Error::vulkan("submitting to the device", e))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The command buffer of the current batch, begun where there is none.
+    fn begin(&mut self) -> Result<vk::CommandBuffer> {
+        self.check()?;
+        if let Some(batch) = &self.current {
+            return Ok(batch.commands.handle());
+        }
+        while self.in_flight.front().is_some_and(|(value, _)| self.timeline.passed(*value)) {
+            if let Some((_, batch)) = self.in_flight.pop_front() {
+                self.free.push(batch.commands);
+            }
+        }
+        let commands = match self.free.pop() {
+            Some(commands) => commands,
+            None => {
+                let info = CommandBufferAllocateInfo { command_buffer_count: 1, ..Default::default() };
+                let mut allocated = self
+                    .pool
+                    .allocate_command_buffers(info)
+                    .map_err(|e| Error::OutOfMemory(format!("command buffer: {e}")))?;
+                allocated.next().ok_or_else(|| Error::OutOfMemory("no command buffer".into()))?
+            }
+        };
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        // SAFETY: the command buffer is new or its last submission has passed; beginning it resets it.
+        unsafe { (self.device.fns().v1_0.begin_command_buffer)(commands.handle(), &info) }
+            .result()
+            .map_err(|e| Error::vulkan("beginning a command buffer", e))?;
+        let handle = commands.handle();
+        self.current = Some(Batch { commands, pipelines: vec![] });
+        Ok(handle)
+    }
+
+    /// Puts a barrier before the next command if it conflicts with one since the last barrier, and marks its uses.
+    fn order(&mut self, commands: vk::CommandBuffer, reads: &[&Block], writes: &[&Block]) {
+        let epoch = self.epoch;
+        let written = |block: &&Block| block.write_epoch.load(Relaxed) == epoch;
+        let touched = |block: &&Block| written(block) || block.read_epoch.load(Relaxed) == epoch;
+        if reads.iter().any(written) || writes.iter().any(touched) {
+            let access = vk::AccessFlags::SHADER_READ
+                | vk::AccessFlags::SHADER_WRITE
+                | vk::AccessFlags::TRANSFER_READ
+                | vk::AccessFlags::TRANSFER_WRITE;
+            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+            let barrier = vk::MemoryBarrier::default().src_access_mask(access).dst_access_mask(access);
+            self.barrier(commands, stages, stages, &barrier);
+            self.epoch += 1;
+        }
+        let value = self.submitted + 1;
+        for block in reads {
+            block.read_epoch.store(self.epoch, Relaxed);
+            block.last_use.store(value, Relaxed);
+        }
+        for block in writes {
+            block.write_epoch.store(self.epoch, Relaxed);
+            block.last_use.store(value, Relaxed);
+        }
+    }
+
+    fn barrier(
+        &self,
+        commands: vk::CommandBuffer,
+        src: vk::PipelineStageFlags,
+        dst: vk::PipelineStageFlags,
+        barrier: &vk::MemoryBarrier,
+    ) {
+        // SAFETY: `commands` is in the recording state; the barrier outlives the call.
+        unsafe {
+            (self.device.fns().v1_0.cmd_pipeline_barrier)(
+                commands,
+                src,
+                dst,
+                vk::DependencyFlags::empty(),
+                1,
+                barrier,
+                0,
+                std::ptr::null(),
+                0,
+                std::ptr::null(),
+            );
+        }
+    }
+
+    fn recorded(&mut self, bytes: u64) -> Result<()> {
+        self.commands += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.commands >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES {
+            self.submit()?;
+        }
+        Ok(())
+    }
+}
