@@ -1,0 +1,185 @@
+#ifndef NX_MATH_DD
+#define NX_MATH_DD
+
+// Double-word arithmetic and bit helpers, the ground of the maths library.
+//
+// A double word is a vec2 (dvec2 under HAS_FLOAT64): .x holds the value rounded to the type, .y what is left, |y| <= ulp(x)/2.
+// Everything rests on add, subtract and multiply being correctly rounded (which Vulkan promises) and on `precise`
+// (NoContraction), which forbids fusing and reassociating them.
+//
+// HAS_FMA says that the device's fma() rounds once. Vulkan does not promise it (lavapipe's rounds twice), so without
+// it products are split.
+//
+// Sources: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes,
+// J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
+// whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
+
+#define F32_NAN uintBitsToFloat(0x7fc00000u)
+#define F32_INF uintBitsToFloat(0x7f800000u)
+
+// The high word of the bits (all of them for float): sign, exponent, top of the significand.
+uint fp_high(float x) { return floatBitsToUint(x); }
+
+bool fp_is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
+bool fp_is_inf(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+bool fp_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
+bool fp_is_negative(float x) { return (floatBitsToUint(x) >> 31) != 0u; }
+// By bits, so that a device that reads subnormals as zero still tells them from zero.
+bool fp_is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
+
+float fp_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
+float fp_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
+
+// |x| with the sign of s.
+float fp_copysign(float x, float s) {
+  return uintBitsToFloat((floatBitsToUint(x) & 0x7fffffffu) | (floatBitsToUint(s) & 0x80000000u));
+}
+
+// 2^n for -126 <= n <= 127, exactly.
+float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23); }
+
+// floor(log2 |x|) for normal x.
+int fp_ilogb(float x) { return int((floatBitsToUint(x) >> 23) & 0xffu) - 127; }
+
+// The top 12 significant bits: x and the rest x - fp_split(x) have at most 12 bits, so their products are exact.
+float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
+
+#ifdef HAS_FLOAT64
+#define F64_NAN packDouble2x32(uvec2(0u, 0x7ff80000u))
+#define F64_INF packDouble2x32(uvec2(0u, 0x7ff00000u))
+
+uint fp_high(double x) { return unpackDouble2x32(x).y; }
+
+bool fp_is_nan(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return ((b.y & 0x7fffffffu) | uint(b.x != 0u)) > 0x7ff00000u;
+}
+bool fp_is_inf(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return (b.y & 0x7fffffffu) == 0x7ff00000u && b.x == 0u;
+}
+bool fp_is_finite(double x) { return (fp_high(x) & 0x7ff00000u) != 0x7ff00000u; }
+bool fp_is_negative(double x) { return (fp_high(x) >> 31) != 0u; }
+bool fp_is_zero(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return ((b.y & 0x7fffffffu) | b.x) == 0u;
+}
+
+double fp_abs(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, b.y & 0x7fffffffu));
+}
+double fp_negate(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, b.y ^ 0x80000000u));
+}
+double fp_copysign(double x, double s) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, (b.y & 0x7fffffffu) | (fp_high(s) & 0x80000000u)));
+}
+
+// 2^n for -1022 <= n <= 1023, exactly.
+double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
+
+int fp_ilogb(double x) { return int((fp_high(x) >> 20) & 0x7ffu) - 1023; }
+
+// The nearest 26-bit value (Veltkamp), for |x| < 2^996.
+double fp_split(double x) {
+  precise double c = 134217729.0lf * x;
+  precise double h = c - (c - x);
+  return h;
+}
+#endif
+
+#ifdef HAS_FMA
+#define NX_TWO_PROD(T, T2) \
+  T2 dd_two_prod(T a, T b) { \
+    precise T p = a * b; \
+    precise T e = fma(a, b, -p); \
+    return T2(p, e); \
+  }
+#else
+#define NX_TWO_PROD(T, T2) \
+  T2 dd_two_prod(T a, T b) { \
+    precise T p = a * b; \
+    precise T ah = fp_split(a); \
+    precise T al = a - ah; \
+    precise T bh = fp_split(b); \
+    precise T bl = b - bh; \
+    precise T e = ((ah * bh - p) + ah * bl + al * bh) + al * bl; \
+    return T2(p, e); \
+  }
+#endif
+
+/*
+ fp_ldexp        x * 2^n for |n| <= 2 * (emax - 1), rounded once: two exact factors, of which at most the second rounds
+ dd_fast_two_sum a + b exactly as a double word, for |a| >= |b| or a = 0
+ dd_two_sum      a + b exactly as a double word
+ dd_two_prod     a * b exactly as a double word, while neither over- nor underflows: |a b| >= 2^-100 (2^-968), |a|, |b| < 2^996
+ dd_normalise    makes |y| <= ulp(x)/2 again, for |x| >= |y|
+ dd_add          sums: algorithms 4 (error 2 u^2) and 6 (3 u^2)
+ dd_mul          products: algorithms 9 (error 2 u^2) and 12 (5 u^2)
+ dd_div          quotients, with the residual of the first digit; error 10 u^2 where the device's own quotient is within 3 ulp
+ dd_value        the double word rounded to its type
+*/
+#define NX_DD(T, T2) \
+  T fp_ldexp(T x, int n) { \
+    int m = n / 2; \
+    precise T r = x * fp_exp2i(x, m) * fp_exp2i(x, n - m); \
+    return r; \
+  } \
+  T2 dd_fast_two_sum(T a, T b) { \
+    precise T s = a + b; \
+    precise T e = b - (s - a); \
+    return T2(s, e); \
+  } \
+  T2 dd_two_sum(T a, T b) { \
+    precise T s = a + b; \
+    precise T t = s - a; \
+    precise T e = (a - (s - t)) + (b - t); \
+    return T2(s, e); \
+  } \
+  NX_TWO_PROD(T, T2) \
+  T2 dd_normalise(T2 a) { return dd_fast_two_sum(a.x, a.y); } \
+  T2 dd_negate(T2 a) { return T2(fp_negate(a.x), fp_negate(a.y)); } \
+  T2 dd_add(T2 a, T b) { \
+    T2 s = dd_two_sum(a.x, b); \
+    precise T e = a.y + s.y; \
+    return dd_fast_two_sum(s.x, e); \
+  } \
+  T2 dd_add(T2 a, T2 b) { \
+    T2 s = dd_two_sum(a.x, b.x); \
+    T2 t = dd_two_sum(a.y, b.y); \
+    precise T c = s.y + t.x; \
+    T2 v = dd_fast_two_sum(s.x, c); \
+    precise T w = t.y + v.y; \
+    return dd_fast_two_sum(v.x, w); \
+  } \
+  T2 dd_mul(T2 a, T b) { \
+    T2 p = dd_two_prod(a.x, b); \
+    precise T e = p.y + a.y * b; \
+    return dd_fast_two_sum(p.x, e); \
+  } \
+  T2 dd_mul(T2 a, T2 b) { \
+    T2 p = dd_two_prod(a.x, b.x); \
+    precise T e = p.y + (a.y * b.y + a.x * b.y + a.y * b.x); \
+    return dd_fast_two_sum(p.x, e); \
+  } \
+  T2 dd_div(T2 a, T2 b) { \
+    precise T q = a.x / b.x; \
+    T2 p = dd_two_prod(q, b.x); \
+    precise T r = ((a.x - p.x) - p.y) + (a.y - q * b.y); \
+    precise T c = r / b.x; \
+    return dd_fast_two_sum(q, c); \
+  } \
+  T dd_value(T2 a) { \
+    precise T r = a.x + a.y; \
+    return r; \
+  }
+
+NX_DD(float, vec2)
+#ifdef HAS_FLOAT64
+NX_DD(double, dvec2)
+#endif
+
+#endif
