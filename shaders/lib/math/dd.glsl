@@ -41,6 +41,20 @@ float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23);
 // floor(log2 |x|) for normal x.
 int fp_ilogb(float x) { return int((floatBitsToUint(x) >> 23) & 0xffu) - 127; }
 
+// Subnormal x times 2^24 (2^54), so that it has its bits where normal numbers have them; others as they are.
+float fp_lift(float x) {
+  precise float y = x * 16777216.0f;
+  return (floatBitsToUint(x) & 0x7f800000u) == 0u ? y : x;
+}
+// floor(log2 |x|) for finite x that is not zero.
+int fp_exponent(float x) {
+  return fp_ilogb(fp_lift(x)) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 24 : 0);
+}
+// |x| / 2^fp_exponent(x), in [1, 2).
+float fp_significand(float x) {
+  return uintBitsToFloat((floatBitsToUint(fp_lift(x)) & 0x007fffffu) | 0x3f800000u);
+}
+
 // The top 12 significant bits: x and the rest x - fp_split(x) have at most 12 bits, so their products are exact.
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
@@ -83,6 +97,16 @@ double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1
 
 int fp_ilogb(double x) { return int((fp_high(x) >> 20) & 0x7ffu) - 1023; }
 
+double fp_lift(double x) {
+  precise double y = x * 18014398509481984.0lf;
+  return (fp_high(x) & 0x7ff00000u) == 0u ? y : x;
+}
+int fp_exponent(double x) { return fp_ilogb(fp_lift(x)) - ((fp_high(x) & 0x7ff00000u) == 0u ? 54 : 0); }
+double fp_significand(double x) {
+  uvec2 b = unpackDouble2x32(fp_lift(x));
+  return packDouble2x32(uvec2(b.x, (b.y & 0x000fffffu) | 0x3ff00000u));
+}
+
 // The nearest 26-bit value (Veltkamp), for |x| < 2^996.
 double fp_split(double x) {
   precise double c = 134217729.0lf * x;
@@ -118,11 +142,15 @@ double fp_split(double x) {
  dd_two_prod     a * b exactly as a double word, while neither over- nor underflows: |a b| >= 2^-100 (2^-968), |a|, |b| < 2^996
  dd_normalise    makes |y| <= ulp(x)/2 again, for |x| >= |y|
  dd_add          sums: algorithms 4 (error 2 u^2) and 6 (3 u^2)
+ dd_fast_add     sum for |a| >= |b| and a + b not much smaller than a (error 4 u^2)
  dd_mul          products: algorithms 9 (error 2 u^2) and 12 (5 u^2)
  dd_div          quotients, with the residual of the first digit; error 10 u^2 where the device's own quotient is within 3 ulp
+ dd_sqrt         square root for a > 0, in the same way
  dd_value        the double word rounded to its type
+ dd_ldexp        a * 2^n rounded once, for a normalised double word with |a| in [1/4, 4), positive where the result may be
+                 subnormal: there, adding c = 2^(emin-n) rounds a.x to the last bit that remains, and a.y decides ties
 */
-#define NX_DD(T, T2) \
+#define NX_DD(T, T2, P, EMIN) \
   T fp_ldexp(T x, int n) { \
     int m = n / 2; \
     precise T r = x * fp_exp2i(x, m) * fp_exp2i(x, n - m); \
@@ -155,6 +183,11 @@ double fp_split(double x) {
     precise T w = t.y + v.y; \
     return dd_fast_two_sum(v.x, w); \
   } \
+  T2 dd_fast_add(T2 a, T2 b) { \
+    T2 s = dd_fast_two_sum(a.x, b.x); \
+    precise T e = s.y + (a.y + b.y); \
+    return dd_fast_two_sum(s.x, e); \
+  } \
   T2 dd_mul(T2 a, T b) { \
     T2 p = dd_two_prod(a.x, b); \
     precise T e = p.y + a.y * b; \
@@ -172,14 +205,32 @@ double fp_split(double x) {
     precise T c = r / b.x; \
     return dd_fast_two_sum(q, c); \
   } \
+  T2 dd_sqrt(T2 a) { \
+    precise T q = sqrt(a.x); \
+    T2 p = dd_two_prod(q, q); \
+    precise T r = ((a.x - p.x) - p.y) + a.y; \
+    precise T c = r / (q + q); \
+    return dd_fast_two_sum(q, c); \
+  } \
   T dd_value(T2 a) { \
     precise T r = a.x + a.y; \
     return r; \
+  } \
+  T dd_ldexp(T2 a, int n) { \
+    int m = clamp(n, EMIN - P - 4, -2 * EMIN); \
+    T c = m < EMIN + 3 ? fp_exp2i(a.x, EMIN - m) : T(0); \
+    c = a.x < c ? c : T(0); \
+    precise T s = c + a.x; \
+    precise T e = a.x - (s - c); \
+    precise T h = c * fp_exp2i(a.x, -P - 1); \
+    precise T tie = (e == h && a.y > T(0)) ? h + h : ((e == -h && a.y < T(0)) ? -(h + h) : T(0)); \
+    precise T r = ((s + tie) - c) * fp_exp2i(a.x, m / 2) * fp_exp2i(a.x, m - m / 2); \
+    return r; \
   }
 
-NX_DD(float, vec2)
+NX_DD(float, vec2, 23, -126)
 #ifdef HAS_FLOAT64
-NX_DD(double, dvec2)
+NX_DD(double, dvec2, 52, -1022)
 #endif
 
 #endif

@@ -79,7 +79,7 @@ vec2 trig_kernel(vec2 r, bool cosine) {
   float c4 = cosine ? 2.4799037e-05f : 2.7555445e-06f;
   float c5 = cosine ? -2.7179706e-07f : -2.4767317e-08f;
   precise float p = (((c5 * z.x) + c4) * z.x + c3) * z.x;
-  vec2 w = dd_add(c1, dd_mul(z, dd_add(c2, p)));
+  vec2 w = dd_fast_add(c1, dd_mul(z, dd_add(c2, p)));
   vec2 v = dd_add(dd_mul(z, w), 1.0f);
   return cosine ? v : dd_mul(r, v);
 }
@@ -166,7 +166,7 @@ dvec2 trig_kernel(dvec2 r, bool cosine) {
   double c7 = cosine ? -1.1470246786976911e-11lf : -7.578540830068363e-13lf;
   double c8 = cosine ? 4.736274529789957e-14lf : 0.0lf;
   precise double p = (((((c8 * z.x + c7) * z.x + c6) * z.x + c5) * z.x + c4) * z.x + c3) * z.x;
-  dvec2 w = dd_add(c1, dd_mul(z, dd_add(c2, p)));
+  dvec2 w = dd_fast_add(c1, dd_mul(z, dd_add(c2, p)));
   dvec2 v = dd_add(dd_mul(z, w), 1.0lf);
   return cosine ? v : dd_mul(r, v);
 }

@@ -1,0 +1,47 @@
+#ifndef NX_MATH_DIVIDE
+#define NX_MATH_DIVIDE
+
+#include "lib/math/dd.glsl"
+
+// nx_divide(a, b): a / b, correctly rounded (round to nearest even) whatever the device's own division does, subnormals
+// included. The quotient of the significands is corrected by its residual, and the residual of that, which is exact, decides
+// the last bit. Source: P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor" (1990).
+//
+// As BinaryBackend: x / ±Inf is +0, Inf / -0 keeps the sign of the infinity, Inf / Inf and 0 / 0 are NaN.
+// Where BinaryBackend raises (x / 0) the result is IEEE 754's infinity.
+#define NX_DIVIDE(T, T2, P, INF, NAN) \
+  T nx_divide(T a, T b) { \
+    precise T u = fp_exp2i(a, -P); \
+    precise T below_two = T(2) - u; \
+    precise T x = fp_significand(a); \
+    precise T y = fp_significand(b); \
+    int n = fp_exponent(a) - fp_exponent(b); \
+    n = x < y ? n - 1 : n; \
+    x = x < y ? x + x : x; \
+    precise T q = clamp(x / y, T(1), below_two); \
+    T2 p = dd_two_prod(q, y); \
+    precise T r = (x - p.x) - p.y; \
+    q = clamp(q + r / y, T(1), below_two); \
+    p = dd_two_prod(q, y); \
+    r = (x - p.x) - p.y; \
+    precise T h = y * (T(0.5f) * u); \
+    q = r > h ? q + u : (r < -h ? q - u : q); \
+    r = r > h ? -h : (r < -h ? h : r); \
+    T v = dd_ldexp(T2(q, r), n); \
+    T sign = fp_is_negative(a) != fp_is_negative(b) ? T(-1) : T(1); \
+    v = fp_is_zero(b) ? INF : v; \
+    v = fp_is_zero(a) ? T(0) : v; \
+    v = fp_copysign(v, sign); \
+    T inf_sign = fp_is_zero(b) ? a : sign; \
+    v = fp_is_inf(a) ? fp_copysign(INF, inf_sign) : v; \
+    v = fp_is_inf(b) ? T(0) : v; \
+    bool invalid = (fp_is_zero(a) && fp_is_zero(b)) || (fp_is_inf(a) && fp_is_inf(b)) || fp_is_nan(a) || fp_is_nan(b); \
+    return invalid ? NAN : v; \
+  }
+
+NX_DIVIDE(float, vec2, 23, F32_INF, F32_NAN)
+#ifdef HAS_FLOAT64
+NX_DIVIDE(double, dvec2, 52, F64_INF, F64_NAN)
+#endif
+
+#endif

@@ -1,0 +1,91 @@
+#ifndef NX_MATH_EXP
+#define NX_MATH_EXP
+
+#include "lib/math/dd.glsl"
+
+// The exponential family: x = k ln2 + r with |r| <= ln2 / 2 (W. J. Cody, W. Waite, "Software manual for the elementary
+// functions", 1980: ln2 in three parts, of which k times the first two is exact), then exp(r) - 1 = r + r^2 (1/2 + r ...)
+// in double words, with its relative accuracy kept down to r = 0. Coefficients by Sollya's fpminimax on |r| <= 0.35.
+
+// exp(r) - 1 for |r| <= 0.35, as a double word, relative error below 2^-33.
+vec2 dd_expm1_near_zero(vec2 r) {
+  precise float t = r.x * (0.0416666679f + r.x * (0.00833333377f + r.x * (0.0013888604f
+      + r.x * (0.000198403708f + r.x * (2.4986497e-05f + r.x * 2.80364338e-06f)))));
+  precise float t_low = t + -4.96705388e-09f;
+  vec2 g = dd_mul(r, dd_fast_two_sum(0.166666672f, t_low));
+  g = dd_mul(dd_mul(r, r), dd_fast_add(vec2(0.5f, 0.0f), g));
+  return dd_fast_add(r, g);
+}
+
+#ifdef HAS_FLOAT64
+// The same with a relative error below 2^-58; r^3 and what follows are plain doubles.
+dvec2 dd_expm1_near_zero(dvec2 r) {
+  dvec2 r2 = dd_mul(r, r);
+  precise double t = (r.x * r2.x) * (0.16666666666666666lf + r.x * (0.041666666666666671lf + r.x * (0.0083333333333348442lf
+      + r.x * (0.0013888888888882371lf + r.x * (0.00019841269834360362lf + r.x * (2.4801587329348014e-05lf
+      + r.x * (2.7557332126007771e-06lf + r.x * (2.7557269545100985e-07lf + r.x * (2.5041559028804085e-08lf
+      + r.x * (2.0916198775491508e-09lf + r.x * 1.9206690211088795e-10lf))))))))));
+  precise double h = 0.5lf * r2.x;
+  precise double l = 0.5lf * r2.y + t;
+  return dd_fast_add(r, dd_fast_two_sum(h, l));
+}
+#endif
+
+/*
+ dd_exp_k    the k of x
+ dd_exp_r    r = x - k ln2
+ nx_exp      error < 0.503 ulp (float), 0.52 (double)
+ nx_expm1    error < 0.503 ulp (float), 0.54 (double), near zero too, where BinaryBackend's exp(x) - 1 loses digits;
+             expm1(-0) = +0, as there
+ nx_sigmoid  1 / (1 + exp(-x)) = N / (1 + t) with t = exp(-|x|) and N = 1 or t: error < 0.503 ulp (float), 0.53 (double)
+*/
+#define NX_EXP(T, T2, NAN, LOG2E, LN2_1, LN2_2, LN2_3, LOWEST, HIGHEST, NEGLIGIBLE, TINY) \
+  T dd_exp_k(T x) { \
+    precise T k = roundEven(x * LOG2E); \
+    return k; \
+  } \
+  T2 dd_exp_r(T2 x, T k) { \
+    precise T h = x.x - k * LN2_1; \
+    precise T m = -(k * LN2_2); \
+    T2 r = dd_two_sum(h, m); \
+    precise T l = r.y + (x.y - k * LN2_3); \
+    return dd_fast_two_sum(r.x, l); \
+  } \
+  T nx_exp(T x) { \
+    T c = clamp(x, LOWEST, HIGHEST); \
+    T k = dd_exp_k(c); \
+    T2 e = dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k)); \
+    T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
+    return fp_is_nan(x) ? NAN : v; \
+  } \
+  T nx_expm1(T x) { \
+    T c = clamp(x, T(-NEGLIGIBLE), HIGHEST); \
+    T k = dd_exp_k(c); \
+    T2 e = dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k)); \
+    T one = k > T(2 * NEGLIGIBLE) ? T(0) : fp_exp2i(x, -int(min(k, T(2 * NEGLIGIBLE)))); \
+    T2 d = dd_add(dd_two_sum(T(1), -one), e); \
+    T v = dd_ldexp(d, int(k)); \
+    v = fp_abs(x) < TINY ? x : v; \
+    v = fp_is_zero(x) ? T(0) : v; \
+    return fp_is_nan(x) ? NAN : v; \
+  } \
+  T nx_sigmoid(T x) { \
+    T c = max(-fp_abs(x), LOWEST); \
+    T k = dd_exp_k(c); \
+    T2 p = dd_fast_add(T2(T(1), T(0)), dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k))); \
+    int n = int(k); \
+    precise T s = n < -2 * NEGLIGIBLE ? T(0) : fp_exp2i(x, max(n, -2 * NEGLIGIBLE)); \
+    precise T2 t = T2(p.x * s, p.y * s); \
+    bool negative = fp_is_negative(x); \
+    T2 top = negative ? p : T2(T(1), T(0)); \
+    T v = dd_ldexp(dd_div(top, dd_fast_add(T2(T(1), T(0)), t)), negative ? n : 0); \
+    return fp_is_nan(x) ? NAN : v; \
+  }
+
+NX_EXP(float, vec2, F32_NAN, 1.44269502f, 0.693145752f, 1.42861973e-06f, -1.290532e-11f, -106.0f, 90.0f, 30, 1.49011612e-08f)
+#ifdef HAS_FLOAT64
+NX_EXP(double, dvec2, F64_NAN, 1.4426950408889634lf, 0.69314718055989033lf, 5.4979230187085024e-14lf, -1.3124698417785255e-27lf,
+    -748.0lf, 711.0lf, 60, 2.7755575615628914e-17lf)
+#endif
+
+#endif

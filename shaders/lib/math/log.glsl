@@ -1,0 +1,93 @@
+#ifndef NX_MATH_LOG
+#define NX_MATH_LOG
+
+#include "lib/math/dd.glsl"
+
+// The logarithm family: x = 2^k m with m in [sqrt(1/2), sqrt(2)) and log(m) = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172,
+// 2 atanh(s) = 2 s (1 + z/3 + z^2/5 + z^3 ...) with z = s^2 (as in FreeBSD msun's e_log.c, here in double words). The
+// tail from z^3 is plain, by Sollya's fpminimax on z <= 0.0301.
+
+float dd_atanh_tail(float z) {
+  precise float t = 0.142857149f + z * (0.111109771f + z * (0.0909509882f + z * 0.0787825063f));
+  return t;
+}
+
+// The k of x > 0, not subnormal.
+int fp_log2_nearest(float x) { return int((floatBitsToUint(x) + 0x004afb0du) >> 23) - 127; }
+
+#ifdef HAS_FLOAT64
+double dd_atanh_tail(double z) {
+  precise double t = 0.14285714285714285lf + z * (0.11111111111111124lf + z * (0.090909090908663767lf
+      + z * (0.076923077149232161lf + z * (0.066666621755414684lf + z * (0.058827770409832357lf
+      + z * (0.052426744869680665lf + z * 0.052477420997993705lf))))));
+  return t;
+}
+
+int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1023; }
+#endif
+
+/*
+ dd_two_atanh  2 atanh(s) for |s| < 0.172, relative error below 2^-42 (float), 2^-70 (double)
+ dd_log_sum    k ln2 + l
+ dd_log        log of the normalised double word x > 0, not subnormal; minus_one must be x - 1 where x is in
+               [sqrt(1/2), sqrt(2)), to keep the relative accuracy near 1. Relative error below 2^-40 (float), 2^-66 (double).
+ dd_log_any    log x for any finite x > 0
+ nx_log        error < 0.5001 ulp; log(±0) = -Inf, NaN for x < 0
+ nx_log1p      error < 0.5001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
+*/
+#define NX_LOG(T, T2, INF, NAN, C3, C3_LOW, C5, C5_LOW, LN2_1, LN2_2, LN2_3, EMIN, TINY) \
+  T2 dd_two_atanh(T2 s) { \
+    T2 z = dd_mul(s, s); \
+    precise T t = z.x * dd_atanh_tail(z.x); \
+    precise T t_low = t + C5_LOW; \
+    T2 g = dd_mul(z, dd_fast_two_sum(C5, t_low)); \
+    g = dd_mul(z, dd_fast_add(T2(C3, C3_LOW), g)); \
+    precise T2 d = T2(s.x + s.x, s.y + s.y); \
+    return dd_fast_add(d, dd_mul(d, g)); \
+  } \
+  T2 dd_log_sum(T k, T2 l) { \
+    precise T h = k * LN2_1; \
+    precise T m = k * LN2_2; \
+    precise T low = l.y + k * LN2_3; \
+    return dd_add(dd_fast_two_sum(h, m), T2(l.x, low)); \
+  } \
+  T2 dd_log(T2 x, T2 minus_one) { \
+    int k = fp_log2_nearest(x.x); \
+    precise T scale = fp_exp2i(x.x, clamp(-k, EMIN, -EMIN)); \
+    precise T h = x.x * scale - T(1); \
+    precise T l = x.y * scale; \
+    T2 n = k == 0 ? minus_one : dd_two_sum(h, l); \
+    T2 s = dd_div(n, dd_add(n, T(2))); \
+    return dd_log_sum(T(k), dd_two_atanh(s)); \
+  } \
+  T2 dd_log_any(T x) { \
+    precise T m = fp_significand(x); \
+    int e = fp_exponent(x); \
+    bool high = fp_log2_nearest(m) != 0; \
+    m = high ? T(0.5f) * m : m; \
+    precise T n = m - T(1); \
+    T2 s = dd_div(T2(n, T(0)), dd_two_sum(m, T(1))); \
+    return dd_log_sum(T(high ? e + 1 : e), dd_two_atanh(s)); \
+  } \
+  T nx_log(T x) { \
+    T2 l = dd_log_any(x); \
+    T v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? INF : l.x); \
+    return fp_is_zero(x) ? -INF : v; \
+  } \
+  T nx_log1p(T x) { \
+    T2 l = dd_log(dd_two_sum(T(1), x), T2(x, T(0))); \
+    T v = fp_abs(x) < TINY ? x : l.x; \
+    v = fp_is_zero(x) ? T(0) : v; \
+    v = x > T(-1) && !fp_is_nan(x) ? v : (x == T(-1) ? -INF : NAN); \
+    return fp_is_inf(x) && !fp_is_negative(x) ? INF : v; \
+  }
+
+NX_LOG(float, vec2, F32_INF, F32_NAN, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,
+    0.693145752f, 1.42861973e-06f, -1.290532e-11f, -126, 1.49011612e-08f)
+#ifdef HAS_FLOAT64
+NX_LOG(double, dvec2, F64_INF, F64_NAN, 0.33333333333333331lf, 1.8503717077085941e-17lf, 0.20000000000000001lf,
+    -1.1102230246251566e-17lf, 0.69314718055989033lf, 5.4979230187085024e-14lf, -1.3124698417785255e-27lf, -1022,
+    2.7755575615628914e-17lf)
+#endif
+
+#endif

@@ -1,0 +1,92 @@
+#ifndef NX_MATH_ROOT
+#define NX_MATH_ROOT
+
+#include "lib/math/dd.glsl"
+
+// A first approximation of 1/sqrt(m) for m in [1, 4), to a few ulp; of a double, Vulkan promises no more than a float's.
+float fp_rsqrt_start(float m) { return inversesqrt(m); }
+// Of 1/cbrt(m) for m in [1, 2): a polynomial to 2^-14.7 (Sollya's fpminimax), then Newton's z + z (1 - m z^3) / 3, which
+// doubles the digits.
+float fp_rcbrt_start(float m) {
+  precise float z = 1.67000842f + m * (-1.17288518f + m * (0.695488036f + m * (-0.221240416f + m * 0.0285914727f)));
+  precise float r = z + z * ((1.0f - m * z * z * z) * 0.333333343f);
+  return r;
+}
+#ifdef HAS_FLOAT64
+double fp_rsqrt_start(double m) {
+  precise double y = double(inversesqrt(float(m)));
+  precise double r = 1.0lf - m * y * y;
+  y = y + y * (r * (0.5lf + 0.375lf * r));
+  return y;
+}
+double fp_rcbrt_start(double m) {
+  precise double z = double(fp_rcbrt_start(float(m)));
+  z = z + z * ((1.0lf - m * z * z * z) * 0.33333333333333331lf);
+  return z;
+}
+#endif
+
+/*
+ nx_sqrt   correctly rounded, whatever the device's sqrt does. y within an ulp of the root is the nearest one unless
+           m - y^2, which is exact, exceeds y ulp(y) in magnitude: the midpoints (y ± ulp/2)^2 differ from that by ulp^2/4
+           only (B. Tuckerman's test). sqrt(-0) = -0; NaN for x < 0.
+ nx_rsqrt  1/sqrt(x), correctly rounded but for one in 10^5 (float), error < 0.50001 ulp (float and double): one step of
+           y + y (r/2 + 3r^2/8), r = 1 - m y^2, in double words. rsqrt(±0) = ±Inf, NaN for x < 0.
+ nx_cbrt   correctly rounded but for one in 10^5 (float), error < 0.50001 ulp (float and double): one Newton step of
+           y = m z^2, z = 1/cbrt(m), in double words. cbrt(-0) = +0, as BinaryBackend has it.
+*/
+#define NX_ROOT(T, T2, P, INF, NAN, THIRD, RCBRT2, RCBRT4) \
+  T nx_sqrt(T x) { \
+    precise T u = fp_exp2i(x, -P); \
+    precise T below_two = T(2) - u; \
+    int e = fp_exponent(x); \
+    precise T m = fp_significand(x); \
+    m = (e & 1) != 0 ? m + m : m; \
+    precise T y = clamp(sqrt(m), T(1), below_two); \
+    T2 p = dd_two_prod(y, y); \
+    precise T r = (m - p.x) - p.y; \
+    y = clamp(y + r / (y + y), T(1), below_two); \
+    p = dd_two_prod(y, y); \
+    r = (m - p.x) - p.y; \
+    precise T h = y * u; \
+    y = r > h ? y + u : (r <= -h ? y - u : y); \
+    precise T v = y * fp_exp2i(x, e >> 1); \
+    v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? INF : v); \
+    return fp_is_zero(x) ? x : v; \
+  } \
+  T nx_rsqrt(T x) { \
+    int e = fp_exponent(x); \
+    precise T m = fp_significand(x); \
+    m = (e & 1) != 0 ? m + m : m; \
+    precise T y = fp_rsqrt_start(m); \
+    T2 t = dd_mul(dd_two_prod(y, y), m); \
+    precise T r = (T(1) - t.x) - t.y; \
+    precise T c = y * (r * (T(0.5f) + T(0.375f) * r)); \
+    precise T v = (y + c) * fp_exp2i(x, -(e >> 1)); \
+    v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? T(0) : v); \
+    return fp_is_zero(x) ? fp_copysign(INF, x) : v; \
+  } \
+  T nx_cbrt(T x) { \
+    int e = fp_exponent(x); \
+    int q = (e + 1200) / 3 - 400; \
+    int s = e - 3 * q; \
+    precise T m = fp_significand(x); \
+    precise T z = fp_rcbrt_start(m); \
+    z = s == 0 ? z : z * (s == 1 ? RCBRT2 : RCBRT4); \
+    m = s == 0 ? m : m * (s == 1 ? T(2) : T(4)); \
+    z = z + z * ((T(1) - m * z * z * z) * THIRD); \
+    precise T y = m * z * z; \
+    T2 t = dd_mul(dd_two_prod(y, y), y); \
+    precise T r = (m - t.x) - t.y; \
+    precise T c = r * (z * z) * THIRD; \
+    precise T v = fp_copysign((y + c) * fp_exp2i(x, q), x); \
+    v = fp_is_inf(x) ? x : (fp_is_nan(x) ? NAN : v); \
+    return fp_is_zero(x) ? T(0) : v; \
+  }
+
+NX_ROOT(float, vec2, 23, F32_INF, F32_NAN, 0.333333343f, 0.793700516f, 0.629960537f)
+#ifdef HAS_FLOAT64
+NX_ROOT(double, dvec2, 52, F64_INF, F64_NAN, 0.33333333333333331lf, 0.79370052598409979lf, 0.62996052494743659lf)
+#endif
+
+#endif
