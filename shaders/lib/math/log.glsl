@@ -29,9 +29,10 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
 /*
  dd_two_atanh  2 atanh(s) for |s| < 0.172, relative error below 2^-42 (float), 2^-70 (double)
  dd_log_sum    k ln2 + l
+ dd_log_reduced  log of 2^k (1 + n)
  dd_log        log of the normalised double word x > 0, not subnormal; minus_one must be x - 1 where x is in
                [sqrt(1/2), sqrt(2)), to keep the relative accuracy near 1. Relative error below 2^-40 (float), 2^-66 (double).
- dd_log_any    log x for any finite x > 0
+               Of a single x: any finite x > 0.
  nx_log        error < 0.5001 ulp; log(±0) = -Inf, NaN for x < 0
  nx_log1p      error < 0.5001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
 */
@@ -51,26 +52,30 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
     precise T low = l.y + k * LN2_3; \
     return dd_add(dd_fast_two_sum(h, m), T2(l.x, low)); \
   } \
+  T2 dd_log_reduced(T k, T2 n) { \
+    T2 s = dd_div(n, dd_add(n, T(2))); \
+    return dd_log_sum(k, dd_two_atanh(s)); \
+  } \
   T2 dd_log(T2 x, T2 minus_one) { \
     int k = fp_log2_nearest(x.x); \
-    precise T scale = fp_exp2i(x.x, clamp(-k, EMIN, -EMIN)); \
-    precise T h = x.x * scale - T(1); \
-    precise T l = x.y * scale; \
-    T2 n = k == 0 ? minus_one : dd_two_sum(h, l); \
-    T2 s = dd_div(n, dd_add(n, T(2))); \
-    return dd_log_sum(T(k), dd_two_atanh(s)); \
+    int e = fp_exponent(x.x); \
+    precise T m = fp_significand(x.x); \
+    m = k > e ? T(0.5f) * m : m; \
+    precise T h = m - T(1); \
+    precise T l = x.y * fp_exp2i(m, clamp(-k, EMIN, -EMIN)); \
+    T2 n = dd_two_sum(h, l); \
+    return dd_log_reduced(T(k), k == 0 ? minus_one : n); \
   } \
-  T2 dd_log_any(T x) { \
-    precise T m = fp_significand(x); \
+  T2 dd_log(T x) { \
     int e = fp_exponent(x); \
+    precise T m = fp_significand(x); \
     bool high = fp_log2_nearest(m) != 0; \
     m = high ? T(0.5f) * m : m; \
     precise T n = m - T(1); \
-    T2 s = dd_div(T2(n, T(0)), dd_two_sum(m, T(1))); \
-    return dd_log_sum(T(high ? e + 1 : e), dd_two_atanh(s)); \
+    return dd_log_reduced(T(high ? e + 1 : e), T2(n, T(0))); \
   } \
   T nx_log(T x) { \
-    T2 l = dd_log_any(x); \
+    T2 l = dd_log(x); \
     T v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? INF : l.x); \
     return fp_is_zero(x) ? -INF : v; \
   } \

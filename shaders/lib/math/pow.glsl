@@ -12,15 +12,15 @@
 // 0 for y < 0. Where BinaryBackend raises, the result is IEEE 754's: NaN for x < 0 and y not an integer, infinities for
 // 0 to a negative power, on overflow, and for -Inf to a positive power (negative for odd y).
 //
-// Beyond |y| = 2^(P+10), x^y over- or underflows unless x is 1, so there y is clamped.
+// Beyond |y| = 2^(P+12), x^y over- or underflows unless x is 1, so there y is clamped.
 #define NX_POW(T, T2, P, INF, NAN, LIMIT) \
   T nx_pow(T x, T y) { \
     precise T half_y = T(0.5f) * y; \
     bool integer = roundEven(y) == y; \
     bool odd = integer && roundEven(half_y) != half_y; \
-    T bound = fp_exp2i(x, P + 10); \
-    T2 p = dd_mul(dd_log_any(x), clamp(y, -bound, bound)); \
-    p.x = clamp(p.x, -LIMIT, LIMIT); \
+    T bound = fp_exp2i(x, P + 12); \
+    T2 p = dd_mul(dd_log(x), clamp(y, -bound, bound)); \
+    p = fp_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
     T k = dd_exp_k(p.x); \
     T2 e = dd_expm1_near_zero(dd_exp_r(p, k)); \
     T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
