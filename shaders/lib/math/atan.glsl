@@ -63,12 +63,13 @@ dvec2 atan_series(dvec2 z) {
     T2 s = dd_mul(dd_two_sum(T(1), -a), dd_two_sum(T(1), a)); \
     return s.x == T(0) ? s : dd_sqrt(s); \
   } \
+  T atan_signed(T r, T s) { return fp_is_negative(s) ? fp_negate(r) : r; } \
   T nx_atan(T x) { \
     T a = fp_abs(x); \
     if (fp_is_nan(x)) return NAN; \
     if (a < tiny) return x; \
     T2 r = a > huge ? half_pi : atan_angle(T2(a, T(0)), T2(T(1), T(0))); \
-    return fp_copysign(dd_value(r), x); \
+    return atan_signed(dd_value(r), x); \
   } \
   T nx_atan2(T y, T x) { \
     if (fp_is_nan(x) || fp_is_nan(y)) return NAN; \
@@ -86,13 +87,13 @@ dvec2 atan_series(dvec2 z) {
       r = atan_angle(T2(a, T(0)), T2(b, T(0))); \
     } \
     if (fp_is_negative(x) && !(fp_is_zero(x) && !fp_is_zero(y))) r = dd_fast_add(pi, dd_negate(r)); \
-    return fp_copysign(dd_value(r), y); \
+    return atan_signed(dd_value(r), y); \
   } \
   T nx_asin(T x) { \
     T a = fp_abs(x); \
     if (!(a <= T(1))) return NAN; \
     if (a < tiny) return x; \
-    return fp_copysign(dd_value(atan_angle(T2(a, T(0)), atan_cathetus(a))), x); \
+    return atan_signed(dd_value(atan_angle(T2(a, T(0)), atan_cathetus(a))), x); \
   } \
   T nx_acos(T x) { \
     T a = fp_abs(x); \
