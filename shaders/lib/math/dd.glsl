@@ -30,7 +30,8 @@ bool fp_is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
 float fp_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
 float fp_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
 
-// |x| with the sign of s.
+// |x| with the sign of s. Not to be used as `c ? s : fp_copysign(x, s)`: on CPUs with AVX-512, LLVM (and so lavapipe) gets a
+// choice between a value and a bitwise expression of it wrong (its issue 157929). Choose magnitudes, then set the sign.
 float fp_copysign(float x, float s) {
   return uintBitsToFloat((floatBitsToUint(x) & 0x7fffffffu) | (floatBitsToUint(s) & 0x80000000u));
 }

@@ -29,12 +29,10 @@
     r = r > h ? -h : (r < -h ? h : r); \
     T v = dd_ldexp(T2(q, r), n); \
     T sign = fp_is_negative(a) != fp_is_negative(b) ? T(-1) : T(1); \
-    v = fp_is_zero(b) ? INF : v; \
+    sign = fp_is_inf(a) && fp_is_zero(b) ? a : sign; \
+    v = fp_is_zero(b) || fp_is_inf(a) ? INF : v; \
     v = fp_is_zero(a) ? T(0) : v; \
-    v = fp_copysign(v, sign); \
-    T inf_sign = fp_is_zero(b) ? a : sign; \
-    v = fp_is_inf(a) ? fp_copysign(INF, inf_sign) : v; \
-    v = fp_is_inf(b) ? T(0) : v; \
+    v = fp_is_inf(b) ? T(0) : fp_copysign(v, sign); \
     bool invalid = (fp_is_zero(a) && fp_is_zero(b)) || (fp_is_inf(a) && fp_is_inf(b)) || fp_is_nan(a) || fp_is_nan(b); \
     return invalid ? NAN : v; \
   }

@@ -28,8 +28,7 @@
     T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * int(min(k, T(NEGLIGIBLE)))); \
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), c); \
     T v = dd_ldexp(dd_add(dd_two_sum(T(1), -c), dd_add(e, d)), int(k) - 1); \
-    v = fp_copysign(v, x); \
-    v = fp_abs(x) < TINY ? x : v; \
+    v = fp_copysign(fp_abs(x) < TINY ? fp_abs(x) : v, x); \
     return fp_is_nan(x) ? NAN : v; \
   } \
   T nx_cosh(T x) { \
@@ -48,8 +47,8 @@
     precise T s = fp_exp2i(x, int(k)); \
     precise T2 t = T2(e.x * s, e.y * s); \
     T2 m = dd_add(dd_two_sum(s, T(-1)), t); \
-    T v = fp_copysign(dd_div(m, dd_add(m, T(2))).x, x); \
-    v = fp_abs(x) < TINY ? x : v; \
+    T v = -dd_div(m, dd_add(m, T(2))).x; \
+    v = fp_copysign(fp_abs(x) < TINY ? fp_abs(x) : v, x); \
     return fp_is_finite(x) ? v : NAN; \
   } \
   T nx_asinh(T x) { \
@@ -60,8 +59,7 @@
     bool large = a > LARGE; \
     T2 l = dd_log(large ? T2(a, T(0)) : dd_add(u, T(1)), u); \
     l = large ? dd_add(l, dd_log_sum(T(1), T2(T(0), T(0)))) : l; \
-    T v = fp_copysign(l.x, x); \
-    v = a < TINY || fp_is_inf(x) ? x : v; \
+    T v = fp_copysign(a < TINY || fp_is_inf(x) ? a : l.x, x); \
     return fp_is_nan(x) ? NAN : v; \
   } \
   T nx_acosh(T x) { \
@@ -85,8 +83,7 @@
     T2 s = dd_div(dd_add(m, dd_mul(p, b)), dd_add(p, dd_mul(m, b))); \
     T2 l = dd_log_sum(T(k), dd_two_atanh(s)); \
     precise T h = T(0.5f) * l.x; \
-    T v = fp_copysign(a == T(1) ? INF : h, x); \
-    v = a < TINY ? x : v; \
+    T v = fp_copysign(a < TINY ? a : (a == T(1) ? INF : h), x); \
     return a <= T(1) && !fp_is_nan(x) ? v : NAN; \
   }
 
