@@ -1,0 +1,3 @@
+[
+  inputs: ["{mix,.formatter}.exs", "{bench,config,examples,lib,test}/**/*.{ex,exs}"]
+]

@@ -1,0 +1,63 @@
+defmodule NxVulkan.MixProject do
+  use Mix.Project
+
+  @version "0.1.0"
+
+  # What compiles and runs without Nx: the raw calls and the step that builds the crate.
+  @without_nx ~w(lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex lib/mix/tasks/compile.nx_vulkan.ex)
+
+  def project do
+    [
+      app: :nx_vulkan,
+      version: @version,
+      elixir: "~> 1.17",
+      elixirc_paths: elixirc_paths(nx_from(), Mix.env()),
+      # Last: the step is one of the project's own modules, so Elixir comes first.
+      compilers: Mix.compilers() ++ [:nx_vulkan],
+      start_permanent: Mix.env() == :prod,
+      deps: deps(nx_from()),
+      name: "NxVulkan",
+      description: "GPU tensors for Elixir on any Vulkan driver: an Nx backend written in Rust",
+      package: package()
+    ]
+  end
+
+  def application do
+    [extra_applications: [:logger], env: [fallback: :allow]]
+  end
+
+  # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that holds nx, complex and
+  # telemetry, one folder an app. Unset: the default folder where it exists, else Hex.
+  defp nx_from do
+    default = Path.expand("~/.cache/nx_vulkan/deps")
+
+    case System.get_env("NX_VULKAN_DEPS") do
+      nil -> if File.dir?(default), do: default, else: "hex"
+      value -> value
+    end
+  end
+
+  defp elixirc_paths("none", _env), do: Enum.filter(@without_nx, &File.regular?/1)
+  defp elixirc_paths(_nx, :test), do: ["lib", "test/support"]
+  defp elixirc_paths(_nx, _env), do: ["lib"]
+
+  defp deps("none"), do: []
+  defp deps("hex"), do: [{:nx, "~> 0.13"}, {:telemetry, "~> 0.4.0 or ~> 1.0"}]
+
+  # The folder's versions win over what Nx asks of Hex.
+  defp deps(folder) do
+    for app <- [:nx, :complex, :telemetry] do
+      {app, path: Path.join(Path.expand(folder), "#{app}"), override: true}
+    end
+  end
+
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{},
+      files:
+        ~w(lib src shaders build.rs Cargo.toml Cargo.lock rust-toolchain.toml bin/link-shaderc) ++
+          ~w(mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+    ]
+  end
+end
