@@ -120,7 +120,7 @@ end
 
 :io.format("largest relative difference of the losses: ~.2e at step ~b~n", [worst, step])
 
-if worst > 1.0e-3 or List.last(on_device) > 0.1 * hd(on_device) do
+if worst > 1.0e-4 or List.last(on_device) > 0.1 * hd(on_device) do
   IO.puts("The curves part or the loss has not fallen: that is a defect.")
   System.halt(1)
 end
