@@ -4,7 +4,8 @@ defmodule NxVulkan.MixProject do
   @version "0.1.0"
 
   # What compiles and runs without Nx: the raw calls and the step that builds the crate.
-  @without_nx ~w(lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex lib/mix/tasks/compile.nx_vulkan.ex)
+  @without_nx ~w(lib/nx/vulkan.ex lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex) ++
+                ~w(lib/mix/tasks/compile.nx_vulkan.ex)
 
   def project do
     [
@@ -37,7 +38,7 @@ defmodule NxVulkan.MixProject do
     end
   end
 
-  defp elixirc_paths("none", _env), do: Enum.filter(@without_nx, &File.regular?/1)
+  defp elixirc_paths("none", _env), do: @without_nx
   defp elixirc_paths(_nx, :test), do: ["lib", "test/support"]
   defp elixirc_paths(_nx, _env), do: ["lib"]
 

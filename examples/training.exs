@@ -86,10 +86,10 @@ defmodule Moons do
   end
 end
 
-alias Nx.Vulkan.{Fallback, Native, VulkanoBackend}
+alias Nx.Vulkan.{Fallback, VulkanoBackend}
 
 steps = 100
-{:ok, device} = Native.device_info()
+{:ok, device} = Nx.Vulkan.device_info()
 IO.puts("Two half-moons, 160 points; layers 2-16-16-2; #{steps} steps on #{device.name}")
 
 Nx.default_backend(Nx.BinaryBackend)
