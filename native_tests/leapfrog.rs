@@ -1,0 +1,449 @@
+//! The leapfrog chain of the regime model against a reference in f64 on the CPU, and the invariants of the integrator.
+
+use std::path::Path;
+
+/// log sigma and the log-Jacobian both come from here.
+fn softplus(q: f64) -> f64 {
+    q.max(0.0) + (-q.abs()).exp().ln_1p()
+}
+
+fn sigmoid(q: f64) -> f64 {
+    1.0 / (1.0 + (-q).exp())
+}
+
+/// The regime model (see `shaders/leapfrog_regime.comp`) over observations with their multiplicities.
+struct Model {
+    obs: Vec<(f64, f64)>,
+    inverse_mass: Vec<f64>,
+}
+
+/// The log density at a position, its gradient, and for each (the density last) the sum of the absolute values of the terms that make it:
+/// what rounding errors are relative to.
+struct Density {
+    logp: f64,
+    grad: Vec<f64>,
+    terms: Vec<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Chain {
+    q: Vec<f64>,
+    p: Vec<f64>,
+    grad: Vec<f64>,
+    logp: Vec<f64>,
+}
+
+/// Neumaier's compensated sum, so that the reference's own rounding is not what is measured.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    high: f64,
+    low: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let total = self.high + x;
+        self.low += if self.high.abs() >= x.abs() { (self.high - total) + x } else { (x - total) + self.high };
+        self.high = total;
+    }
+
+    fn value(self) -> f64 {
+        self.high + self.low
+    }
+}
+
+impl Model {
+    fn density(&self, q: &[f64]) -> Density {
+        let d = q.len();
+        let half_log_two_pi = 0.5 * (2.0 * std::f64::consts::PI).ln();
+        let at = |i: usize| q.get(i).copied().unwrap_or(0.0);
+        let mut grad = vec![Sum::default(); d.max(8)];
+        let mut terms = vec![0.0; d.max(8)];
+        let (mut logp, mut logp_terms) = (Sum::default(), 0.0);
+
+        // Priors of the parameters that q holds.
+        for (i, &q) in q.iter().enumerate() {
+            let sd = match i {
+                2 => 0.5,
+                6 => 2.0,
+                _ => 1.0,
+            };
+            let (prior, slope, parts) = if (4..7).contains(&i) {
+                let s = softplus(q);
+                let normal = -0.5 * (s / sd).powi(2) - half_log_two_pi - f64::ln(sd);
+                let dlog = -s / (sd * sd) * sigmoid(q);
+                (normal + 2f64.ln() - softplus(-q), dlog + sigmoid(-q), dlog.abs() + 1.0)
+            } else {
+                let slope = -q / (sd * sd);
+                (-0.5 * (q / sd).powi(2) - half_log_two_pi - f64::ln(sd), slope, slope.abs())
+            };
+            logp.add(prior);
+            logp_terms += prior.abs();
+            grad[i].add(slope);
+            terms[i] += parts;
+        }
+
+        // Regimes: volatile, trending, mean-reverting.
+        let logits = [0.0, at(0), at(1)];
+        let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log_total = largest + logits.iter().map(|l| (l - largest).exp()).sum::<f64>().ln();
+        let mu = [0.0, at(3), at(2)];
+        let sigma = [softplus(at(6)), softplus(at(5)), softplus(at(4))];
+        let slope = [sigmoid(at(6)), sigmoid(at(5)), sigmoid(at(4))];
+        for &(x, times) in &self.obs {
+            let z: [f64; 3] = std::array::from_fn(|r| (x - mu[r]) / sigma[r]);
+            let log: [f64; 3] =
+                std::array::from_fn(|r| logits[r] - log_total - sigma[r].ln() - half_log_two_pi - 0.5 * z[r] * z[r]);
+            let top = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total = top + log.iter().map(|l| (l - top).exp()).sum::<f64>().ln();
+            logp.add(times * total);
+            logp_terms += times * (total.abs() + 1.0);
+            let p: [f64; 3] = std::array::from_fn(|r| (log[r] - total).exp());
+            let mut add = |i: usize, term: f64, size: f64| {
+                grad[i].add(times * term);
+                terms[i] += times * size;
+            };
+            for (i, r) in [(0, 1), (1, 2)] {
+                let w = (logits[r] - log_total).exp();
+                add(i, p[r] - w, p[r] + w);
+            }
+            for (i, r) in [(3, 1), (2, 2)] {
+                let term = p[r] * z[r] / sigma[r];
+                // log p_r has the error of z², whose own size is that of the exponent.
+                add(i, term, term.abs() * (1.0 + z[r] * z[r]));
+            }
+            for (i, r) in [(6, 0), (5, 1), (4, 2)] {
+                let part = p[r] * slope[r] / sigma[r];
+                add(i, part * (z[r] * z[r] - 1.0), part * (z[r] * z[r] + 1.0).powi(2));
+            }
+        }
+        terms.truncate(d);
+        terms.push(logp_terms);
+        Density { logp: logp.value(), grad: grad[..d].iter().map(|s| s.value()).collect(), terms }
+    }
+
+    fn chain(&self, q: &[f64], p: &[f64], eps: f64, steps: usize) -> Chain {
+        let (mut q, mut p) = (q.to_vec(), p.to_vec());
+        let mut grad = self.density(&q).grad;
+        let mut out = Chain { q: vec![], p: vec![], grad: vec![], logp: vec![] };
+        for _ in 0..steps {
+            for i in 0..q.len() {
+                p[i] += 0.5 * eps * grad[i];
+                q[i] += eps * self.inverse_mass[i] * p[i];
+            }
+            let density = self.density(&q);
+            grad = density.grad;
+            for i in 0..q.len() {
+                p[i] += 0.5 * eps * grad[i];
+            }
+            out.q.extend(&q);
+            out.p.extend(&p);
+            out.grad.extend(&grad);
+            out.logp.push(density.logp);
+        }
+        out
+    }
+
+    fn energy(&self, logp: f64, p: &[f64]) -> f64 {
+        0.5 * p.iter().zip(&self.inverse_mass).map(|(p, m)| p * p * m).sum::<f64>() - logp
+    }
+}
+
+/// splitmix64 and Box-Muller: a stream that is the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (2.0 * std::f64::consts::PI * self.uniform()).cos()
+    }
+
+    /// Values that f32 holds exactly, so that every precision starts from the same numbers.
+    fn normals(&mut self, n: usize, scale: f64) -> Vec<f64> {
+        (0..n).map(|_| (scale * self.normal()) as f32 as f64).collect()
+    }
+}
+
+/// A random model, position and momentum.
+fn case(seed: u64, d: usize, n_obs: usize) -> (Model, Vec<f64>, Vec<f64>) {
+    let mut random = Random(seed);
+    let obs = random.normals(n_obs, 1.5).into_iter().map(|x| (x, 1.0)).collect();
+    let inverse_mass = (0..d).map(|_| (0.5 + random.uniform()) as f32 as f64).collect();
+    let (q, p) = (random.normals(d, 0.7), random.normals(d, 1.0));
+    (Model { obs, inverse_mass }, q, p)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Precision {
+    F32,
+    F64,
+}
+
+use Precision::{F32, F64};
+
+impl Precision {
+    fn spv(self) -> std::path::PathBuf {
+        let name = if self == F32 { "leapfrog_regime.spv" } else { "leapfrog_regime_f64.spv" };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("priv/shaders").join(name)
+    }
+
+    fn unit(self) -> f64 {
+        if self == F32 { f32::EPSILON as f64 } else { f64::EPSILON }
+    }
+
+    fn bytes(self, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        let values = values.into_iter();
+        match self {
+            F32 => values.flat_map(|x| (x as f32).to_le_bytes()).collect(),
+            F64 => values.flat_map(f64::to_le_bytes).collect(),
+        }
+    }
+
+    fn values(self, bytes: &[u8]) -> Vec<f64> {
+        match self {
+            F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b) as f64).collect(),
+            F64 => bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
+        }
+    }
+}
+
+/// The chain on the device, over the model's observations as many times as their multiplicities say.
+fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, steps: usize) -> Chain {
+    let rounds = model.obs.iter().map(|o| o.1 as usize).max().unwrap_or(0);
+    let obs = (0..rounds).flat_map(|round| model.obs.iter().filter(move |o| round < o.1 as usize).map(|o| o.0));
+    let extras = precision.bytes(obs.chain(model.inverse_mass.iter().copied()));
+    let n_obs = model.obs.iter().map(|o| o.1 as u32).sum::<u32>();
+    let push: Vec<u8> = [steps as u32, n_obs, q.len() as u32, 0, eps.to_bits()].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let inputs = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
+    let out = nx_vulkan::leapfrog_chain(&inputs.0, &inputs.1, &extras, &push, steps as u32, &precision.spv()).expect("the chain runs");
+    let [q, p, grad, logp] = out.map(|bytes| precision.values(&bytes));
+    Chain { q, p, grad, logp }
+}
+
+fn assert_close(what: &str, got: f64, want: f64, tolerance: f64) {
+    assert!((got - want).abs() <= tolerance, "{what}: {got} is not {want} within {tolerance:e}");
+}
+
+fn assert_chains_close(got: &Chain, want: &Chain, tolerance: f64) {
+    for (what, got, want) in
+        [("q", &got.q, &want.q), ("p", &got.p, &want.p), ("grad", &got.grad, &want.grad), ("logp", &got.logp, &want.logp)]
+    {
+        assert_eq!(got.len(), want.len(), "length of {what}");
+        let scale = want.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+            assert_close(&format!("{what}[{i}]"), got, want, tolerance * scale);
+        }
+    }
+}
+
+/// The density and gradient at q: a chain of one step of length 0.
+fn evaluate(precision: Precision, model: &Model, q: &[f64]) -> Chain {
+    let chain = device(precision, model, q, &vec![0.0; q.len()], 0.0, 1);
+    assert_eq!(chain.q, q, "a step of length 0 moves nothing");
+    chain
+}
+
+fn assert_density(precision: Precision, model: &Model, q: &[f64]) {
+    let got = evaluate(precision, model, q);
+    let want = model.density(q);
+    let unit = 8.0 * precision.unit();
+    let d = q.len();
+    let n_obs = model.obs.iter().map(|o| o.1).sum::<f64>();
+    assert_close(&format!("{precision:?} d={d} n_obs={n_obs} logp"), got.logp[0], want.logp, unit * want.terms[d]);
+    for i in 0..d {
+        assert_close(&format!("{precision:?} d={d} n_obs={n_obs} grad[{i}]"), got.grad[i], want.grad[i], unit * want.terms[i]);
+    }
+}
+
+/// d log p / d q_i by central differences with one Richardson step: error O(h⁴).
+fn difference(q: &[f64], i: usize, logp: impl Fn(&[f64]) -> f64) -> f64 {
+    let slope = |h: f64| {
+        let mut shifted = q.to_vec();
+        shifted[i] = q[i] + h;
+        let up = logp(&shifted);
+        shifted[i] = q[i] - h;
+        (up - logp(&shifted)) / (2.0 * h)
+    };
+    (4.0 * slope(1e-3) - slope(2e-3)) / 3.0
+}
+
+#[test]
+fn the_reference_gradient_is_the_derivative_of_the_reference_density() {
+    for (seed, d, n_obs) in (0..40).map(|s| (s, 1 + s as usize % 11, [0, 1, 50][s as usize % 3])) {
+        let (model, q, _) = case(seed, d, n_obs);
+        let density = model.density(&q);
+        for i in 0..d {
+            let numeric = difference(&q, i, |q| model.density(q).logp);
+            assert_close(&format!("seed {seed} grad[{i}]"), density.grad[i], numeric, 1e-8 * (1.0 + density.terms[i]));
+        }
+    }
+}
+
+/// exp of the density integrates to one over a parameter that only its prior concerns, sigmas and normals alike.
+#[test]
+fn the_reference_density_is_normalised() {
+    let model = Model { obs: vec![], inverse_mass: vec![1.0; 8] };
+    let at_zero = |i: usize, x: f64| {
+        let mut q = vec![0.0; 8];
+        q[i] = x;
+        model.density(&q).logp.exp()
+    };
+    let peak = model.density(&[0.0; 8]).logp.exp();
+    for i in 0..8 {
+        // Over q_i, the joint density at q_i = x divided by the density of the others: p_i(x) = joint(x) / joint(0) * p_i(0).
+        let h = 1e-2;
+        let ratio: f64 = (-4000..=4000).map(|k| at_zero(i, k as f64 * h) / peak).sum::<f64>() * h;
+        let alone = model.density(&[0.0; 8]).logp - model.density(&[0.0; 8][..i]).logp
+            - (i + 1..8).map(|j| model.density(&[0.0; 8][..=j]).logp - model.density(&[0.0; 8][..j]).logp).sum::<f64>();
+        assert_close(&format!("integral over parameter {i}"), ratio * alone.exp(), 1.0, 1e-9);
+    }
+}
+
+#[test]
+fn the_gradient_on_the_device_is_the_derivative_of_its_density() {
+    for (seed, d, n_obs) in [(1, 1, 40), (2, 7, 40), (3, 8, 200), (4, 8, 0), (5, 11, 257)] {
+        let (model, q, _) = case(seed, d, n_obs);
+        let grad = evaluate(F64, &model, &q).grad;
+        let terms = model.density(&q).terms;
+        for i in 0..d {
+            let numeric = difference(&q, i, |q| evaluate(F64, &model, q).logp[0]);
+            assert_close(&format!("d={d} n_obs={n_obs} grad[{i}]"), grad[i], numeric, 1e-8 * (1.0 + terms[i]));
+        }
+    }
+}
+
+#[test]
+fn density_and_gradient_hold_for_every_number_of_parameters() {
+    for d in 1..=256 {
+        let (model, q, _) = case(d as u64, d, 33);
+        assert_density(F32, &model, &q);
+        assert_density(F64, &model, &q);
+    }
+}
+
+#[test]
+fn density_and_gradient_hold_for_every_number_of_observations() {
+    for n_obs in [0, 1, 2, 31, 32, 33, 200, 255, 256, 257, 511, 512, 513, 64 * 256 - 1, 64 * 256 + 1, 100_003] {
+        for d in [5, 8, 20] {
+            let (model, q, _) = case(n_obs as u64, d, n_obs);
+            assert_density(F32, &model, &q);
+            assert_density(F64, &model, &q);
+        }
+    }
+}
+
+#[test]
+fn sums_over_sixteen_million_observations_stay_accurate() {
+    let n_obs = 65_535 * 256 + 1;
+    let (mut model, q, _) = case(7, 8, 1009);
+    for (j, o) in model.obs.iter_mut().enumerate() {
+        o.1 = (n_obs / 1009 + usize::from(j < n_obs % 1009)) as f64;
+    }
+    assert_density(F32, &model, &q);
+}
+
+/// Single precision has to hold far from the mode, where exp of a component's log density underflows.
+#[test]
+fn the_density_is_stable_far_from_the_mode() {
+    let obs: Vec<_> = [-40.0, -3.0, -0.01, 0.0, 0.25, 8.0, 250.0].map(|x| (x, 1.0)).to_vec();
+    let model = Model { obs, inverse_mass: vec![1.0; 8] };
+    for logits in [[0.0, 0.0], [30.0, -30.0], [-80.0, -80.0], [60.0, 60.0]] {
+        for sigmas in [[0.5, 0.5, 0.5], [-4.0, -4.0, -4.0], [-20.0, 3.0, 40.0], [90.0, -12.0, 20.0]] {
+            let q = [logits[0], logits[1], 0.25, -3.0, sigmas[0], sigmas[1], sigmas[2], 5.0];
+            assert_density(F32, &model, &q);
+            assert_density(F64, &model, &q);
+        }
+    }
+}
+
+#[test]
+fn chains_follow_the_reference() {
+    for (precision, tolerance) in [(F32, 2e-4), (F64, 1e-11)] {
+        for (seed, d, n_obs, eps, steps) in
+            [(1, 8, 200, 0.01, 32), (2, 8, 200, -0.02, 16), (3, 1, 10, 0.1, 20), (4, 256, 300, 0.01, 9), (5, 12, 0, 0.3, 50), (6, 3, 1, 0.1, 1)]
+        {
+            let (model, q, p) = case(seed, d, n_obs);
+            let want = model.chain(&q, &p, eps as f32 as f64, steps);
+            assert_chains_close(&device(precision, &model, &q, &p, eps as f32, steps), &want, tolerance);
+        }
+    }
+}
+
+#[test]
+fn the_energy_error_is_of_second_order_in_the_step() {
+    let (model, q, p) = case(11, 8, 200);
+    let start = model.energy(model.density(&q).logp, &p);
+    let error = |precision, steps: usize| {
+        let eps = 0.4 / steps as f32;
+        let chain = device(precision, &model, &q, &p, eps, steps);
+        (model.energy(chain.logp[steps - 1], &chain.p[8 * (steps - 1)..]) - start).abs()
+    };
+    // A trajectory of fixed length: a fourth of the step, a sixteenth of the error.
+    let ratio = error(F64, 64) / error(F64, 256);
+    assert!((12.0..20.0).contains(&ratio), "energy error fell by {ratio}");
+    assert!(error(F32, 256) < 1e-2, "energy drifts by {}", error(F32, 256));
+}
+
+#[test]
+fn a_negative_step_returns_to_the_start() {
+    for (precision, tolerance) in [(F32, 1e-3), (F64, 1e-10)] {
+        for (seed, d, n_obs) in [(21, 8, 200), (22, 256, 40), (23, 2, 300)] {
+            let (model, q, p) = case(seed, d, n_obs);
+            let steps = 25;
+            let there = device(precision, &model, &q, &p, 0.01, steps);
+            let last = d * (steps - 1)..d * steps;
+            let back = device(precision, &model, &there.q[last.clone()], &there.p[last.clone()], -0.01, steps);
+            for i in 0..d {
+                assert_close(&format!("{precision:?} q[{i}]"), back.q[last.start + i], q[i], tolerance);
+                assert_close(&format!("{precision:?} p[{i}]"), back.p[last.start + i], p[i], tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shorter_chain_is_a_prefix_of_a_longer_one() {
+    for precision in [F32, F64] {
+        for (d, n_obs) in [(8, 200), (256, 1000), (1, 0)] {
+            let (model, q, p) = case(31, d, n_obs);
+            let short = device(precision, &model, &q, &p, 0.01, 7);
+            let mut long = device(precision, &model, &q, &p, 0.01, 11);
+            for values in [&mut long.q, &mut long.p, &mut long.grad] {
+                values.truncate(7 * d);
+            }
+            long.logp.truncate(7);
+            assert_eq!(short, long, "bit for bit");
+        }
+    }
+}
+
+/// Neither infinities nor NaN end anything but the trajectory they are in.
+#[test]
+fn overflow_ends_in_energies_that_are_not_finite() {
+    let (model, q, p) = case(41, 8, 200);
+    let want = device(F32, &model, &q, &p, 0.01, 4);
+    for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3e38] {
+        for i in 0..8 {
+            let mut at = q.clone();
+            at[i] = bad;
+            let chain = device(F32, &model, &at, &p, 0.01, 4);
+            assert!(chain.logp.iter().all(|x| !x.is_finite()), "q[{i}] = {bad}: {:?}", chain.logp);
+            let mut model = case(41, 8, 200).0;
+            model.obs[i].0 = bad;
+            assert!(device(F32, &model, &q, &p, 0.01, 4).logp.iter().all(|x| !x.is_finite()));
+        }
+    }
+    let wild = device(F32, &model, &q, &p, 1e30, 40);
+    assert!(!wild.logp[39].is_finite());
+    assert_eq!(device(F32, &model, &q, &p, 0.01, 4), want);
+}

@@ -1,0 +1,128 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+
+// One HMC trajectory of a regime-switching model of returns; bindings, push constants and outputs as in lib/leapfrog.glsl.
+//
+// Each observation comes from one of three regimes, with weights softmax(0, logit_w1, logit_w2):
+//   volatile N(0, sigma_vol), trending N(mu_trend, sigma_trend), mean-reverting N(mu_mr, sigma_mr).
+// The position q holds, in this order (N(m, s) has standard deviation s; HalfNormal(s) folds N(0, s)):
+//   0 logit_w1 ~ N(0, 1)    1 logit_w2 ~ N(0, 1)    2 mu_mr ~ N(0, 0.5)    3 mu_trend ~ N(0, 1)
+//   4 sigma_mr ~ HalfNormal(1)    5 sigma_trend ~ HalfNormal(1)    6 sigma_vol ~ HalfNormal(2)    7 theta_mr ~ N(0, 1)
+// The sigmas are softplus(q) = log(1 + exp(q)), with the log-Jacobian log sigmoid(q) in the density. theta_mr has its
+// prior alone, and so has every parameter from 8 on (N(0, 1) too). With d < 8 the missing parameters stay at q = 0
+// (logits and means 0, sigmas log 2) and add no prior: d = 7 is the model without theta_mr.
+//
+// log p holds every normalising constant: it is the log of the joint density of q and the observations.
+
+#include "lib/math/exp.glsl"
+#include "lib/math/log.glsl"
+
+#define MODEL_PARAMETERS 8u
+#define MODEL_SUMS 8u
+#define LOG_P 7u
+
+const REAL half_log_two_pi = REAL(0.918938533204672741780lf);
+const REAL log_two = REAL(0.693147180559945309417lf);
+
+// Regimes are numbered as the sigmas are: 0 mean-reverting, 1 trending, 2 volatile.
+struct ModelState {
+  REAL log_weight[3]; // of the regime's density at its mean, not normalised over the regimes
+  REAL mu[3];
+  REAL inverse_sigma[3];
+};
+
+shared REAL shared_logit[2];
+shared REAL shared_mu[2];
+shared REAL shared_log_sigma[3];
+shared REAL shared_inverse_sigma[3];
+
+// Of the sigma that this invocation owns: its value, and its derivative to q.
+REAL own_sigma, own_slope;
+
+bool is_sigma(uint i) { return i >= 4u && i <= 6u; }
+REAL inverse_prior_scale(uint i) { return i == 2u ? REAL(2) : i == 6u ? REAL(0.5) : REAL(1); }
+REAL log_prior_scale(uint i) { return i == 2u ? -log_two : i == 6u ? log_two : REAL(0); }
+
+REAL model_publish(uint i, REAL q) {
+  REAL value = q;
+  REAL constant = -half_log_two_pi - log_prior_scale(i);
+  if (is_sigma(i)) {
+    REAL e = nx_exp(-abs(q));
+    REAL tail = nx_log1p(e);
+    value = max(q, REAL(0)) + tail;
+    constant += log_two + (min(q, REAL(0)) - tail); // the folding, then log sigmoid(q)
+    own_sigma = value;
+    own_slope = (q < REAL(0) ? e : REAL(1)) / (REAL(1) + e);
+    shared_log_sigma[i - 4u] = nx_log(value);
+    shared_inverse_sigma[i - 4u] = REAL(1) / value;
+  } else if (i < 2u) {
+    shared_logit[1u - i] = q;
+  } else if (i < 4u) {
+    shared_mu[i - 2u] = q;
+  }
+  REAL z = value * inverse_prior_scale(i);
+  return constant - REAL(0.5) * z * z;
+}
+
+ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
+  // Relative to the largest logit, so that what the normaliser takes back at the end is small.
+  REAL logit[3] = REAL[3](shared_logit[0], shared_logit[1], REAL(0));
+  REAL largest = max(max(logit[0], logit[1]), REAL(0));
+  ModelState state;
+  for (uint r = 0u; r < 3u; ++r) {
+    logit[r] -= largest;
+    state.log_weight[r] = logit[r] - shared_log_sigma[r] - half_log_two_pi;
+    state.inverse_sigma[r] = shared_inverse_sigma[r];
+  }
+  state.mu = REAL[3](shared_mu[0], shared_mu[1], REAL(0));
+
+  // The softmax's normaliser, in the invocation that has the fewest observations.
+  if (i == gl_WorkGroupSize.x - 1u) {
+    REAL mr = nx_exp(logit[0]);
+    REAL trend = nx_exp(logit[1]);
+    REAL total = mr + trend + nx_exp(logit[2]);
+    REAL n = REAL(n_obs);
+    sums[0] -= n * (trend / total);
+    sums[1] -= n * (mr / total);
+    sums[LOG_P] -= n * nx_log(total);
+  }
+  return state;
+}
+
+// Adds log Σ_r w_r N(x; mu_r, sigma_r) and its derivatives to the parameters: with the responsibility p_r of regime r and
+// z_r = (x - mu_r) / sigma_r they are p_r for the logit, p_r z_r / sigma_r for mu and p_r (z_r² - 1) / sigma_r for sigma.
+void model_observe(ModelState state, REAL x, inout REAL sums[MODEL_SUMS]) {
+  REAL z[3];
+  REAL term[3];
+  for (uint r = 0u; r < 3u; ++r) {
+    z[r] = (x - state.mu[r]) * state.inverse_sigma[r];
+    term[r] = state.log_weight[r] - REAL(0.5) * z[r] * z[r];
+  }
+  REAL largest = max(max(term[0], term[1]), term[2]);
+  REAL total = REAL(0);
+  for (uint r = 0u; r < 3u; ++r) {
+    term[r] = nx_exp(term[r] - largest);
+    total += term[r];
+  }
+  REAL inverse = REAL(1) / total;
+  REAL scaled[3]; // p_r / sigma_r
+  for (uint r = 0u; r < 3u; ++r) {
+    term[r] *= inverse;
+    scaled[r] = term[r] * state.inverse_sigma[r];
+    sums[4u + r] += scaled[r] * (z[r] * z[r] - REAL(1));
+  }
+  sums[0] += term[1];
+  sums[1] += term[0];
+  sums[2] += scaled[0] * z[0];
+  sums[3] += scaled[1] * z[1];
+  sums[LOG_P] += largest + nx_log(total);
+}
+
+REAL model_gradient(uint i, REAL q, REAL sum) {
+  REAL scale = inverse_prior_scale(i);
+  if (!is_sigma(i)) return (i < 4u ? sum : REAL(0)) - q * scale * scale;
+  // The last term is the log-Jacobian's: 1 - sigmoid(q).
+  return (sum - own_sigma * scale * scale) * own_slope + (REAL(1) - own_slope);
+}
+
+#include "lib/leapfrog.glsl"

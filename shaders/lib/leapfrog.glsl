@@ -1,0 +1,116 @@
+// Leapfrog integrator of Hamiltonian dynamics: a whole trajectory in one workgroup.
+// Source: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), section 2.3.
+//
+// Per step, with g = grad log p: p½ = p + ½ eps g(q), q' = q + eps inv_mass p½, p' = p½ + ½ eps g(q'). The outputs hold
+// the state after each step, at step * d + i; logp is the model's log density alone, without the kinetic energy. A
+// negative eps runs the trajectory backwards; eps = 0 evaluates the model at q_init. Energies that overflow give infinite
+// or NaN outputs; nothing here loops on data.
+//
+// The model's file defines REAL's helpers and what follows, then includes this file:
+//   MODEL_PARAMETERS     how many parameters the observations depend on
+//   MODEL_SUMS           one sum over the observations for each of its first MODEL_SUMS - 1 parameters, then log p
+//   ModelState           what an observation needs to know of the parameters
+//   REAL model_publish(uint i, REAL q)
+//       invocation i shares what the others need of parameter i; returns the parameter's own term of log p
+//   ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS])
+//       reads what was shared; what does not depend on single observations goes into the sums here, in one invocation
+//   void model_observe(ModelState state, REAL x, inout REAL sums[MODEL_SUMS])
+//       adds the terms of one observation
+//   REAL model_gradient(uint i, REAL q, REAL sum)
+//       d log p / d q_i, in invocation i, from the sum of its own index. It must not read what other invocations shared:
+//       they may be a step ahead.
+//
+// A parameter of the model that q does not hold (d < MODEL_PARAMETERS) stays at q = 0 and adds no term of its own.
+//
+// Sums run in an order that depends on n_obs and the device alone, so results repeat bit for bit on one device, and a
+// shorter chain is a prefix of a longer one.
+
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+#define WORKGROUP 256u
+
+layout(local_size_x = WORKGROUP) in;
+
+layout(push_constant) uniform Push {
+  uint steps;
+  uint n_obs;
+  uint d;
+  uint pad;
+  float eps;
+} push;
+
+layout(set = 0, binding = 0, std430) readonly restrict buffer QInit { REAL q_init[]; };
+layout(set = 0, binding = 1, std430) readonly restrict buffer PInit { REAL p_init[]; };
+// The observations, then the diagonal of the inverse mass matrix.
+layout(set = 0, binding = 2, std430) readonly restrict buffer Extras { REAL extras[]; };
+layout(set = 0, binding = 3, std430) writeonly restrict buffer QChain { REAL q_chain[]; };
+layout(set = 0, binding = 4, std430) writeonly restrict buffer PChain { REAL p_chain[]; };
+layout(set = 0, binding = 5, std430) writeonly restrict buffer GradChain { REAL grad_chain[]; };
+layout(set = 0, binding = 6, std430) writeonly restrict buffer LogpChain { REAL logp_chain[]; };
+
+// Of each subgroup, in rows of MODEL_SUMS.
+shared REAL partial[WORKGROUP * MODEL_SUMS];
+
+// The total of sums[j] over the workgroup, in invocation j < MODEL_SUMS.
+REAL reduce(uint i, REAL sums[MODEL_SUMS]) {
+  for (uint j = 0u; j < MODEL_SUMS; ++j) {
+    REAL sum = subgroupAdd(sums[j]);
+    if (subgroupElect()) partial[gl_SubgroupID * MODEL_SUMS + j] = sum;
+  }
+  barrier();
+  REAL total = REAL(0);
+  if (i < MODEL_SUMS) {
+    for (uint k = 0u; k < gl_NumSubgroups; ++k) total += partial[k * MODEL_SUMS + i];
+  }
+  return total;
+}
+
+// The model at the position whose i-th coordinate is q: invocation j < MODEL_SUMS gets sum j.
+REAL evaluate(uint i, REAL q) {
+  REAL own = REAL(0);
+  if (i < max(push.d, MODEL_PARAMETERS)) own = model_publish(i, q);
+  barrier();
+  REAL sums[MODEL_SUMS];
+  for (uint j = 0u; j < MODEL_SUMS; ++j) sums[j] = REAL(0);
+  ModelState state = model_load(i, push.n_obs, sums);
+  if (i < push.d) sums[MODEL_SUMS - 1u] += own;
+
+  // Observations in blocks, so that a long sum loses no more than two short ones.
+  const uint block = 64u;
+  uint count = push.n_obs / WORKGROUP + uint(i < push.n_obs % WORKGROUP);
+  for (uint begin = 0u; begin < count; begin += block) {
+    REAL part[MODEL_SUMS];
+    for (uint j = 0u; j < MODEL_SUMS; ++j) part[j] = REAL(0);
+    uint end = min(begin + block, count);
+    for (uint k = begin; k < end; ++k) model_observe(state, extras[k * WORKGROUP + i], part);
+    for (uint j = 0u; j < MODEL_SUMS; ++j) sums[j] += part[j];
+  }
+  return reduce(i, sums);
+}
+
+void main() {
+  // Invocation i owns coordinate i of the position and the momentum.
+  uint i = gl_LocalInvocationIndex;
+  bool owner = i < push.d;
+  REAL q = owner ? q_init[i] : REAL(0);
+  REAL p = owner ? p_init[i] : REAL(0);
+  REAL drift = owner ? REAL(push.eps) * extras[push.n_obs + i] : REAL(0);
+  REAL kick = REAL(0.5) * REAL(push.eps);
+
+  REAL sum = evaluate(i, q);
+  REAL gradient = owner ? model_gradient(i, q, sum) : REAL(0);
+  for (uint at = 0u; at < push.steps; ++at) {
+    p += kick * gradient;
+    q += drift * p;
+    sum = evaluate(i, q);
+    if (i == MODEL_SUMS - 1u) logp_chain[at] = sum;
+    if (owner) {
+      gradient = model_gradient(i, q, sum);
+      p += kick * gradient;
+      uint slot = at * push.d + i;
+      q_chain[slot] = q;
+      p_chain[slot] = p;
+      grad_chain[slot] = gradient;
+    }
+  }
+}
