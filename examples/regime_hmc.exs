@@ -1,0 +1,115 @@
+# Hamiltonian Monte Carlo on a regime-switching model of 200 returns. Every trajectory is one dispatch on the device.
+#
+#     mix run examples/regime_hmc.exs
+#
+# Ends with status 1 when the chains disagree (R-hat above 1.05) or the posterior misses a value that made the data by more
+# than four standard deviations.
+
+for file <- ~w(diagnostics hmc regime), do: Code.require_file("support/#{file}.exs", __DIR__)
+
+alias Examples.{Diagnostics, HMC, Regime}
+
+chains = 4
+warm_up = 600
+draws = 1500
+returns = Regime.returns(200, 2024)
+
+device =
+  case Nx.Vulkan.Native.device_info() do
+    {:ok, info} ->
+      info
+
+    error ->
+      IO.puts(:stderr, "No Vulkan device: #{inspect(error)}")
+      System.halt(1)
+  end
+
+IO.puts("Device: #{device.name} (#{device.type}), driver #{device.driver}")
+
+IO.puts(
+  "#{chains} chains of #{warm_up} warm-up iterations and #{draws} draws, #{length(returns)} observed returns\n"
+)
+
+integrate =
+  Regime.integrator(returns, Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime.spv"))
+
+run = fn chain ->
+  progress = fn done, step_size ->
+    if rem(done, 300) == 0 do
+      phase = if done <= warm_up, do: "warm-up ", else: "sampling"
+
+      IO.puts(
+        "chain #{chain}  #{phase} #{done} of #{warm_up + draws}  step size #{Float.round(step_size, 4)}"
+      )
+    end
+  end
+
+  HMC.sample(integrate, Regime.initial(returns, chain),
+    warm_up: warm_up,
+    draws: draws,
+    seed: chain,
+    progress: progress
+  )
+end
+
+started = System.monotonic_time(:millisecond)
+
+results =
+  1..chains
+  |> Task.async_stream(run, max_concurrency: chains, timeout: :infinity)
+  |> Enum.map(&elem(&1, 1))
+
+elapsed = (System.monotonic_time(:millisecond) - started) / 1000
+
+# For each parameter, its draws chain by chain.
+by_parameter =
+  results
+  |> Enum.map(fn result ->
+    result.draws |> Enum.map(&Regime.constrain/1) |> Enum.zip_with(& &1)
+  end)
+  |> Enum.zip_with(& &1)
+
+cell = fn
+  value when is_binary(value) -> String.pad_leading(value, 10)
+  value -> String.pad_leading(:erlang.float_to_binary(value, decimals: 3), 10)
+end
+
+line = fn name, cells -> IO.puts(String.pad_trailing(name, 12) <> Enum.map_join(cells, cell)) end
+
+IO.puts("")
+line.("parameter", ["true", "mean", "sd", "R-hat", "ESS"])
+
+figures =
+  for {name, truth, draws} <- Enum.zip([Regime.names(), Regime.truth(), by_parameter]) do
+    all = Enum.concat(draws)
+    {mean, sd} = {Diagnostics.mean(all), Diagnostics.sd(all)}
+    {rhat, ess} = {Diagnostics.split_rhat(draws), Diagnostics.ess(draws)}
+    line.(name, [truth, mean, sd, rhat, "#{round(ess)}"])
+    %{name: name, rhat: rhat, distance: abs(mean - truth) / sd}
+  end
+
+total = fn key -> results |> Enum.map(& &1[key]) |> Enum.sum() end
+sampling_s = results |> Enum.map(& &1.sampling_s) |> Enum.max()
+
+IO.puts("""
+
+(w_vol = 1 - w_trend - w_mr; theta_mr has its prior N(0, 1) alone)
+
+acceptance rate #{Float.round(total.(:acceptance) / chains, 3)}, divergences #{total.(:divergences)}
+#{round(chains * draws / sampling_s)} samples/s, #{round(total.(:steps) / sampling_s)} leapfrog steps/s, #{Float.round(elapsed, 1)} s in all\
+""")
+
+failures =
+  for(
+    %{rhat: rhat} = f when rhat > 1.05 <- figures,
+    do: "R-hat of #{f.name} is #{Float.round(rhat, 3)}"
+  ) ++
+    for(
+      %{distance: z} = f when z > 4.0 <- figures,
+      do: "#{f.name} is #{Float.round(z, 1)} sd from its true value"
+    )
+
+if failures != [] do
+  IO.puts(:stderr, Enum.map_join(["" | failures], "\n", &"#{&1}"))
+  System.halt(1)
+end
