@@ -1,0 +1,18 @@
+defmodule Nx.Vulkan.Error do
+  @moduledoc """
+  Raised by the backend when the device could not do what it was asked.
+
+  `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
+  `:dispatch_failed`.
+  """
+
+  defexception [:reason, :message]
+
+  @doc false
+  @spec raise!(atom(), {:error, atom()} | {:error, atom(), String.t()}) :: no_return()
+  def raise!(op, {:error, reason}),
+    do: raise(__MODULE__, reason: reason, message: "#{op}: #{reason}")
+
+  def raise!(op, {:error, reason, message}),
+    do: raise(__MODULE__, reason: reason, message: "#{op}: #{message}")
+end

@@ -1,0 +1,149 @@
+defmodule Nx.Vulkan.Fallback do
+  @moduledoc """
+  The one way from the device to the CPU, for what has no kernel and for types the device lacks.
+
+  The operands are copied to `Nx.BinaryBackend`, which does the operation, and the result is copied
+  back. That is slow, so it is counted, announced and can be forbidden:
+
+      config :nx_vulkan, fallback: :warn
+
+    * `:allow` (the default): do it
+    * `:warn`: do it and log a warning
+    * `:raise`: raise `Nx.Vulkan.Fallback.Error` instead
+
+  The setting is read at each fallback. `put_mode/1` overrides it for the calling process.
+
+  Each fallback that was done emits the telemetry event `[:nx_vulkan, :fallback]` with the measurement
+  `:duration` (native time units) and the metadata `:op`, `:shapes` and `:types` of the tensors that
+  were copied, and `:reason`.
+  """
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Storage
+
+  require Logger
+
+  defmodule Error do
+    @moduledoc "Raised in mode `:raise` for what cannot run on the device."
+    defexception [:op, :message]
+  end
+
+  @modes [:allow, :warn, :raise]
+
+  # One counter an operation: what counts must not make processes wait for each other.
+  @ops Enum.sort(Keyword.keys(Nx.Backend.behaviour_info(:callbacks)))
+  @indices Map.new(Enum.with_index(@ops, 1))
+  @on_load :make_counters
+
+  @doc false
+  def make_counters do
+    :persistent_term.put(__MODULE__, :counters.new(length(@ops), [:write_concurrency]))
+  end
+
+  @doc "How many operations have fallen back since the start or the last `reset/0`."
+  @spec count() :: non_neg_integer()
+  def count, do: Enum.sum(Enum.map(@ops, &count/1))
+
+  @doc "How often the operation with this `Nx.Backend` callback has fallen back."
+  @spec count(atom()) :: non_neg_integer()
+  def count(op), do: :counters.get(:persistent_term.get(__MODULE__), Map.fetch!(@indices, op))
+
+  @doc "The operations that have fallen back, with how often."
+  @spec counts() :: %{atom() => pos_integer()}
+  def counts, do: for(op <- @ops, n = count(op), n > 0, into: %{}, do: {op, n})
+
+  @doc "Sets all counts to zero."
+  @spec reset() :: :ok
+  def reset do
+    counters = :persistent_term.get(__MODULE__)
+    Enum.each(1..length(@ops), &:counters.put(counters, &1, 0))
+  end
+
+  @doc """
+  Sets the mode of the calling process and returns the one it had, `nil` for the configured one.
+  """
+  @spec put_mode(:allow | :warn | :raise | nil) :: :allow | :warn | :raise | nil
+  def put_mode(nil), do: Process.delete({__MODULE__, :mode})
+  def put_mode(mode) when mode in @modes, do: Process.put({__MODULE__, :mode}, mode)
+
+  @doc "The mode that the calling process has now."
+  @spec mode() :: :allow | :warn | :raise
+  def mode do
+    case Process.get({__MODULE__, :mode}) || Application.get_env(:nx_vulkan, :fallback, :allow) do
+      mode when mode in @modes ->
+        mode
+
+      other ->
+        raise ArgumentError,
+              "config :nx_vulkan, :fallback must be one of #{inspect(@modes)}, got: #{inspect(other)}"
+    end
+  end
+
+  @doc false
+  # `args` are the callback's arguments after the output: tensors, lists of tensors, functions of
+  # tensors and options.
+  @spec call(atom(), T.t(), [term()], String.t()) :: T.t()
+  def call(op, out, args, reason) do
+    tensors = tensors(args)
+    permit!(mode(), op, tensors, reason)
+    start = System.monotonic_time()
+
+    host_args = to_host(args)
+
+    # BinaryBackend calls Nx on numbers at times, and so may a function given to reduce: both make
+    # tensors of the default backend, which must then be BinaryBackend too.
+    result =
+      Nx.with_default_backend(Nx.BinaryBackend, fn ->
+        apply(Nx.BinaryBackend, op, [out | host_args])
+      end)
+
+    result = Storage.from_host(result)
+    :counters.add(:persistent_term.get(__MODULE__), Map.fetch!(@indices, op), 1)
+
+    :telemetry.execute(
+      [:nx_vulkan, :fallback],
+      %{duration: System.monotonic_time() - start},
+      %{
+        op: op,
+        shapes: Enum.map(tensors, & &1.shape),
+        types: Enum.map(tensors, & &1.type),
+        reason: reason
+      }
+    )
+
+    result
+  end
+
+  defp permit!(:allow, _op, _tensors, _reason), do: :ok
+
+  defp permit!(:warn, op, tensors, reason),
+    do: Logger.warning("nx_vulkan: #{describe(op, tensors)} runs on the CPU: #{reason}")
+
+  defp permit!(:raise, op, tensors, reason) do
+    raise Error,
+      op: op,
+      message: "#{describe(op, tensors)} cannot run on the device: #{reason} (fallback: :raise)"
+  end
+
+  defp describe(op, tensors) do
+    operands =
+      Enum.map_join(
+        tensors,
+        ", ",
+        &"#{Nx.Type.to_string(&1.type)}#{inspect(Tuple.to_list(&1.shape))}"
+      )
+
+    "#{op}(#{operands})"
+  end
+
+  defp tensors(args) when is_list(args), do: Enum.flat_map(args, &tensors/1)
+  defp tensors(%T{} = tensor), do: [tensor]
+  defp tensors(_other), do: []
+
+  defp to_host(%T{} = tensor), do: Storage.to_host(tensor)
+  defp to_host(list) when is_list(list), do: Enum.map(list, &to_host/1)
+
+  # The function may close over tensors of any backend, and BinaryBackend takes only its own back.
+  defp to_host(fun) when is_function(fun, 2), do: fn a, b -> to_host(fun.(a, b)) end
+  defp to_host(other), do: other
+end

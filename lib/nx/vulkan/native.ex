@@ -1,0 +1,135 @@
+defmodule Nx.Vulkan.Native do
+  @moduledoc false
+  # The NIF library as it is: one stub a NIF. `Nx.Vulkan.NativeV` and the backend are what others call.
+  # This module needs no Nx.
+
+  @on_load :load
+
+  # Run on a normal scheduler and answer `:defer` INSTEAD of doing any work when they would have to
+  # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
+  @deferring [
+    buf_alloc: 1,
+    buf_upload: 1,
+    buf_upload_into: 2,
+    apply_binary: 6,
+    apply_unary: 5,
+    reduce_axis: 7,
+    matmul: 7,
+    transpose_2d: 5,
+    run: 3,
+    dot: 7
+  ]
+
+  # Never wait, or always run on a dirty scheduler.
+  @direct [
+    buf_byte_size: 1,
+    buf_free: 1,
+    buf_download: 1,
+    buf_read: 3,
+    leapfrog_chain_synth: 6,
+    device_info: 0,
+    memory_info: 0,
+    sync: 0
+  ]
+
+  @stubs @direct ++ @deferring ++ for({name, arity} <- @deferring, do: {:"#{name}_dirty", arity})
+
+  for {name, arity} <- @stubs do
+    args = Macro.generate_arguments(arity, __MODULE__)
+
+    def unquote(name)(unquote_splicing(args)) do
+      # The arguments count as used, as they are in the NIF that replaces this body.
+      _ = unquote(args)
+      not_loaded()
+    end
+  end
+
+  @doc """
+  Calls a NIF as everybody but this module should: `Native.call(run(nodes, inputs, shape))`.
+
+  A deferred call is made again on a dirty scheduler. A call that found no memory is made once more
+  after this process has collected its garbage: tensors that nobody refers to hold device memory
+  until then, and the BEAM does not see how much.
+  """
+  defmacro call({name, _, args}) do
+    arity = length(args)
+
+    again =
+      cond do
+        @deferring[name] == arity -> :"#{name}_dirty"
+        @direct[name] == arity -> name
+      end
+
+    vars = Macro.generate_arguments(arity, __MODULE__)
+
+    # A NIF that cannot defer gets no clause for it.
+    defer =
+      if again == name do
+        []
+      else
+        quote do
+          :defer -> unquote(__MODULE__).again(unquote(again), unquote(vars))
+        end
+      end
+
+    rest =
+      quote do
+        {:error, :out_of_memory, _} ->
+          unquote(__MODULE__).again_after_collection(unquote(again), unquote(vars))
+
+        result ->
+          result
+      end
+
+    quote generated: true do
+      unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
+      case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)), do: unquote(defer ++ rest)
+    end
+  end
+
+  @doc false
+  def again(name, args) do
+    case apply(__MODULE__, name, args) do
+      {:error, :out_of_memory, _} -> again_after_collection(name, args)
+      result -> result
+    end
+  end
+
+  @doc false
+  def again_after_collection(name, args) do
+    :erlang.garbage_collect()
+    apply(__MODULE__, name, args)
+  end
+
+  # A module whose on_load fails is thrown away, and its callers learn only that it is undefined. So
+  # the reason is kept for the first call.
+  @doc false
+  def load do
+    with {:error, reason} <- :erlang.load_nif(library(), 0) do
+      :persistent_term.put({__MODULE__, :load_error}, reason)
+    end
+
+    :ok
+  end
+
+  defp library do
+    priv =
+      case :code.priv_dir(:nx_vulkan) do
+        {:error, :bad_name} -> ~c"priv"
+        dir -> dir
+      end
+
+    :filename.join(priv, ~c"native/libnx_vulkan")
+  end
+
+  @spec not_loaded() :: no_return()
+  defp not_loaded do
+    {kind, text} = :persistent_term.get({__MODULE__, :load_error}, {:not_loaded, ~c"not loaded"})
+
+    :erlang.nif_error(
+      RuntimeError.exception(
+        "the library of nx_vulkan cannot be used (#{kind}: #{text}); `mix compile` builds it, bin/test checks it"
+      )
+    )
+  end
+end
