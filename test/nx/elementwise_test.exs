@@ -1,0 +1,254 @@
+defmodule Nx.Vulkan.ElementwiseTest do
+  @moduledoc """
+  Every element-wise operation, over types and shapes, against `Nx.BinaryBackend`.
+
+  An element for which BinaryBackend raises is not compared here; what IEEE 754 says about the
+  important ones is in `Nx.Vulkan.SemanticsTest`.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @maths [:exp, :expm1, :log, :log1p, :sigmoid, :cos, :sin, :tan, :cosh, :sinh, :tanh] ++
+           [:acos, :asin, :atan, :acosh, :asinh, :atanh, :sqrt, :rsqrt, :cbrt] ++
+           [:erf, :erfc, :erf_inv]
+  @unary [:abs, :negate, :sign, :ceil, :floor, :round, :is_nan, :is_infinity, :logical_not, :real]
+  @bits [:bitwise_not, :count_leading_zeros, :population_count]
+
+  @arithmetic [:add, :subtract, :multiply, :max, :min]
+  @float_binary [:divide, :atan2, :pow, :remainder]
+  @integer_binary [:quotient, :remainder, :pow, :left_shift, :right_shift]
+  @bitwise [:bitwise_and, :bitwise_or, :bitwise_xor]
+  @predicates [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
+                [:logical_and, :logical_or, :logical_xor]
+
+  for op <- @maths do
+    test "#{op} of floats and integers" do
+      for type <- Generators.float_types(), do: check_unary(unquote(op), {700}, type, :any)
+
+      # Beyond 2^24 an integer is no f32, and what the function of the nearest one is says nothing.
+      for type <- Generators.integer_types(),
+          do: check_unary(unquote(op), {100}, type, {:integer, 0..100})
+    end
+  end
+
+  for op <- @unary do
+    test "#{op} of all types" do
+      for type <- Generators.device_types(), do: check_unary(unquote(op), {300}, type, :any)
+    end
+  end
+
+  for op <- @bits do
+    test "#{op} of integers" do
+      for type <- Generators.integer_types(), do: check_unary(unquote(op), {300}, type, :any)
+    end
+  end
+
+  test "any shape" do
+    for shape <- Generators.shapes(), type <- [{:f, 32}, {:s, 64}, {:u, 8}] do
+      check_unary(:negate, shape, type, :any)
+    end
+  end
+
+  for op <- @arithmetic ++ @predicates do
+    test "#{op} of one type, broadcasting" do
+      for type <- Generators.device_types(), shapes <- Generators.shape_pairs() do
+        check_binary(unquote(op), shapes, {type, type}, :any)
+      end
+    end
+  end
+
+  for op <- @arithmetic ++ @predicates do
+    test "#{op} of two types" do
+      for {a, b} <- Generators.mixed_types(), types <- [{a, b}, {b, a}] do
+        check_binary(unquote(op), {{40}, {40}}, types, mixed_values(types))
+      end
+    end
+  end
+
+  for op <- @bitwise do
+    test "#{op} of integers" do
+      for a <- Generators.integer_types(), b <- Generators.integer_types() do
+        check_binary(unquote(op), Generators.pick(Generators.shape_pairs()), {a, b}, :any)
+      end
+    end
+  end
+
+  for op <- @float_binary do
+    test "#{op} of floats" do
+      for type <- Generators.float_types(), shapes <- Generators.shape_pairs() do
+        check_binary(unquote(op), shapes, {type, type}, :any)
+        check_binary(unquote(op), shapes, {type, type}, :moderate)
+      end
+    end
+  end
+
+  for op <- [:divide, :atan2] do
+    test "#{op} of integers gives floats" do
+      for type <- Generators.integer_types(), shapes <- Generators.shape_pairs() do
+        check_binary(unquote(op), shapes, {type, type}, {:integer, 0..120})
+      end
+    end
+  end
+
+  for op <- @integer_binary do
+    test "#{op} of integers" do
+      for {kind, _} = type <- Generators.integer_types(), shapes <- Generators.shape_pairs() do
+        right =
+          case unquote(op) do
+            :pow -> {:integer, 0..70}
+            shift when shift in [:left_shift, :right_shift] -> {:integer, 0..70}
+            _divisor when kind == :s -> Generators.pick([{:integer, 1..9}, {:integer, -9..-1}])
+            _divisor -> {:integer, 1..200}
+          end
+
+        check_binary(unquote(op), shapes, {type, type}, {:any, right})
+      end
+    end
+  end
+
+  test "quotient and remainder of the smallest integer and of extremes" do
+    for {kind, size} = type <- Generators.integer_types(), op <- [:quotient, :remainder] do
+      {low, high} =
+        if kind == :s, do: {-(2 ** (size - 1)), 2 ** (size - 1) - 1}, else: {0, 2 ** size - 1}
+
+      values =
+        [low, low + 1, high, high - 1, 1, 2, 3, 7] ++ if(kind == :s, do: [-1, -2], else: [])
+
+      values = Enum.uniq(values)
+      a = Nx.tensor(values, type: type) |> Nx.reshape({:auto, 1})
+      b = Nx.tensor(values -- [0], type: type)
+      check(op, [a, b], &apply(Nx, op, &1))
+    end
+  end
+
+  test "select takes any predicate and converts its branches" do
+    for pred <- Generators.device_types(), {a, b} <- Generators.mixed_types() do
+      {left, right} = Generators.pick(Generators.shape_pairs())
+      {shape, _} = Nx.Shape.binary_broadcast(left, nil_names(left), right, nil_names(right))
+      values = mixed_values({a, b})
+
+      tensors = [
+        Generators.tensor(Generators.pick([shape, {}]), pred, :few),
+        Generators.tensor(left, a, values),
+        Generators.tensor(right, b, values)
+      ]
+
+      check(:select, tensors, &apply(Nx, :select, &1))
+    end
+  end
+
+  test "clip" do
+    for type <- Generators.device_types(), values <- [:any, :moderate, :few] do
+      tensors = [
+        Generators.tensor({50}, type, values),
+        Generators.tensor({}, type, values),
+        Generators.tensor({}, type, values)
+      ]
+
+      check_whole(:clip, tensors, fn [t, low, high] -> Nx.clip(t, low, high) end)
+    end
+  end
+
+  test "clip of a tensor by bounds of another type" do
+    for {a, b} <- Generators.mixed_types() do
+      values = mixed_values({a, b})
+
+      tensors = [
+        Generators.tensor({50}, a, values),
+        Generators.tensor({}, b, values),
+        Generators.tensor({}, b, values)
+      ]
+
+      check_whole(:clip, tensors, fn [t, low, high] -> Nx.clip(t, low, high) end)
+    end
+  end
+
+  test "as_type between all types" do
+    for from <- Generators.device_types(), to <- Generators.device_types() do
+      check(:as_type, [Generators.tensor({200}, from, :any)], fn [t] -> Nx.as_type(t, to) end)
+    end
+  end
+
+  test "bitcast between all types of one width" do
+    for {_, size} = from <- Generators.device_types(),
+        {_, ^size} = to <- Generators.device_types() do
+      check(:bitcast, [Generators.tensor({20}, from, :any)], fn [t] -> Nx.bitcast(t, to) end)
+    end
+  end
+
+  test "vectorized tensors" do
+    a = Generators.tensor({3, 4}, {:f, 32}, :any)
+    b = Generators.tensor({2, 4}, {:f, 32}, :any)
+
+    fun = fn [a, b] ->
+      Nx.devectorize(Nx.add(Nx.vectorize(a, :x), Nx.vectorize(b, :y)), keep_names: false)
+    end
+
+    assert_same(fun.(operands([a, b])), fun.([a, b]), :add)
+  end
+
+  test "names are kept and merged" do
+    a = Nx.tensor([[1, 2], [3, 4]], names: [:x, nil])
+    b = Nx.tensor([10, 20], names: [:y])
+    assert_same(Nx.multiply(to_device(a), b), Nx.multiply(a, b), :multiply)
+  end
+
+  # The integers of a mixed pair are exactly representable in its float type: how operands are
+  # converted is not what these tests are about.
+  defp mixed_values({{a, _}, {b, _}}) when a in [:u, :s] and b in [:u, :s], do: {:integer, 0..127}
+  defp mixed_values({{a, _}, {b, _}}) when a in [:f, :bf] and b in [:f, :bf], do: :any
+  defp mixed_values(_types), do: :moderate
+
+  defp nil_names(shape), do: List.duplicate(nil, tuple_size(shape))
+
+  defp check_unary(op, shape, type, values) do
+    tensor = Generators.tensor(shape, type, values)
+    result = apply(Nx, op, [to_device(tensor)])
+    expected = Reference.elements([tensor], Reference.unary(op))
+    assert result.shape == shape
+    assert_elements(result, expected, op, type: type, inputs: [tensor])
+  end
+
+  defp check_binary(op, shapes, types, {left, right}) when left in [:any, :moderate] do
+    {left_shape, right_shape} = shapes
+    {left_type, right_type} = types
+
+    check(
+      op,
+      [
+        Generators.tensor(left_shape, left_type, left),
+        Generators.tensor(right_shape, right_type, right)
+      ],
+      &apply(Nx, op, &1)
+    )
+  end
+
+  defp check_binary(op, {left_shape, right_shape}, {left_type, right_type}, values) do
+    check(
+      op,
+      [
+        Generators.tensor(left_shape, left_type, values),
+        Generators.tensor(right_shape, right_type, values)
+      ],
+      &apply(Nx, op, &1)
+    )
+  end
+
+  # `fun` is element-wise, so the reference is found element by element.
+  defp check(op, tensors, fun) do
+    result = fun.(operands(tensors))
+    same_shape = Enum.map(tensors, &Nx.broadcast(&1, result.shape))
+    expected = Reference.elements(same_shape, fun)
+    context = [types: Enum.map(tensors, & &1.type), shapes: Enum.map(tensors, & &1.shape)]
+    assert_elements(result, expected, op, context ++ [inputs: same_shape])
+  end
+
+  defp check_whole(op, tensors, fun) do
+    context = [
+      types: Enum.map(tensors, & &1.type),
+      values: Enum.map(tl(tensors), &Nx.to_number/1)
+    ]
+
+    assert_same(fun.(operands(tensors)), fun.(tensors), op, context)
+  end
+end

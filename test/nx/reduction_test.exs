@@ -1,0 +1,227 @@
+defmodule Nx.Vulkan.ReductionTest do
+  @moduledoc "Reductions and dot, over axes, types and shapes, against `Nx.BinaryBackend`."
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @exact [:reduce_max, :reduce_min, :all, :any]
+
+  for op <- @exact do
+    test "#{op} over any axes" do
+      for shape <- Generators.shapes(), type <- Generators.device_types() do
+        values = Generators.pick([:any, :few])
+        tensor = Generators.tensor(shape, type, values)
+
+        for axes <- [nil | subsets(tuple_size(shape))] do
+          options = [axes: axes, keep_axes: Generators.pick([true, false])]
+          fun = &apply(Nx, unquote(op), [&1, options])
+          assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), [type: type] ++ options)
+        end
+      end
+    end
+  end
+
+  for op <- [:sum, :product] do
+    test "#{op} of integers wraps around" do
+      for shape <- Generators.shapes(), type <- Generators.integer_types() do
+        tensor = Generators.tensor(shape, type, :any)
+
+        for axes <- [nil | subsets(tuple_size(shape))] do
+          options = [axes: axes, keep_axes: Generators.pick([true, false])]
+          fun = &apply(Nx, unquote(op), [&1, options])
+          assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), [type: type] ++ options)
+        end
+      end
+    end
+
+    test "#{op} of floats with NaN, infinities and zeros" do
+      for type <- Generators.float_types(), _ <- 1..20 do
+        tensor = Generators.tensor({4, 5}, type, :few)
+        fun = &apply(Nx, unquote(op), [&1, [axes: [1]]])
+        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), type: type, inputs: [])
+      end
+    end
+  end
+
+  # Sums of positive and negative numbers have no useful distance in ulps. The bound is that of
+  # recursive summation in the type (Higham, Accuracy and Stability of Numerical Algorithms, 4.2) for
+  # a tree of log2(n) levels, and the rounding of the result.
+  test "sum and product of floats are as near the exact one as a tree of additions" do
+    for shape <- Generators.shapes(), type <- Generators.float_types() do
+      tensor = Generators.tensor(shape, type, {:float, -2.0, 2.0})
+
+      for axes <- [nil | subsets(tuple_size(shape))], keep? <- [true, false] do
+        options = [axes: axes, keep_axes: keep?]
+        exact = Nx.sum(Nx.as_type(tensor, :f64), options)
+        scale = Nx.sum(Nx.abs(Nx.as_type(tensor, :f64)), options)
+        result = Nx.sum(to_device(tensor), options)
+        assert result.type == type
+        assert_bound(result, exact, scale, 20 * epsilon(type), {:sum, type, options})
+
+        exact = Nx.product(Nx.as_type(tensor, :f64), options)
+        result = Nx.product(to_device(tensor), options)
+        assert_bound(result, exact, Nx.abs(exact), 600 * epsilon(type), {:product, type, options})
+      end
+    end
+  end
+
+  test "a reduction of many elements to one, and of many rows" do
+    tensor = Nx.iota({1_000_003}, type: :s32)
+
+    assert_same(
+      Nx.sum(to_device(tensor)),
+      Nx.tensor(rem(500_002_500_003, 2 ** 32)) |> wrap(),
+      :sum
+    )
+
+    tall = Nx.iota({70_000, 3}, type: :f32) |> to_device()
+    assert Nx.to_flat_list(Nx.reduce_max(tall, axes: [0])) == [209_997.0, 209_998.0, 209_999.0]
+
+    wide = Nx.iota({3, 70_000}, type: :f32) |> to_device()
+    assert Nx.to_flat_list(Nx.reduce_max(wide, axes: [1])) == [69_999.0, 139_999.0, 209_999.0]
+  end
+
+  for op <- [:argmax, :argmin] do
+    test "#{op} with ties and NaN" do
+      for shape <- Generators.shapes(),
+          type <- Generators.device_types(),
+          tie <- [:low, :high],
+          axis <- [nil | Enum.to_list(0..(tuple_size(shape) - 1)//1)] do
+        tensor = Generators.tensor(shape, type, Generators.pick([:few, :any]))
+
+        options = [
+          axis: axis,
+          tie_break: tie,
+          keep_axis: axis != nil and Generators.pick([true, false]),
+          type: Generators.pick([:s32, :s64, :u8])
+        ]
+
+        fun = &apply(Nx, unquote(op), [&1, options])
+        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), [type: type] ++ options)
+      end
+    end
+  end
+
+  describe "dot" do
+    test "of integers, in any contraction and batching, wraps around" do
+      for type <- Generators.integer_types(), _ <- 1..12 do
+        {left, right, args} = random_dot(type, type, :any)
+
+        assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot,
+          args: args
+        )
+      end
+    end
+
+    test "of floats" do
+      for type <- Generators.float_types(), _ <- 1..12 do
+        {left, right, args} = random_dot(type, type, {:float, -2.0, 2.0})
+        check_float_dot(left, right, args)
+      end
+    end
+
+    test "of two types" do
+      for {a, b} <- Generators.mixed_types(), {a, b} <- [{a, b}, {b, a}] do
+        {left, right, args} = random_dot(a, b, {:integer, 0..9})
+
+        assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot,
+          args: args
+        )
+      end
+    end
+
+    test "of matrices beyond one tile, and of vectors" do
+      for {m, k, n} <- [{1, 1, 1}, {65, 33, 17}, {128, 64, 130}, {3, 257, 1}, {1, 300, 70}] do
+        left = Generators.tensor({m, k}, {:f, 32}, {:float, -2.0, 2.0})
+        right = Generators.tensor({k, n}, {:f, 32}, {:float, -2.0, 2.0})
+        check_float_dot(left, right, [[1], [], [0], []])
+      end
+
+      left = Generators.tensor({300}, {:f, 32}, {:float, -2.0, 2.0})
+      check_float_dot(left, left, [[0], [], [0], []])
+    end
+
+    test "with NaN and infinities" do
+      for type <- Generators.float_types() do
+        left = Generators.tensor({4, 3}, type, :few)
+        right = Generators.tensor({3, 5}, type, :few)
+        fun = fn [a, b] -> Nx.dot(a, b) end
+        assert_same(fun.(operands([left, right])), fun.([left, right]), :dot, type: type)
+      end
+    end
+
+    test "without contraction, and of scalars" do
+      left = Generators.tensor({2, 3}, {:s, 32}, :any)
+      right = Generators.tensor({2, 4}, {:s, 32}, :any)
+      args = [[], [0], [], [0]]
+      assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot)
+
+      scalar = Nx.tensor(3.0)
+      assert_same(dot([to_device(scalar), scalar], [[], [], [], []]), Nx.tensor(9.0), :dot)
+    end
+  end
+
+  defp dot([left, right], [c1, b1, c2, b2]), do: Nx.dot(left, c1, b1, right, c2, b2)
+
+  defp check_float_dot(left, right, args) do
+    result = dot(operands([left, right]), args)
+    wide = Enum.map([left, right], &Nx.as_type(&1, :f64))
+    scale = dot(Enum.map(wide, &Nx.abs/1), args)
+    assert result.type == left.type
+
+    assert_bound(
+      result,
+      dot(wide, args),
+      scale,
+      300 * epsilon(left.type) * 0.5,
+      {left.type, left.shape, right.shape, args}
+    )
+  end
+
+  # Contracted and batch axes of the same sizes on both sides, the other axes anything.
+  defp random_dot(left_type, right_type, values) do
+    sizes = fn n -> for _ <- 1..n//1, do: :rand.uniform(4) end
+    batch = sizes.(:rand.uniform(3) - 1)
+    contract = sizes.(:rand.uniform(3) - 1)
+    {left, c1} = side(batch, contract)
+    {right, c2} = side(batch, contract)
+    axes = Enum.to_list(0..(length(batch) - 1)//1)
+
+    {Generators.tensor(left, left_type, values), Generators.tensor(right, right_type, values),
+     [c1, axes, c2, axes]}
+  end
+
+  defp side(batch, contract) do
+    free = for _ <- 1..(:rand.uniform(3) - 1)//1, do: {:free, :rand.uniform(4)}
+    marked = Enum.with_index(contract, fn size, i -> {i, size} end)
+    rest = Enum.sort_by(free ++ marked, fn _ -> :rand.uniform() end)
+    n = length(batch)
+    positions = for {{i, _}, at} <- Enum.with_index(rest, n), i != :free, do: {i, at}
+    shape = List.to_tuple(batch ++ Enum.map(rest, &elem(&1, 1)))
+    {shape, positions |> Enum.sort() |> Enum.map(&elem(&1, 1))}
+  end
+
+  defp assert_bound(result, exact, scale, relative, context) do
+    Enum.zip([
+      Nx.to_flat_list(result),
+      Nx.to_flat_list(exact),
+      Nx.to_flat_list(scale)
+    ])
+    |> Enum.each(fn {got, want, scale} ->
+      assert got == want or abs(got - want) <= relative * scale,
+             "#{inspect(context)}: #{got} is not #{want}, seed #{ExUnit.configuration()[:seed]}"
+    end)
+  end
+
+  defp epsilon({:f, 64}), do: 2.0 ** -52
+  defp epsilon({:f, 32}), do: 2.0 ** -23
+  defp epsilon({:f, 16}), do: 2.0 ** -10
+  defp epsilon({:bf, 16}), do: 2.0 ** -7
+
+  defp wrap(tensor), do: Nx.as_type(tensor, :s32)
+
+  defp subsets(rank) do
+    axes = Enum.to_list(0..(rank - 1)//1)
+    all = Enum.reduce(axes, [[]], fn axis, acc -> acc ++ Enum.map(acc, &(&1 ++ [axis])) end)
+    if rank <= 3, do: all, else: Enum.take_random(all, 6)
+  end
+end

@@ -1,0 +1,38 @@
+defmodule Nx.Vulkan.Test.Case do
+  @moduledoc """
+  For tests that compare the backend with BinaryBackend: nothing may fall back to the CPU unless a
+  test says so, and what a test creates is on BinaryBackend until it is moved.
+  """
+
+  use ExUnit.CaseTemplate
+
+  using do
+    quote do
+      import Nx.Vulkan.Test.Compare
+      import Nx.Vulkan.Test.Case
+      alias Nx.Vulkan.Fallback
+      alias Nx.Vulkan.Test.{Generators, Reference}
+      alias Nx.Vulkan.VulkanoBackend
+    end
+  end
+
+  setup context do
+    Nx.default_backend(Nx.BinaryBackend)
+    Nx.Vulkan.Fallback.put_mode(:raise)
+    Nx.Vulkan.Test.Generators.seed({context.module, context.test})
+  end
+
+  @doc "The tensor on the device."
+  def to_device(tensor), do: Nx.backend_copy(tensor, Nx.Vulkan.VulkanoBackend)
+
+  @doc "The tensors as Nx hands them: one at least on the device, the others there or on the host."
+  def operands(tensors) do
+    on_device = :rand.uniform(length(tensors)) - 1
+
+    tensors
+    |> Enum.with_index()
+    |> Enum.map(fn {tensor, i} ->
+      if i == on_device or :rand.uniform(3) > 1, do: to_device(tensor), else: tensor
+    end)
+  end
+end

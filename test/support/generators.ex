@@ -1,0 +1,158 @@
+defmodule Nx.Vulkan.Test.Generators do
+  @moduledoc """
+  Random tensors with the values where kernels go wrong among them.
+
+  Everything is drawn from `:rand`, which `seed/1` sets from ExUnit's seed and a label, so that a
+  failure comes back with `mix test --seed N`.
+  """
+
+  @integers for kind <- [:u, :s], size <- [8, 16, 32, 64], do: {kind, size}
+  @floats [{:f, 16}, {:bf, 16}, {:f, 32}, {:f, 64}]
+
+  @doc "The types that kernels compute with."
+  def device_types, do: @integers ++ @floats
+  def integer_types, do: @integers
+  def float_types, do: @floats
+
+  @doc "All types of Nx."
+  def all_types do
+    small = for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
+    device_types() ++ small ++ [{:f, 8}, {:f8_e4m3fn, 8}, {:c, 64}, {:c, 128}]
+  end
+
+  @doc "Pairs of different types whose merge is worth a look."
+  def mixed_types do
+    [
+      {{:u, 8}, {:s, 8}},
+      {{:u, 8}, {:f, 32}},
+      {{:s, 32}, {:u, 64}},
+      {{:u, 64}, {:s, 64}},
+      {{:u, 32}, {:s, 64}},
+      {{:s, 32}, {:f, 32}},
+      {{:s, 64}, {:f, 64}},
+      {{:f, 32}, {:f, 64}},
+      {{:bf, 16}, {:f, 16}},
+      {{:bf, 16}, {:f, 32}},
+      {{:s, 16}, {:f, 16}},
+      {{:u, 8}, {:bf, 16}}
+    ]
+  end
+
+  @doc "Shapes of every rank from 0 to 6, with axes of size 1."
+  def shapes do
+    [{}, {1}, {2}, {257}, {3, 5}, {1, 7}, {6, 1}, {2, 3, 4}, {5, 1, 3}, {2, 3, 1, 4}] ++
+      [{1, 2, 3, 2, 2}, {2, 1, 3, 2, 1, 3}]
+  end
+
+  @doc "Pairs of shapes that broadcast, on either side and on both."
+  def shape_pairs do
+    [
+      {{}, {}},
+      {{}, {5}},
+      {{2, 3}, {}},
+      {{259}, {259}},
+      {{1}, {6}},
+      {{4, 3}, {3}},
+      {{3}, {4, 3}},
+      {{3, 1}, {1, 4}},
+      {{2, 3, 4}, {3, 1}},
+      {{1, 1, 1}, {2}},
+      {{2, 1, 3, 2}, {5, 1, 2}},
+      {{2, 1, 2, 1, 3, 1}, {1, 3, 1, 2, 1, 2}}
+    ]
+  end
+
+  def seed(label) do
+    :rand.seed(:exsss, {ExUnit.configuration()[:seed], :erlang.phash2(label), 0})
+    :ok
+  end
+
+  @doc """
+  A tensor of BinaryBackend.
+
+  `values` names what its elements are:
+
+    * `:any`: for integers any, the extremes often; for floats any bit pattern, NaN, infinities, both
+      zeros and denormals often
+    * `:moderate`: small integers; floats of a few units, with NaN and the infinities
+    * `{:integer, first..last}`: integers of the range, whatever the type
+    * `{:float, first, last}`: floats of the interval
+    * `:few`: so few different values that there are ties everywhere
+  """
+  def tensor(shape, type, values) do
+    size = Tuple.product(shape)
+    bits = for _ <- 1..size, into: <<>>, do: encode(value(type, values), type)
+    Nx.reshape(Nx.from_binary(bits, type, backend: Nx.BinaryBackend), shape)
+  end
+
+  def pick(list), do: Enum.at(list, :rand.uniform(length(list)) - 1)
+
+  defp value({kind, size}, :any) when kind in [:u, :s] do
+    case :rand.uniform(3) do
+      1 -> pick([0, 1, -1, 2 ** (size - 1), 2 ** (size - 1) - 1, 2])
+      2 -> :rand.uniform(256) - 128
+      3 -> :rand.uniform(2 ** size) - 1
+    end
+  end
+
+  defp value({:c, _} = type, values) do
+    part = {:f, div(elem(type, 1), 2)}
+    {:bits, encode(value(part, values), part) <> encode(value(part, values), part)}
+  end
+
+  defp value(type, :any) do
+    case :rand.uniform(4) do
+      1 -> pick(specials(type))
+      2 -> {:bits, random_bits(type)}
+      _ -> value(type, :moderate)
+    end
+  end
+
+  defp value({kind, _}, :moderate) when kind in [:u, :s], do: :rand.uniform(11) - 1
+
+  defp value(_type, :moderate) do
+    case :rand.uniform(8) do
+      1 -> pick([:nan, :infinity, :neg_infinity, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5])
+      _ -> :rand.normal() * 3
+    end
+  end
+
+  defp value(_type, {:integer, first..last//1}), do: first + :rand.uniform(last - first + 1) - 1
+  defp value(_type, {:float, first, last}), do: first + :rand.uniform() * (last - first)
+
+  defp value({kind, _}, :few) when kind in [:u, :s], do: pick([0, 1, 2])
+
+  defp value(_type, :few),
+    do: pick([0.0, -0.0, 1.0, -1.0, 2.0, :infinity, :neg_infinity])
+
+  # Both zeros, the ends of the range, denormals, and where conversions and kernels change branches.
+  defp specials({kind, size} = type) do
+    {smallest, largest} =
+      case type do
+        {:f, 64} -> {5.0e-324, 1.7976931348623157e308}
+        {:f, 32} -> {1.401298464324817e-45, 3.4028234663852886e38}
+        {:bf, 16} -> {9.183549615799121e-41, 3.3895313892515355e38}
+        {:f, 16} -> {5.960464477539063e-8, 65504.0}
+        {:f, 8} -> {1.52587890625e-5, 57344.0}
+        {:f8_e4m3fn, 8} -> {0.001953125, 448.0}
+      end
+
+    wide =
+      if {kind, size} in [{:f, 64}, {:f, 32}],
+        do: [1.0e10, -1.0e10, 1.0e30, -1.0e30, 88.8, -104.0, 709.8, 16_777_217.0, 1.0e-30],
+        else: []
+
+    [:nan, :infinity, :neg_infinity, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5] ++
+      [smallest, -smallest, largest, -largest, 255.9, -129.0, 100.0] ++ wide
+  end
+
+  defp random_bits({_, size}), do: :rand.bytes(div(size, 8))
+
+  defp encode({:bits, bits}, _type), do: bits
+
+  defp encode(number, {kind, size}) when kind in [:u, :s],
+    do: <<trunc(number)::size(size)-native>>
+
+  defp encode(number, type),
+    do: Nx.to_binary(Nx.tensor(number, type: type, backend: Nx.BinaryBackend))
+end
