@@ -43,23 +43,24 @@ defmodule Nx.Vulkan.ReductionTest do
   end
 
   # Sums of positive and negative numbers have no useful distance in ulps. The bound is that of
-  # recursive summation in the type (Higham, Accuracy and Stability of Numerical Algorithms, 4.2) for
-  # a tree of log2(n) levels, and the rounding of the result.
-  test "sum and product of floats are as near the exact one as a tree of additions" do
+  # summation by a tree of log2(n) levels (Higham, Accuracy and Stability of Numerical Algorithms,
+  # 4.2), with room for the rounding of the result; that of the product has one rounding an element.
+  test "sums and products of floats are near the exact ones" do
     for shape <- Generators.shapes(), type <- Generators.float_types() do
-      tensor = Generators.tensor(shape, type, {:float, -2.0, 2.0})
+      terms = Generators.tensor(shape, type, {:float, -2.0, 2.0})
+      factors = Generators.tensor(shape, type, {:float, 0.9, 1.1})
 
       for axes <- [nil | subsets(tuple_size(shape))], keep? <- [true, false] do
         options = [axes: axes, keep_axes: keep?]
-        exact = Nx.sum(Nx.as_type(tensor, :f64), options)
-        scale = Nx.sum(Nx.abs(Nx.as_type(tensor, :f64)), options)
-        result = Nx.sum(to_device(tensor), options)
+        exact = Nx.sum(wide(terms), options)
+        scale = Nx.sum(Nx.abs(wide(terms)), options)
+        result = Nx.sum(to_device(terms), options)
         assert result.type == type
-        assert_bound(result, exact, scale, 20 * epsilon(type), {:sum, type, options})
+        assert_bound(result, exact, scale, 10 * epsilon(type), {:sum, type, options})
 
-        exact = Nx.product(Nx.as_type(tensor, :f64), options)
-        result = Nx.product(to_device(tensor), options)
-        assert_bound(result, exact, Nx.abs(exact), 600 * epsilon(type), {:product, type, options})
+        exact = Nx.product(wide(factors), options)
+        result = Nx.product(to_device(factors), options)
+        assert_bound(result, exact, exact, 130 * epsilon(type), {:product, type, options})
       end
     end
   end
@@ -67,11 +68,7 @@ defmodule Nx.Vulkan.ReductionTest do
   test "a reduction of many elements to one, and of many rows" do
     tensor = Nx.iota({1_000_003}, type: :s32)
 
-    assert_same(
-      Nx.sum(to_device(tensor)),
-      Nx.tensor(rem(500_002_500_003, 2 ** 32)) |> wrap(),
-      :sum
-    )
+    assert_same(Nx.sum(to_device(tensor)), Nx.sum(tensor), :sum)
 
     tall = Nx.iota({70_000, 3}, type: :f32) |> to_device()
     assert Nx.to_flat_list(Nx.reduce_max(tall, axes: [0])) == [209_997.0, 209_998.0, 209_999.0]
@@ -164,17 +161,13 @@ defmodule Nx.Vulkan.ReductionTest do
 
   defp check_float_dot(left, right, args) do
     result = dot(operands([left, right]), args)
-    wide = Enum.map([left, right], &Nx.as_type(&1, :f64))
-    scale = dot(Enum.map(wide, &Nx.abs/1), args)
+    exact = dot([wide(left), wide(right)], args)
+    scale = dot([Nx.abs(wide(left)), Nx.abs(wide(right))], args)
+    context = {:dot, left.type, left.shape, right.shape, args}
     assert result.type == left.type
 
-    assert_bound(
-      result,
-      dot(wide, args),
-      scale,
-      300 * epsilon(left.type) * 0.5,
-      {left.type, left.shape, right.shape, args}
-    )
+    # One rounding for each of at most 300 terms, half an epsilon each.
+    assert_bound(result, exact, scale, 150 * epsilon(left.type), context)
   end
 
   # Contracted and batch axes of the same sizes on both sides, the other axes anything.
@@ -217,7 +210,7 @@ defmodule Nx.Vulkan.ReductionTest do
   defp epsilon({:f, 16}), do: 2.0 ** -10
   defp epsilon({:bf, 16}), do: 2.0 ** -7
 
-  defp wrap(tensor), do: Nx.as_type(tensor, :s32)
+  defp wide(tensor), do: Nx.as_type(tensor, :f64)
 
   defp subsets(rank) do
     axes = Enum.to_list(0..(rank - 1)//1)

@@ -100,8 +100,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
   families = [
     {Storage, [from_binary: 3, to_binary: 2, inspect: 2, to_batched: 3]},
-    {Elementwise, [pow: 3, select: 4, clip: 4, constant: 3, iota: 3, eye: 2]},
-    {Movement, [broadcast: 4, transpose: 3, reverse: 3, slice: 5]},
+    {Elementwise, [pow: 3, select: 4, clip: 4, iota: 3, eye: 2]},
+    {Movement, [constant: 3, broadcast: 4, transpose: 3, reverse: 3, slice: 5]},
     {Reduction, [dot: 7]}
   ]
 

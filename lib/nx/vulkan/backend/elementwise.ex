@@ -56,15 +56,4 @@ defmodule Nx.Vulkan.Backend.Elementwise do
 
   def eye(%T{type: type, shape: shape} = out, options),
     do: Program.run(:eye, out, [options], [{:eye, type, []}], [], shape)
-
-  def constant(%T{type: type, shape: shape} = out, number, options) do
-    scalar = Storage.number(%{out | shape: {}}, number)
-
-    if shape == {} do
-      scalar
-    else
-      inputs = [Storage.input(scalar)]
-      Program.run(:constant, out, [number, options], [{:as_type, type, [0]}], inputs, shape)
-    end
-  end
 end

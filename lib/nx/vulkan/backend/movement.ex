@@ -11,8 +11,12 @@ defmodule Nx.Vulkan.Backend.Movement do
   # deallocates the other.
   def share(%T{} = out, %T{data: data}), do: %{out | data: data}
 
-  def copy(%T{shape: shape} = tensor),
-    do: view(:backend_copy, [], tensor, tensor, 0, strides(shape))
+  def constant(%T{shape: {}} = out, number, _options), do: Storage.number(out, number)
+
+  def constant(%T{shape: shape} = out, number, _options) do
+    scalar = %{out | shape: {}, names: []}
+    broadcast(out, Storage.number(scalar, number), shape, [])
+  end
 
   def broadcast(%T{} = out, %T{shape: from} = tensor, shape, axes) do
     strides = broadcast_strides(axes, 0, tuple_size(shape), from, shape, 0, strides(from))

@@ -132,11 +132,21 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   ## Moving
 
-  def copy(tensor, B, _options), do: Nx.Vulkan.Backend.Movement.copy(tensor)
   def copy(tensor, Nx.Tensor, _options), do: to_host(tensor)
 
-  def copy(tensor, backend, options),
-    do: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
+  def copy(%T{data: %B{ref: ref}} = tensor, backend, options) do
+    # Within the device any type can be copied as words, if it fills them.
+    if backend == B and is_reference(ref) and rem(Native.buf_byte_size(ref), 4) == 0,
+      do: copy_words(tensor, ref, {div(Native.buf_byte_size(ref), 4)}),
+      else: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
+  end
+
+  defp copy_words(tensor, ref, shape) do
+    case Native.call(run([{:as_type, {:u, 32}, [0]}], [{ref, {:u, 32}, shape}], shape)) do
+      {:ok, ref} -> %{tensor | data: %B{ref: ref}}
+      error -> Error.raise!(:backend_copy, error)
+    end
+  end
 
   def transfer(tensor, B, _options), do: tensor
 

@@ -1,0 +1,172 @@
+defmodule Nx.Vulkan.FallbackTest do
+  @moduledoc "What has no kernel runs on BinaryBackend: counted, announced, forbidden if asked."
+
+  # The counters are the whole BEAM's.
+  use Nx.Vulkan.Test.Case, async: false
+
+  import ExUnit.CaptureLog
+
+  setup do
+    Fallback.put_mode(nil)
+    Fallback.reset()
+    on_exit(fn -> Application.put_env(:nx_vulkan, :fallback, :allow) end)
+  end
+
+  test "gives BinaryBackend's result, on the device" do
+    tensor = Generators.tensor({3, 5}, {:f, 32}, {:float, -1.0, 1.0})
+
+    for {op, fun} <- [
+          sort: &Nx.sort(&1, axis: 1),
+          pad: &Nx.pad(&1, 7, [{1, -1, 2}, {0, 2, 0}]),
+          concatenate: &Nx.concatenate([&1, &1], axis: 1),
+          gather: &Nx.gather(&1, Nx.tensor([[0, 1], [2, 4]])),
+          indexed_add: &Nx.indexed_add(&1, Nx.tensor([[0, 1], [0, 1]]), Nx.tensor([1.0, 2.0])),
+          window_max: &Nx.window_max(&1, {2, 2}),
+          conv: &Nx.conv(Nx.reshape(&1, {1, 1, 3, 5}), Nx.iota({1, 1, 2, 2}, type: :f32))
+        ] do
+      before = Fallback.count(op)
+      assert_same(fun.(to_device(tensor)), fun.(tensor), op)
+      assert Fallback.count(op) > before
+      assert Fallback.counts()[op] == Fallback.count(op)
+    end
+
+    assert Fallback.count() == Fallback.counts() |> Map.values() |> Enum.sum()
+    Fallback.reset()
+    assert Fallback.count() == 0
+    assert Fallback.counts() == %{}
+  end
+
+  test "functions given to reduce see tensors of BinaryBackend and may close over ours" do
+    Nx.default_backend(VulkanoBackend)
+    tensor = Nx.tensor([[1, 2], [3, 4]])
+    bias = Nx.tensor(10)
+    parent = self()
+
+    fun = fn x, acc ->
+      send(parent, {x.data.__struct__, Nx.tensor(0).data.__struct__})
+      Nx.add(Nx.add(x, acc), bias)
+    end
+
+    result = Nx.reduce(tensor, 0, [axes: [1]], fun)
+    assert Nx.to_flat_list(result) == [23, 27]
+    assert %VulkanoBackend{} = result.data
+    assert_received {Nx.BinaryBackend, Nx.BinaryBackend}
+    assert Nx.default_backend() == {VulkanoBackend, []}
+  end
+
+  test "window_reduce" do
+    tensor = Nx.iota({3, 3})
+    fun = &Nx.window_reduce(&1, 0, {2, 2}, fn x, acc -> x + acc end)
+    assert_same(fun.(to_device(tensor)), fun.(tensor), :window_reduce)
+  end
+
+  test "types the device does not compute with take the same way" do
+    for type <- [{:c, 64}, {:c, 128}, {:u, 4}, {:f, 8}] do
+      tensor = Nx.tensor([1, 2, 3], type: type)
+      assert_same(Nx.add(to_device(tensor), 1), Nx.add(tensor, 1), :add, type: type)
+    end
+
+    assert Fallback.counts() == %{add: 4}
+  end
+
+  test "what runs on the device is not counted" do
+    tensor = to_device(Nx.iota({4, 4}, type: :f32))
+    Nx.sum(Nx.dot(Nx.add(tensor, 1), Nx.transpose(tensor)))
+    assert Fallback.count() == 0
+  end
+
+  test "mode :warn logs the operation, its operands and why" do
+    Fallback.put_mode(:warn)
+    log = capture_log(fn -> Nx.sort(to_device(Nx.tensor([[3, 1]]))) end)
+    assert log =~ "sort(s32[1, 2]) runs on the CPU"
+    assert Fallback.count(:sort) == 1
+  end
+
+  test "mode :raise does nothing else" do
+    Fallback.put_mode(:raise)
+    tensor = to_device(Nx.tensor([3, 1]))
+
+    error = assert_raise Fallback.Error, fn -> Nx.sort(tensor) end
+    assert error.op == :sort
+    assert error.message =~ "sort(s32[2]) cannot run on the device"
+
+    assert_raise Fallback.Error, ~r/c64/, fn ->
+      Nx.add(to_device(Nx.tensor([Complex.new(1)])), 1)
+    end
+
+    assert Fallback.count() == 0
+  end
+
+  test "the mode of a process wins over the configured one and is its own" do
+    assert Fallback.mode() == :allow
+    Application.put_env(:nx_vulkan, :fallback, :raise)
+    assert Fallback.mode() == :raise
+    assert Fallback.put_mode(:warn) == nil
+    assert Fallback.mode() == :warn
+    assert Task.await(Task.async(&Fallback.mode/0)) == :raise
+    assert Fallback.put_mode(nil) == :warn
+    assert Fallback.mode() == :raise
+
+    Application.put_env(:nx_vulkan, :fallback, :never)
+    assert_raise ArgumentError, ~r/:allow, :warn, :raise/, fn -> Fallback.mode() end
+  end
+
+  test "telemetry tells the operation and the shapes" do
+    parent = self()
+    id = make_ref()
+
+    handler = fn _event, measurements, metadata, _ ->
+      send(parent, {id, measurements, metadata})
+    end
+
+    :telemetry.attach(id, [:nx_vulkan, :fallback], handler, nil)
+    on_exit(fn -> :telemetry.detach(id) end)
+
+    a = to_device(Nx.iota({2, 3}))
+    Nx.concatenate([a, Nx.iota({4, 3}, type: :u8)])
+
+    assert_received {^id, %{duration: duration}, metadata}
+    assert duration > 0
+    assert metadata.op == :concatenate
+    assert metadata.shapes == [{2, 3}, {4, 3}]
+    assert metadata.types == [{:s, 32}, {:u, 8}]
+    assert metadata.reason =~ "kernel"
+  end
+
+  def tell(_event, measurements, metadata, {pid, id}), do: send(pid, {id, measurements, metadata})
+
+  describe "the default backend" do
+    test "is the caller's again, whatever happens" do
+      for default <- [{Nx.BinaryBackend, []}, {VulkanoBackend, []}] do
+        Nx.default_backend(default)
+        Nx.sort(to_device(Nx.tensor([2, 1])))
+        assert Nx.default_backend() == default
+
+        assert_raise RuntimeError, fn ->
+          Nx.reduce(to_device(Nx.tensor([1])), 0, fn _, _ -> raise "no" end)
+        end
+
+        assert Nx.default_backend() == default
+      end
+    end
+
+    test "does not leak into blocks" do
+      for default <- [Nx.BinaryBackend, VulkanoBackend] do
+        Nx.default_backend(default)
+        tensor = to_device(Nx.tensor([[4.0, 1.0], [1.0, 3.0]]))
+
+        for result <- [
+              Nx.LinAlg.cholesky(tensor),
+              Nx.LinAlg.determinant(tensor),
+              Nx.cumulative_sum(tensor),
+              Nx.logical_not(tensor),
+              Nx.block(%{__struct__: __MODULE__}, [tensor], tensor, fn _, _ -> Nx.iota({2}) end)
+            ] do
+          assert %VulkanoBackend{} = result.data
+        end
+
+        assert Nx.default_backend() == {default, []}
+      end
+    end
+  end
+end

@@ -1,0 +1,180 @@
+defmodule Nx.Vulkan.SemanticsTest do
+  @moduledoc """
+  Results that are easy to get wrong, each written out, and those for which BinaryBackend raises.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  setup do
+    Nx.default_backend(VulkanoBackend)
+    :ok
+  end
+
+  describe "where BinaryBackend raises, IEEE 754" do
+    test "divides by zero" do
+      for type <- Generators.float_types() do
+        zeros = Nx.tensor([0.0, -0.0], type: type)
+        assert list(Nx.divide(1.0, zeros)) == [:infinity, :neg_infinity]
+        assert list(Nx.divide(-1.0, zeros)) == [:neg_infinity, :infinity]
+      end
+
+      assert list(Nx.divide(Nx.tensor([1, -1, 0]), 0)) == [:infinity, :neg_infinity, :nan]
+      assert list(Nx.remainder(Nx.tensor([1.0, -1.0, :infinity]), 0.0)) == [:nan, :nan, :nan]
+      assert list(Nx.remainder(Nx.tensor([1.5, -1.5]), :infinity)) == [1.5, -1.5]
+    end
+
+    test "overflows to infinity" do
+      assert list(Nx.multiply(Nx.tensor([1.0e308, -1.0e308], type: :f64), 10)) ==
+               [:infinity, :neg_infinity]
+
+      for type <- Generators.float_types() do
+        assert list(Nx.exp(Nx.tensor([1.0e4], type: type))) == [:infinity]
+        assert list(Nx.cosh(Nx.tensor([-1.0e4], type: type))) == [:infinity]
+        assert list(Nx.sinh(Nx.tensor([-1.0e4], type: type))) == [:neg_infinity]
+        assert list(Nx.sigmoid(Nx.tensor([-1.0e4, 1.0e4], type: type))) == [0.0, 1.0]
+      end
+    end
+
+    test "is NaN outside the domain" do
+      for type <- Generators.float_types() do
+        minus = Nx.tensor([-2.0, :neg_infinity], type: type)
+        for op <- [:sqrt, :rsqrt, :log, :acosh], do: assert(nans?(apply(Nx, op, [minus])))
+        outside = Nx.tensor([1.5, -1.5, :infinity], type: type)
+        for op <- [:asin, :acos, :atanh, :erf_inv], do: assert(nans?(apply(Nx, op, [outside])))
+        assert nans?(Nx.log1p(Nx.tensor([-1.5, :neg_infinity], type: type)))
+        assert nans?(Nx.pow(Nx.tensor([-1.5, -0.5], type: type), 0.5))
+      end
+    end
+
+    test "has poles" do
+      for type <- Generators.float_types() do
+        assert list(Nx.rsqrt(Nx.tensor([0.0], type: type))) == [:infinity]
+        assert list(Nx.atanh(Nx.tensor([1.0, -1.0], type: type))) == [:infinity, :neg_infinity]
+        assert list(Nx.pow(Nx.tensor([0.0], type: type), -1.5)) == [:infinity]
+      end
+    end
+
+    test "keeps infinities and NaN when rounding to whole numbers" do
+      for type <- Generators.float_types(), op <- [:ceil, :floor, :round] do
+        values = [:nan, :infinity, :neg_infinity]
+        assert list(apply(Nx, op, [Nx.tensor(values, type: type)])) == values
+      end
+    end
+  end
+
+  describe "integers" do
+    test "divided by zero give all bits set, and themselves as remainder" do
+      for type <- Generators.integer_types() do
+        x = Nx.tensor([0, 1, 100], type: type)
+        assert list(Nx.quotient(x, 0)) == list(Nx.as_type(Nx.tensor([-1, -1, -1]), type))
+        assert list(Nx.remainder(x, 0)) == [0, 1, 100]
+      end
+    end
+
+    test "to a negative power raise" do
+      for exponent <- [-1, Nx.tensor(-1), Nx.tensor([2, 0, -3]), Nx.tensor([1, -1], type: :s64)] do
+        assert_raise ArithmeticError, fn -> Nx.pow(Nx.tensor([2]), exponent) end
+      end
+
+      assert list(Nx.pow(Nx.tensor([2.0]), -1)) == [0.5]
+      assert list(Nx.pow(Nx.tensor([0, 3, -2]), Nx.tensor([0, 3, 5]))) == [1, 27, -32]
+      assert list(Nx.pow(Nx.tensor([3], type: :u8), 200)) == [161]
+    end
+
+    test "shifted by a negative amount raise as with BinaryBackend" do
+      for op <- [:left_shift, :right_shift], amount <- [-1, Nx.tensor([1, -7])] do
+        message = catch_error(apply(Nx, op, [Nx.tensor([1, 2]), amount])).message
+        host = Nx.backend_copy(Nx.tensor([1, 2]))
+        amount = if is_integer(amount), do: amount, else: Nx.backend_copy(amount)
+        Nx.default_backend(Nx.BinaryBackend)
+        assert message == catch_error(apply(Nx, op, [host, amount])).message
+        Nx.default_backend(VulkanoBackend)
+      end
+    end
+
+    test "shifted beyond their width" do
+      x = Nx.tensor([1, -1, -8], type: :s32)
+      assert list(Nx.left_shift(x, 32)) == [0, 0, 0]
+      assert list(Nx.right_shift(x, 33)) == [0, -1, -1]
+      assert list(Nx.right_shift(x, 1)) == [0, -1, -4]
+      assert list(Nx.right_shift(Nx.tensor([200], type: :u8), 9)) == [0]
+    end
+
+    test "compare across signs by value" do
+      minus = Nx.tensor([-1], type: :s64)
+      large = Nx.tensor([2 ** 64 - 1], type: :u64)
+      assert list(Nx.less(minus, large)) == [1]
+      assert list(Nx.equal(minus, large)) == [0]
+      assert list(Nx.greater_equal(large, minus)) == [1]
+    end
+
+    test "count bits" do
+      assert list(Nx.count_leading_zeros(Nx.tensor([0, 1, -1], type: :s16))) == [16, 15, 0]
+      assert list(Nx.population_count(Nx.tensor([0, 1, -1], type: :s16))) == [0, 1, 16]
+    end
+  end
+
+  describe "NaN" do
+    test "wins in max, min and their reductions" do
+      x = Nx.tensor([:nan, 1.0, :infinity])
+      y = Nx.tensor([:neg_infinity, :nan, :nan])
+      assert nans?(Nx.max(x, y))
+      assert nans?(Nx.min(x, y))
+      assert nans?(Nx.reduce_max(x))
+      assert nans?(Nx.reduce_min(x))
+    end
+
+    test "is found by argmax and argmin, the last one" do
+      x = Nx.tensor([1.0, :nan, 3.0, :nan, 2.0])
+
+      for op <- [:argmax, :argmin], tie <- [:low, :high] do
+        assert Nx.to_number(apply(Nx, op, [x, [tie_break: tie]])) == 3
+      end
+    end
+
+    test "is true, and differs from itself" do
+      x = Nx.tensor([:nan])
+      assert list(Nx.logical_and(x, x)) == [1]
+      assert list(Nx.logical_not(x)) == [0]
+      assert list(Nx.select(x, 1, 2)) == [1]
+      assert Nx.to_number(Nx.all(x)) == 1
+      assert Nx.to_number(Nx.any(x)) == 1
+      assert list(Nx.equal(x, x)) == [0]
+      assert list(Nx.not_equal(x, x)) == [1]
+    end
+
+    test "becomes zero as an integer, and infinities the ends" do
+      x = Nx.tensor([:nan, :infinity, :neg_infinity, 300.7, -1.9, 3.0e9])
+      assert list(Nx.as_type(x, :u8)) == [0, 255, 0, 44, 255, 0]
+      assert list(Nx.as_type(x, :s32)) == [0, 2 ** 31 - 1, -(2 ** 31), 300, -1, -1_294_967_296]
+    end
+  end
+
+  test "round goes away from zero at ties" do
+    x = Nx.tensor([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 8_388_609.0])
+    assert list(Nx.round(x)) == [1.0, 2.0, 3.0, -1.0, -2.0, 0.0, 8_388_609.0]
+  end
+
+  test "remainder has the dividend's sign" do
+    assert list(Nx.remainder(Nx.tensor([-7, 7, -7]), Nx.tensor([3, -3, -3]))) == [-1, 1, -1]
+    assert list(Nx.remainder(Nx.tensor([-5.5, 5.5]), Nx.tensor([2.0, -2.0]))) == [-1.5, 1.5]
+  end
+
+  test "a u8 mask in arithmetic" do
+    mask = Nx.greater(Nx.tensor([1.0, -1.0]), 0)
+    assert mask.type == {:u, 8}
+    assert list(Nx.multiply(mask, Nx.tensor([2.5, 2.5]))) == [2.5, 0.0]
+    assert list(Nx.subtract(mask, 2)) == [255, 254]
+    assert list(Nx.sum(Nx.broadcast(mask, {200, 2}), axes: [0])) == [200, 0]
+  end
+
+  test "denormals are numbers" do
+    tiny = Nx.tensor([1.0e-40, -1.0e-44])
+    assert Nx.to_binary(Nx.add(tiny, 0.0)) == Nx.to_binary(tiny)
+    assert list(Nx.greater(tiny, 0.0)) == [1, 0]
+    assert Nx.to_binary(Nx.multiply(tiny, 1.0)) == Nx.to_binary(tiny)
+  end
+
+  defp list(tensor), do: Nx.to_flat_list(tensor)
+  defp nans?(tensor), do: Enum.all?(list(tensor), &(&1 == :nan))
+end
