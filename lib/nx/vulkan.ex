@@ -45,17 +45,19 @@ defmodule Nx.Vulkan do
     * `:used_bytes`: what live buffers hold
     * `:buffers`: how many live buffers there are
   """
-  @spec memory_info() :: %{
-          limit: non_neg_integer(),
-          pool_bytes: non_neg_integer(),
-          used_bytes: non_neg_integer(),
-          buffers: non_neg_integer()
-        }
-  def memory_info, do: Native.memory_info()
+  @spec memory_info() ::
+          %{
+            limit: non_neg_integer(),
+            pool_bytes: non_neg_integer(),
+            used_bytes: non_neg_integer(),
+            buffers: non_neg_integer()
+          }
+          | {:error, :no_device, String.t()}
+  def memory_info, do: Native.call(memory_info())
 
   @doc """
   The device in use: `:name`, `:type` (such as `:discrete_gpu` or `:cpu`), `:driver`, `:api_version`,
-  `:features` (a list of atoms) and `:devices`, all that could be chosen.
+  `:heap_bytes`, `:features` (a list of atoms) and `:devices`, all that could be chosen.
 
   Without a usable device it is `{:error, :no_device, message}`, and the message says what to install.
   """

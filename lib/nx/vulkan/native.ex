@@ -47,9 +47,9 @@ defmodule Nx.Vulkan.Native do
   @doc """
   Calls a NIF as everybody but this module should: `Native.call(run(nodes, inputs, shape))`.
 
-  A deferred call is made again on a dirty scheduler. A call that found no memory is made once more
-  after this process has collected its garbage: tensors that nobody refers to hold device memory
-  until then, and the BEAM does not see how much.
+  A deferred call is made again on a dirty scheduler. Where memory grows or is short, this process
+  collects its garbage first: tensors that nobody refers to hold device memory until then, and the
+  BEAM does not see how much.
   """
   defmacro call({name, _, args}) do
     arity = length(args)
@@ -62,41 +62,33 @@ defmodule Nx.Vulkan.Native do
 
     vars = Macro.generate_arguments(arity, __MODULE__)
 
-    # A NIF that cannot defer gets no clause for it.
-    defer =
-      if again == name do
-        []
-      else
-        quote do
-          :defer -> unquote(__MODULE__).again(unquote(again), unquote(vars))
-        end
-      end
+    quote generated: true do
+      unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
 
-    rest =
-      quote do
-        {:error, :out_of_memory, _} ->
-          unquote(__MODULE__).again_after_collection(unquote(again), unquote(vars))
+      case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)) do
+        :defer = why ->
+          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
+
+        :collect = why ->
+          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
+
+        {:error, :out_of_memory, _} = why ->
+          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
 
         result ->
           result
       end
-
-    quote generated: true do
-      unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
-      case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)), do: unquote(defer ++ rest)
     end
   end
 
   @doc false
-  def again(name, args) do
-    case apply(__MODULE__, name, args) do
-      {:error, :out_of_memory, _} -> again_after_collection(name, args)
-      result -> result
-    end
+  # `name` waits, so what is answered now is the result, but for the memory of garbage made since.
+  def again(:defer, name, args) do
+    with {:error, :out_of_memory, _} = answer <- apply(__MODULE__, name, args),
+         do: again(answer, name, args)
   end
 
-  @doc false
-  def again_after_collection(name, args) do
+  def again(_short_of_memory, name, args) do
     :erlang.garbage_collect()
     apply(__MODULE__, name, args)
   end

@@ -84,7 +84,7 @@ defmodule Nx.Vulkan.Backend.Movement do
           {{:scalar, carrier(type), binary}, carrier(type)}
 
         {ref, type, _shape} ->
-          {{ref, carrier(type), offset, List.to_tuple(strides)}, carrier(type)}
+          {{ref, carrier(type), offset, strides}, carrier(type)}
       end
 
     Program.run(op, out, args, [{:as_type, type, [0]}], [input], shape)
