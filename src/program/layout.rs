@@ -70,7 +70,7 @@ impl Layout {
         let reduced = program.reduced_axes().unwrap_or_default();
         let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31 };
         layout.collapse(shape, &reduced);
-        layout.classify();
+        layout.classify(program.reduced_axes().is_some());
         Ok(layout)
     }
 
@@ -116,9 +116,8 @@ impl Layout {
         }
     }
 
-    fn classify(&mut self) {
+    fn classify(&mut self, reduces: bool) {
         let dense = dense_strides(&self.dims);
-        let reduces = self.kept != self.dims.len();
         for view in &mut self.views {
             view.pattern = if view.strides.iter().all(|&stride| stride == 0) {
                 Pattern::Single
