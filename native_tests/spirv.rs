@@ -7,9 +7,7 @@ fn compile(source: &str, kind: ShaderKind, version: EnvVersion) -> Vec<u8> {
     let compiler = Compiler::new().unwrap();
     let mut options = CompileOptions::new().unwrap();
     options.set_target_env(TargetEnv::Vulkan, version as u32);
-    let artifact = compiler
-        .compile_into_spirv(source, kind, "test", "main", Some(&options))
-        .unwrap();
+    let artifact = compiler.compile_into_spirv(source, kind, "test", "main", Some(&options)).unwrap();
     artifact.as_binary_u8().to_vec()
 }
 

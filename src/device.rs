@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
-use vulkano::{Version, VulkanLibrary};
 use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType};
-use vulkano::device::{
-    Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo, QueueFlags,
-};
+use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo, QueueFlags};
 use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo};
+use vulkano::{Version, VulkanLibrary};
 
 use crate::error::{Error, Result};
 use crate::memory::Pool;
@@ -157,10 +155,7 @@ fn no_device(error: impl std::fmt::Debug) -> Error {
 fn instance() -> Result<Arc<Instance>> {
     let library = VulkanLibrary::new()
         .map_err(|e| Error::NoDevice(format!("the Vulkan loader (libvulkan) could not be opened: {e}")))?;
-    let create_info = InstanceCreateInfo {
-        flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
-        ..Default::default()
-    };
+    let create_info = InstanceCreateInfo { flags: InstanceCreateFlags::ENUMERATE_PORTABILITY, ..Default::default() };
     Instance::new(library, create_info).map_err(no_device)
 }
 

@@ -6,9 +6,7 @@ use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::Result;
 use nx_vulkan::kernels;
 use nx_vulkan::memory::{Buffer, Patience};
-use nx_vulkan::program::{
-    Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op,
-};
+use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op};
 
 pub fn device() -> &'static Gpu {
     gpu().unwrap_or_else(|error| panic!("these tests need a Vulkan device: {error}"))
@@ -33,10 +31,8 @@ pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node 
 
 /// Runs nodes over dense inputs that broadcast to `shape`.
 pub fn run(nodes: &[Node], inputs: &[(&Buffer, Type, &[u64])], shape: &[u64]) -> Result<Buffer> {
-    let views: Vec<_> = inputs
-        .iter()
-        .map(|(buffer, ty, dims)| (*buffer, *ty, 0, broadcast_strides(dims, shape).unwrap()))
-        .collect();
+    let views: Vec<_> =
+        inputs.iter().map(|(buffer, ty, dims)| (*buffer, *ty, 0, broadcast_strides(dims, shape).unwrap())).collect();
     run_views(nodes, &views, shape)
 }
 

@@ -133,7 +133,13 @@ impl<'a> Call<'a> {
         let (c, a, b) = (out.lease()?, a.lease()?, b.lease()?);
         let span = |block, len| Span { block, start: 0, len };
         let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
-        self.dispatch(&kernel, &[span(&a, a_len), span(&b, b_len)], &[span(&c, c_len)], &push_words(&[m, n, k])?, groups)
+        self.dispatch(
+            &kernel,
+            &[span(&a, a_len), span(&b, b_len)],
+            &[span(&c, c_len)],
+            &push_words(&[m, n, k])?,
+            groups,
+        )
     }
 
     /// out (n×m) = transpose of A (m×n).
@@ -155,7 +161,8 @@ impl<'a> Call<'a> {
         if !(20..=128).contains(&push.len()) || !push.len().is_multiple_of(4) {
             return invalid("push: expected 20 to 128 bytes, a multiple of 4");
         }
-        let word = |i: usize| u64::from(u32::from_le_bytes([push[4 * i], push[4 * i + 1], push[4 * i + 2], push[4 * i + 3]]));
+        let word =
+            |i: usize| u64::from(u32::from_le_bytes([push[4 * i], push[4 * i + 1], push[4 * i + 2], push[4 * i + 3]]));
         let (n_obs, d) = (word(1), word(2));
         if k == 0 || word(0) != k {
             return invalid("k: expected at least one step, and the first word of push to say the same");
@@ -200,14 +207,7 @@ impl<'a> Call<'a> {
         Error::DispatchFailed(format!("{}: {what} is larger than the device takes", self.path))
     }
 
-    fn dispatch(
-        &self,
-        kernel: &Foreign,
-        reads: &[Span],
-        writes: &[Span],
-        push: &[u8],
-        groups: [u64; 3],
-    ) -> Result<()> {
+    fn dispatch(&self, kernel: &Foreign, reads: &[Span], writes: &[Span], push: &[u8], groups: [u64; 3]) -> Result<()> {
         if groups.contains(&0) {
             return Ok(());
         }

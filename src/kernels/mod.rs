@@ -1,5 +1,6 @@
 //! Kernel families: when each applies, its grid and its parameters.
 
+pub mod dot;
 pub mod foreign;
 pub mod program;
 

@@ -101,7 +101,8 @@ impl Run<'_> {
             self.layout.views.iter().find_map(|view| (view.strides[axis] != 0).then(|| view.strides[axis].abs()))
         };
         let inner_kept = step(kept.checked_sub(1)).unwrap_or(i64::MAX);
-        let inner_reduced = step(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept)).unwrap_or(i64::MAX);
+        let inner_reduced =
+            step(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept)).unwrap_or(i64::MAX);
         let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
         if inner_kept < inner_reduced {
             let across = up(outputs).min(if outputs >= 1 << 16 { THREADS } else { 32 });

@@ -121,13 +121,8 @@ impl Pool {
         let slabs = vec![SLAB; device.physical_device().memory_properties().memory_types.len()];
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let state = State {
-            free: HashMap::new(),
-            taken: 0,
-            used: 0,
-            leased: 0,
-            soft_limit: FIRST_SOFT_LIMIT.min(limit),
-        };
+        let state =
+            State { free: HashMap::new(), taken: 0, used: 0, leased: 0, soft_limit: FIRST_SOFT_LIMIT.min(limit) };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
 

@@ -10,7 +10,8 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
     let found = device::gpu().and_then(|gpu| Ok((gpu, device::devices()?)));
     let info = found.map(|(gpu, devices)| {
         let caps = &gpu.caps;
-        let atom = |name: &str| rustler::Atom::from_str(env, name).map(|atom| atom.encode(env)).unwrap_or(name.encode(env));
+        let atom =
+            |name: &str| rustler::Atom::from_str(env, name).map(|atom| atom.encode(env)).unwrap_or(name.encode(env));
         let features: Vec<Term> = caps.feature_names().into_iter().map(atom).collect();
         let listed = |(i, d): (usize, &device::Listed)| {
             let keys = [atoms::index(), atoms::name(), atoms::r#type()].map(|key| key.encode(env));

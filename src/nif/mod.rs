@@ -1,6 +1,7 @@
 //! The NIFs, one file a family: decode, check, call, encode. Nothing here knows Vulkan.
 
 mod buffer;
+mod dot;
 mod info;
 mod program;
 mod raw;
@@ -59,7 +60,8 @@ struct ArgumentError(String);
 
 impl Encoder for ArgumentError {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let atom = |name| rustler::Atom::from_str(env, name).map_or_else(|_| atoms::nil().encode(env), |a| a.encode(env));
+        let atom =
+            |name| rustler::Atom::from_str(env, name).map_or_else(|_| atoms::nil().encode(env), |a| a.encode(env));
         let keys = [atom("__struct__"), atom("__exception__"), atom("message")];
         let values = [atom("Elixir.ArgumentError"), true.encode(env), self.0.encode(env)];
         Term::map_from_term_arrays(env, &keys, &values).unwrap_or_else(|_| self.0.encode(env))

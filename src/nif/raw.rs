@@ -47,16 +47,7 @@ fn reduce(
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
-fn multiply(
-    out: Term,
-    a: Term,
-    b: Term,
-    m: Term,
-    n: Term,
-    k: Term,
-    path: Term,
-    patience: Patience,
-) -> Result<()> {
+fn multiply(out: Term, a: Term, b: Term, m: Term, n: Term, k: Term, path: Term, patience: Patience) -> Result<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (m, n, k) = (size_arg(m, "m")?, size_arg(n, "n")?, size_arg(k, "k")?);
     Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).matmul(&out, &a, &b, m, n, k)

@@ -71,9 +71,8 @@ impl Pipeline {
         let set_info = vk::DescriptorSetLayoutCreateInfo::default()
             .flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR)
             .bindings(&bindings);
-        let range = [vk::PushConstantRange::default()
-            .stage_flags(vk::ShaderStageFlags::COMPUTE)
-            .size(blueprint.push_bytes)];
+        let range =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(blueprint.push_bytes)];
         let mut info = vk::PipelineLayoutCreateInfo::default();
         if blueprint.push_bytes > 0 {
             info = info.push_constant_ranges(&range);

@@ -80,20 +80,15 @@ pub enum Stage {
 pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str]) -> String {
     let mut text = String::from(
         "#version 460\n\
-         #extension GL_EXT_buffer_reference : require\n\
-         #extension GL_EXT_buffer_reference_uvec2 : require\n\
-         #extension GL_EXT_scalar_block_layout : require\n\
-         #extension GL_EXT_shader_explicit_arithmetic_types : require\n\
-         #extension GL_EXT_shader_8bit_storage : require\n\
-         #extension GL_EXT_shader_16bit_storage : require\n\
-         #extension GL_EXT_spirv_intrinsics : require\n\
-         #extension GL_GOOGLE_include_directive : require\n",
+         #extension GL_GOOGLE_include_directive : require\n\
+         #include \"lib/extensions.glsl\"\n",
     );
     // Subnormals, infinities and NaN are kept and rounding is to even wherever the device can promise it.
     let mut mode = |has: bool, capability: u32, mode: u32, width: u32| {
         if has {
             let extension = "extensions = [\"SPV_KHR_float_controls\"]";
-            let _ = writeln!(text, "spirv_execution_mode({extension}, capabilities = [{capability}], {mode}, {width});");
+            let _ =
+                writeln!(text, "spirv_execution_mode({extension}, capabilities = [{capability}], {mode}, {width});");
         }
     };
     mode(caps.denorm_preserve, 4464, 4459, 32);

@@ -1,6 +1,6 @@
 //! Reduces a program's iteration space to as few axes as its views need.
 
-use super::{Axes, Program, Source, dense_strides, op::Typing, Attribute};
+use super::{Attribute, Axes, Program, Source, dense_strides, op::Typing};
 use crate::error::{Error, Result};
 
 /// How a kernel finds an element of a view.
@@ -91,9 +91,11 @@ impl Layout {
             let start = dims.len();
             for axis in (0..shape.len()).filter(|axis| reduced.contains(axis) == group && shape[*axis] != 1) {
                 let merges = dims.len() > start
-                    && self.views.iter().zip(&strides).all(|(view, strides)| {
-                        strides.last() == Some(&(view.strides[axis] * shape[axis] as i64))
-                    });
+                    && self
+                        .views
+                        .iter()
+                        .zip(&strides)
+                        .all(|(view, strides)| strides.last() == Some(&(view.strides[axis] * shape[axis] as i64)));
                 if merges {
                     if let Some(dim) = dims.last_mut() {
                         *dim *= shape[axis];

@@ -41,7 +41,10 @@ pub enum Attribute {
     /// The axes of a reduction, ascending.
     Axes(Axes<usize>),
     /// Of `argmax` and `argmin`: the axis, `None` for the flat index, and whether the last of equal elements wins.
-    Arg { axis: Option<usize>, last: bool },
+    Arg {
+        axis: Option<usize>,
+        last: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -154,6 +157,10 @@ impl Program {
         let last = self.nodes.last()?;
         let Typing::Reduce(reduction) = last.op.typing else { return None };
         let ty = match reduction {
+            // A program may sum wider values than its result holds.
+            op::Reduction::Sum | op::Reduction::Product if last.ty.is_float() => {
+                last.ty.merge(self.type_of(last.args[0]))
+            }
             op::Reduction::Sum | op::Reduction::Product => last.ty,
             _ => self.type_of(last.args[0]),
         };

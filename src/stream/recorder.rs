@@ -230,10 +230,8 @@ impl Recorder {
         let fns = self.device.fns();
         let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [self.submitted + 1]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info = vk::SubmitInfo::default()
-            .command_buffers(&buffers)
-            .signal_semaphores(&semaphores)
-            .push_next(&mut timeline);
+        let info =
+            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
         // SAFETY: the command buffer is in the recording state; the queue is locked by `with`; `info` and what it
         // points at outlive the calls.
         let result = unsafe {

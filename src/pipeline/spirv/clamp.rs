@@ -45,12 +45,8 @@ pub(super) fn clamp(words: &[u32], instructions: &[Instruction], facts: &Facts) 
     let mut out = words[..model].to_vec();
     out[3] = pass.bound;
     if let (Some(set), None) = (pass.set, facts.glsl) {
-        let name: Vec<u32> = b"GLSL.std.450\0\0\0\0"
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|c| u32::from_le_bytes(*c))
-            .collect();
+        let name: Vec<u32> =
+            b"GLSL.std.450\0\0\0\0".as_chunks::<4>().0.iter().map(|c| u32::from_le_bytes(*c)).collect();
         out.extend([(2 + name.len() as u32) << 16 | Op::ExtInstImport as u32, set]);
         out.extend(name);
     }
@@ -87,11 +83,7 @@ impl Pass<'_> {
         for index in &mut chain[4..] {
             let (inner, count) = match types.kind(at).ok_or_else(untyped)? {
                 Kind::Struct { members } => {
-                    let member = self
-                        .facts
-                        .integers
-                        .get(index)
-                        .and_then(|member| usize::try_from(*member).ok());
+                    let member = self.facts.integers.get(index).and_then(|member| usize::try_from(*member).ok());
                     at = *member.and_then(|member| members.get(member)).ok_or_else(untyped)?;
                     continue;
                 }
@@ -128,15 +120,7 @@ impl Pass<'_> {
             }),
         };
         let result = self.new_id();
-        self.code.extend([
-            7 << 16 | Op::ExtInst as u32,
-            ty,
-            result,
-            set,
-            GlslStd450Op::UMin as u32,
-            index,
-            last,
-        ]);
+        self.code.extend([7 << 16 | Op::ExtInst as u32, ty, result, set, GlslStd450Op::UMin as u32, index, last]);
         Ok(result)
     }
 
@@ -146,8 +130,7 @@ impl Pass<'_> {
         }
         let id = self.new_id();
         let wide = bits == 64;
-        self.constants
-            .extend([(4 + u32::from(wide)) << 16 | Op::Constant as u32, ty, id, value as u32]);
+        self.constants.extend([(4 + u32::from(wide)) << 16 | Op::Constant as u32, ty, id, value as u32]);
         if wide {
             self.constants.push((value >> 32) as u32);
         }

@@ -38,11 +38,7 @@ impl Limits {
                 version if version >= Version::V1_1 => (1, 3),
                 _ => (1, 0),
             },
-            capabilities: CAPABILITIES
-                .iter()
-                .copied()
-                .filter(|capability| enabled(device, *capability))
-                .collect(),
+            capabilities: CAPABILITIES.iter().copied().filter(|capability| enabled(device, *capability)).collect(),
         }
     }
 }
@@ -51,11 +47,7 @@ impl Limits {
 fn enabled(device: &Device, capability: Capability) -> bool {
     use Capability as C;
     let (f, p) = (device.enabled_features(), device.physical_device().properties());
-    let subgroup = |operation| {
-        p.subgroup_supported_operations
-            .unwrap_or_default()
-            .intersects(operation)
-    };
+    let subgroup = |operation| p.subgroup_supported_operations.unwrap_or_default().intersects(operation);
     let any = |widths: [Option<bool>; 3]| widths.contains(&Some(true));
     match capability {
         C::Matrix | C::Shader => true,
@@ -90,11 +82,9 @@ fn enabled(device: &Device, capability: Capability) -> bool {
         }
         C::VulkanMemoryModel => f.vulkan_memory_model,
         C::VulkanMemoryModelDeviceScope => f.vulkan_memory_model_device_scope,
-        C::DenormPreserve => any([
-            p.shader_denorm_preserve_float16,
-            p.shader_denorm_preserve_float32,
-            p.shader_denorm_preserve_float64,
-        ]),
+        C::DenormPreserve => {
+            any([p.shader_denorm_preserve_float16, p.shader_denorm_preserve_float32, p.shader_denorm_preserve_float64])
+        }
         C::DenormFlushToZero => any([
             p.shader_denorm_flush_to_zero_float16,
             p.shader_denorm_flush_to_zero_float32,

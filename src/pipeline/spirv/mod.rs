@@ -147,11 +147,7 @@ impl Module {
         }
         let [x, y, z] = self.local_size;
         let invocations = u64::from(x) * u64::from(y) * u64::from(z);
-        let fits = self
-            .local_size
-            .iter()
-            .zip(limits.max_local_size)
-            .all(|(size, max)| *size <= max);
+        let fits = self.local_size.iter().zip(limits.max_local_size).all(|(size, max)| *size <= max);
         if !fits || invocations > limits.max_invocations.into() {
             return refuse(format!(
                 "its workgroups of {x}x{y}x{z} invocations exceed the device's {:?}, at most {} in all",
@@ -176,22 +172,14 @@ fn words_of(bytes: &[u8]) -> Result<Vec<u32>, SpirvError> {
         Some(start) if u32::from_le_bytes(*start) == magic => false,
         Some(start) if u32::from_be_bytes(*start) == magic => true,
         Some(start) => {
-            return Err(SpirvError::NotSpirv(format!(
-                "it starts with {start:02x?} instead of 0x{magic:08x}"
-            )));
+            return Err(SpirvError::NotSpirv(format!("it starts with {start:02x?} instead of 0x{magic:08x}")));
         }
     };
     if !bytes.len().is_multiple_of(4) {
-        return Err(SpirvError::NotSpirv(format!(
-            "{} bytes are not whole 32-bit words: it is cut off",
-            bytes.len()
-        )));
+        return Err(SpirvError::NotSpirv(format!("{} bytes are not whole 32-bit words: it is cut off", bytes.len())));
     }
     if bytes.len() < HEADER_WORDS * 4 {
-        return Err(SpirvError::NotSpirv(format!(
-            "{} bytes hold no header: it is cut off",
-            bytes.len()
-        )));
+        return Err(SpirvError::NotSpirv(format!("{} bytes hold no header: it is cut off", bytes.len())));
     }
     if bytes.len() > MAX_WORDS * 4 {
         let error = format!("{} bytes, more than {}", bytes.len(), MAX_WORDS * 4);
@@ -201,27 +189,16 @@ fn words_of(bytes: &[u8]) -> Result<Vec<u32>, SpirvError> {
         .as_chunks::<4>()
         .0
         .iter()
-        .map(|chunk| {
-            if swapped {
-                u32::from_be_bytes(*chunk)
-            } else {
-                u32::from_le_bytes(*chunk)
-            }
-        })
+        .map(|chunk| if swapped { u32::from_be_bytes(*chunk) } else { u32::from_le_bytes(*chunk) })
         .collect();
     if words[3] > MAX_BOUND {
-        return Err(SpirvError::Unsupported(format!(
-            "an id bound of {}, more than {MAX_BOUND}",
-            words[3]
-        )));
+        return Err(SpirvError::Unsupported(format!("an id bound of {}, more than {MAX_BOUND}", words[3])));
     }
     let mut at = HEADER_WORDS;
     while at < words.len() {
         let count = (words[at] >> 16) as usize;
         if count == 0 {
-            return Err(SpirvError::Invalid(format!(
-                "the instruction at word {at} claims no words"
-            )));
+            return Err(SpirvError::Invalid(format!("the instruction at word {at} claims no words")));
         }
         if count > words.len() - at {
             let left = words.len() - at;

@@ -181,9 +181,7 @@ impl Walk {
                 if words[1] != ExecutionModel::GLCompute as u32 {
                     let model = ExecutionModel::from_u32(words[1]);
                     let model = model.map_or_else(|| words[1].to_string(), |model| format!("{model:?}"));
-                    return unsupported(format!(
-                        "the entry point \"{name}\" is a {model} shader, not a compute one"
-                    ));
+                    return unsupported(format!("the entry point \"{name}\" is a {model} shader, not a compute one"));
                 }
                 self.entry_points.push((words[2], name));
             }
@@ -197,11 +195,7 @@ impl Walk {
                 if let Some((bits, signed)) = self.types.integer(type_id) {
                     let raw = u64::from(words[3]) | words.get(4).map_or(0, |high| u64::from(*high) << 32);
                     let shift = 64 - bits;
-                    let value = if signed {
-                        (raw << shift) as i64 >> shift
-                    } else {
-                        (raw << shift >> shift) as i64
-                    };
+                    let value = if signed { (raw << shift) as i64 >> shift } else { (raw << shift >> shift) as i64 };
                     self.integers.insert(result_id, value);
                 }
             }
@@ -349,9 +343,7 @@ impl Walk {
                     return unsupported(format!("binding {binding} is no single storage buffer"));
                 }
                 if set != 0 {
-                    return unsupported(format!(
-                        "binding {binding} of descriptor set {set}: only set 0 is bound"
-                    ));
+                    return unsupported(format!("binding {binding} of descriptor set {set}: only set 0 is bound"));
                 }
                 if self.types.extent(pointee).is_none() {
                     return unsupported(format!("binding {binding} declares more than 4 GiB"));
@@ -392,22 +384,14 @@ impl Walk {
         for id in self.functions.keys().copied().collect::<Vec<_>>() {
             let (scalars, bytes) = inlined(&mut self.functions, id, 0)?;
             if scalars > MAX_TOTAL_SCALARS {
-                return unsupported(format!(
-                    "functions of more than {MAX_TOTAL_SCALARS} scalar values when inlined"
-                ));
+                return unsupported(format!("functions of more than {MAX_TOTAL_SCALARS} scalar values when inlined"));
             }
             let bytes = bytes.saturating_add(self.private_bytes);
             if bytes > MAX_PRIVATE_BYTES {
-                return unsupported(format!(
-                    "{bytes} bytes of variables an invocation, more than {MAX_PRIVATE_BYTES}"
-                ));
+                return unsupported(format!("{bytes} bytes of variables an invocation, more than {MAX_PRIVATE_BYTES}"));
             }
         }
-        let bindings = self
-            .written
-            .into_iter()
-            .map(|(binding, written)| Binding { binding, written })
-            .collect();
+        let bindings = self.written.into_iter().map(|(binding, written)| Binding { binding, written }).collect();
         Ok(Facts {
             entry_point,
             local_size,

@@ -49,11 +49,7 @@ struct Scalar {
 
 /// Reads the null-terminated string that starts at `words[0]`.
 pub(super) fn string(words: &[u32]) -> String {
-    let bytes: Vec<u8> = words
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .take_while(|byte| *byte != 0)
-        .collect();
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -63,10 +59,7 @@ pub(super) fn specialise(
     instructions: &[Instruction],
     values: &[(u32, i32)],
 ) -> Result<(Vec<u32>, Vec<u32>), SpirvError> {
-    let mut pass = Pass {
-        out: words[..HEADER_WORDS].to_vec(),
-        ..Pass::default()
-    };
+    let mut pass = Pass { out: words[..HEADER_WORDS].to_vec(), ..Pass::default() };
     for instruction in instructions {
         let words = &words[instruction.start..][..instruction.len];
         pass.instruction(instruction, words, values)?;
@@ -153,21 +146,14 @@ impl Pass {
                     return Err(SpirvError::Unsupported(format!("execution mode {}", words[2])));
                 }
                 self.emit(Op::ExecutionMode, &[words[1], ExecutionMode::LocalSize as u32, 0, 0, 0]);
-                self.local_size_ids
-                    .push((self.out.len() - 3, [words[3], words[4], words[5]]));
+                self.local_size_ids.push((self.out.len() - 3, [words[3], words[4], words[5]]));
                 return Ok(());
             }
             Some(Op::TypeBool) => {
                 self.integers.insert(result_id, Integer::BOOL);
             }
             Some(Op::TypeInt) => {
-                self.integers.insert(
-                    result_id,
-                    Integer {
-                        bits: words[2],
-                        signed: words[3] != 0,
-                    },
-                );
+                self.integers.insert(result_id, Integer { bits: words[2], signed: words[3] != 0 });
             }
             Some(op @ (Op::ConstantTrue | Op::ConstantFalse)) => {
                 let raw = (op == Op::ConstantTrue).into();
@@ -265,16 +251,12 @@ impl Pass {
             return Ok(None);
         };
         if op == Op::CompositeExtract {
-            let part = words[5..].iter().try_fold(words[4], |composite, index| {
-                self.composites.get(&composite)?.get(*index as usize).copied()
-            });
+            let part = words[5..]
+                .iter()
+                .try_fold(words[4], |composite, index| self.composites.get(&composite)?.get(*index as usize).copied());
             return Ok(part.and_then(|part| self.scalars.get(&part)).copied());
         }
-        let Some(args) = words[4..]
-            .iter()
-            .map(|id| self.scalars.get(id).copied())
-            .collect::<Option<Vec<_>>>()
-        else {
+        let Some(args) = words[4..].iter().map(|id| self.scalars.get(id).copied()).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
         let raw = match args[..] {
@@ -283,10 +265,7 @@ impl Pass {
             [condition, a, b] if op == Op::Select => Some(if condition.raw != 0 { a.raw } else { b.raw }),
             _ => None,
         };
-        Ok(raw.map(|raw| Scalar {
-            ty,
-            raw: raw & ty.mask(),
-        }))
+        Ok(raw.map(|raw| Scalar { ty, raw: raw & ty.mask() }))
     }
 }
 

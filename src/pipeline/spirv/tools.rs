@@ -98,17 +98,10 @@ impl Tools {
         let mut env = 0;
         // SAFETY: both pointers are valid for the call; the function only reads the one and writes the other.
         if !unsafe { spvParseTargetEnv(c"vulkan1.3".as_ptr(), &mut env) } {
-            return Err(SpirvError::Internal(
-                "libshaderc's SPIRV-Tools does not know Vulkan 1.3".into(),
-            ));
+            return Err(SpirvError::Internal("libshaderc's SPIRV-Tools does not know Vulkan 1.3".into()));
         }
         // SAFETY: the environment is one that the library named itself; both objects are released in `drop`.
-        let tools = unsafe {
-            Self {
-                context: spvContextCreate(env),
-                options: spvValidatorOptionsCreate(),
-            }
-        };
+        let tools = unsafe { Self { context: spvContextCreate(env), options: spvValidatorOptionsCreate() } };
         if tools.context.is_null() || tools.options.is_null() {
             return Err(SpirvError::Internal("SPIRV-Tools could not be initialised".into()));
         }
@@ -124,10 +117,7 @@ impl Tools {
 
     /// Validates a module against SPIR-V's own rules and Vulkan 1.3's.
     pub fn validate(&self, words: &[u32]) -> Result<(), SpirvError> {
-        let binary = ConstBinary {
-            code: words.as_ptr(),
-            word_count: words.len(),
-        };
+        let binary = ConstBinary { code: words.as_ptr(), word_count: words.len() };
         let mut diagnostic = ptr::null_mut();
         // SAFETY: the context and the options live as long as `self`, `binary` points into `words`, and the library
         // keeps none of them after the call.
@@ -195,9 +185,5 @@ fn check(result: c_int, diagnostic: *mut Diagnostic) -> Result<(), SpirvError> {
             message
         }
     };
-    if result == SUCCESS {
-        Ok(())
-    } else {
-        Err(SpirvError::Invalid(message))
-    }
+    if result == SUCCESS { Ok(()) } else { Err(SpirvError::Invalid(message)) }
 }

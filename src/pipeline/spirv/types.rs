@@ -74,10 +74,7 @@ impl Decorations {
         // Which of two values a driver takes is its own choice, so it might not be the one checked here.
         match slot.replace(words[1]) {
             None => Ok(()),
-            Some(_) => Err(SpirvError::Unsupported(format!(
-                "two decorations {} of one thing",
-                words[0]
-            ))),
+            Some(_) => Err(SpirvError::Unsupported(format!("two decorations {} of one thing", words[0]))),
         }
     }
 
@@ -159,49 +156,25 @@ impl Types {
         let unsupported = |message: &str| Err(SpirvError::Unsupported(message.into()));
         let id = words[1];
         let part = |id: u32| {
-            self.all
-                .get(&id)
-                .ok_or_else(|| SpirvError::Unsupported("a type used before its declaration".into()))
+            self.all.get(&id).ok_or_else(|| SpirvError::Unsupported("a type used before its declaration".into()))
         };
         let repeated = |id: u32, count: u64| -> Result<_, SpirvError> {
             let part = part(id)?;
-            Ok((
-                part.depth + 1,
-                part.scalars.saturating_mul(count),
-                part.bytes.saturating_mul(count),
-            ))
+            Ok((part.depth + 1, part.scalars.saturating_mul(count), part.bytes.saturating_mul(count)))
         };
         let (kind, (depth, scalars, bytes)) = match op {
             Op::TypeVoid | Op::TypeFunction => (Kind::Other, (0, 0, 0)),
             // Drivers hold a bool in 32 bits.
             Op::TypeBool => (Kind::Other, (0, 1, 4)),
-            Op::TypeInt => (
-                Kind::Integer {
-                    bits: words[2],
-                    signed: words[3] != 0,
-                },
-                (0, 1, u64::from(words[2] / 8)),
-            ),
+            Op::TypeInt => (Kind::Integer { bits: words[2], signed: words[3] != 0 }, (0, 1, u64::from(words[2] / 8))),
             Op::TypeFloat => (Kind::Other, (0, 1, u64::from(words[2] / 8))),
             Op::TypeVector => {
                 let count = words[3].into();
-                (
-                    Kind::Vector {
-                        component: words[2],
-                        count,
-                    },
-                    repeated(words[2], count)?,
-                )
+                (Kind::Vector { component: words[2], count }, repeated(words[2], count)?)
             }
             Op::TypeMatrix => {
                 let count = words[3].into();
-                (
-                    Kind::Matrix {
-                        column: words[2],
-                        count,
-                    },
-                    repeated(words[2], count)?,
-                )
+                (Kind::Matrix { column: words[2], count }, repeated(words[2], count)?)
             }
             Op::TypeArray => {
                 let count = match integers.get(&words[3]) {
@@ -211,13 +184,7 @@ impl Types {
                     }
                     None => return unsupported("an array whose length cannot be evaluated here"),
                 };
-                (
-                    Kind::Array {
-                        element: words[2],
-                        count,
-                    },
-                    repeated(words[2], count)?,
-                )
+                (Kind::Array { element: words[2], count }, repeated(words[2], count)?)
             }
             Op::TypeRuntimeArray => (Kind::RuntimeArray { element: words[2] }, repeated(words[2], 1)?),
             Op::TypeStruct => {
@@ -230,54 +197,28 @@ impl Types {
                         sum.2.saturating_add(part.bytes),
                     );
                 }
-                (
-                    Kind::Struct {
-                        members: words[2..].to_vec(),
-                    },
-                    sum,
-                )
+                (Kind::Struct { members: words[2..].to_vec() }, sum)
             }
-            Op::TypePointer => (
-                Kind::Pointer {
-                    class: words[2],
-                    pointee: words[3],
-                },
-                (part(words[3])?.depth + 1, 1, 8),
-            ),
+            Op::TypePointer => {
+                (Kind::Pointer { class: words[2], pointee: words[3] }, (part(words[3])?.depth + 1, 1, 8))
+            }
             _ => return unsupported("images, samplers and other opaque types"),
         };
         if depth > MAX_DEPTH {
-            return Err(SpirvError::Unsupported(format!(
-                "types nested more than {MAX_DEPTH} deep"
-            )));
+            return Err(SpirvError::Unsupported(format!("types nested more than {MAX_DEPTH} deep")));
         }
         let layout = match &kind {
             Kind::Struct { members } => (0..members.len() as u32)
                 .map(|member| {
                     let of = decorations.member(id, member);
-                    (
-                        of.offset.unwrap_or(0).into(),
-                        of.matrix_stride.unwrap_or(0).into(),
-                        of.row_major,
-                    )
+                    (of.offset.unwrap_or(0).into(), of.matrix_stride.unwrap_or(0).into(), of.row_major)
                 })
                 .collect(),
             _ => Vec::new(),
         };
         let of = decorations.of(id);
         let stride = of.array_stride.unwrap_or(0).into();
-        self.all.insert(
-            id,
-            Type {
-                kind,
-                depth,
-                scalars,
-                bytes,
-                block: of.block,
-                stride,
-                layout,
-            },
-        );
+        self.all.insert(id, Type { kind, depth, scalars, bytes, block: of.block, stride, layout });
         Ok(())
     }
 
@@ -313,10 +254,7 @@ impl Types {
 
     /// Whether a type is a block, and of which kind.
     pub fn block(&self, id: u32) -> Option<Class> {
-        self.all
-            .get(&id)
-            .filter(|ty| matches!(ty.kind, Kind::Struct { .. }))
-            .and_then(|ty| ty.block)
+        self.all.get(&id).filter(|ty| matches!(ty.kind, Kind::Struct { .. })).and_then(|ty| ty.block)
     }
 
     /// End of a block in bytes, by its explicit layout; a runtime array counts as one element. `None` if it exceeds
@@ -334,12 +272,9 @@ impl Types {
             }
             Kind::RuntimeArray { element } => self.extent_of(*element, matrix_stride, row_major),
             Kind::Struct { members } => {
-                let mut ends = members
-                    .iter()
-                    .zip(&ty.layout)
-                    .map(|(member, &(offset, stride, row_major))| {
-                        offset.checked_add(self.extent_of(*member, stride, row_major)?)
-                    });
+                let mut ends = members.iter().zip(&ty.layout).map(|(member, &(offset, stride, row_major))| {
+                    offset.checked_add(self.extent_of(*member, stride, row_major)?)
+                });
                 ends.try_fold(0, |end, member| Some(end.max(member?)))
             }
             Kind::Matrix { column, count } => {

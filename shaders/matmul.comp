@@ -1,0 +1,29 @@
+#version 460
+// C (m×n) = A (m×k) · B (k×n), row-major; a workgroup for each 16×16 of C.
+#extension GL_GOOGLE_include_directive : require
+#include "lib/extensions.glsl"
+#define IDX uint
+#define BM 16u
+#define BN 16u
+#define BK 16u
+#define TM 1u
+#define TN 1u
+#define ELEMENT REAL
+#define ACCUMULATOR REAL
+#define A_ALONG_K true
+#define B_ALONG_N true
+#define LOAD_A(i, j) a[(i) * k + (j)]
+#define LOAD_B(i, j) b[(i) * n + (j)]
+#define STORE(i, j, value) c[(i) * n + (j)] = value
+
+layout(local_size_x = 16, local_size_y = 16) in;
+layout(set = 0, binding = 0, std430) readonly buffer A { REAL a[]; };
+layout(set = 0, binding = 1, std430) readonly buffer B { REAL b[]; };
+layout(set = 0, binding = 2, std430) writeonly buffer C { REAL c[]; };
+layout(push_constant) uniform Push { uint m, n, k; };
+
+#include "lib/matmul.glsl"
+
+void main() {
+  matmul(gl_LocalInvocationIndex, gl_WorkGroupID.y * BM, gl_WorkGroupID.x * BN, m, n, k);
+}
