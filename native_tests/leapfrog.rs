@@ -223,9 +223,11 @@ fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, s
     let obs = (0..rounds).flat_map(|round| model.obs.iter().filter(move |o| round < o.1 as usize).map(|o| o.0));
     let extras = precision.bytes(obs.chain(model.inverse_mass.iter().copied()));
     let n_obs = model.obs.iter().map(|o| o.1 as u32).sum::<u32>();
-    let push: Vec<u8> = [steps as u32, n_obs, q.len() as u32, 0, eps.to_bits()].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let push: Vec<u8> =
+        [steps as u32, n_obs, q.len() as u32, 0, eps.to_bits()].iter().flat_map(|w| w.to_le_bytes()).collect();
     let inputs = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
-    let out = nx_vulkan::leapfrog_chain(&inputs.0, &inputs.1, &extras, &push, steps as u32, &precision.spv()).expect("the chain runs");
+    let out = nx_vulkan::leapfrog_chain(&inputs.0, &inputs.1, &extras, &push, steps as u32, &precision.spv())
+        .expect("the chain runs");
     let [q, p, grad, logp] = out.map(|bytes| precision.values(&bytes));
     Chain { q, p, grad, logp }
 }
@@ -235,9 +237,12 @@ fn assert_close(what: &str, got: f64, want: f64, tolerance: f64) {
 }
 
 fn assert_chains_close(got: &Chain, want: &Chain, tolerance: f64) {
-    for (what, got, want) in
-        [("q", &got.q, &want.q), ("p", &got.p, &want.p), ("grad", &got.grad, &want.grad), ("logp", &got.logp, &want.logp)]
-    {
+    for (what, got, want) in [
+        ("q", &got.q, &want.q),
+        ("p", &got.p, &want.p),
+        ("grad", &got.grad, &want.grad),
+        ("logp", &got.logp, &want.logp),
+    ] {
         assert_eq!(got.len(), want.len(), "length of {what}");
         let scale = want.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
         for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
@@ -261,7 +266,12 @@ fn assert_density(precision: Precision, model: &Model, q: &[f64]) {
     let n_obs = model.obs.iter().map(|o| o.1).sum::<f64>();
     assert_close(&format!("{precision:?} d={d} n_obs={n_obs} logp"), got.logp[0], want.logp, unit * want.terms[d]);
     for i in 0..d {
-        assert_close(&format!("{precision:?} d={d} n_obs={n_obs} grad[{i}]"), got.grad[i], want.grad[i], unit * want.terms[i]);
+        assert_close(
+            &format!("{precision:?} d={d} n_obs={n_obs} grad[{i}]"),
+            got.grad[i],
+            want.grad[i],
+            unit * want.terms[i],
+        );
     }
 }
 
@@ -303,7 +313,8 @@ fn the_reference_density_is_normalised() {
         // Over q_i, the joint density at q_i = x divided by the density of the others: p_i(x) = joint(x) / joint(0) * p_i(0).
         let h = 1e-2;
         let ratio: f64 = (-4000..=4000).map(|k| at_zero(i, k as f64 * h) / peak).sum::<f64>() * h;
-        let alone = model.density(&[0.0; 8]).logp - model.density(&[0.0; 8][..i]).logp
+        let alone = model.density(&[0.0; 8]).logp
+            - model.density(&[0.0; 8][..i]).logp
             - (i + 1..8).map(|j| model.density(&[0.0; 8][..=j]).logp - model.density(&[0.0; 8][..j]).logp).sum::<f64>();
         assert_close(&format!("integral over parameter {i}"), ratio * alone.exp(), 1.0, 1e-9);
     }
@@ -369,9 +380,14 @@ fn the_density_is_stable_far_from_the_mode() {
 #[test]
 fn chains_follow_the_reference() {
     for (precision, tolerance) in [(F32, 2e-4), (F64, 1e-11)] {
-        for (seed, d, n_obs, eps, steps) in
-            [(1, 8, 200, 0.01, 32), (2, 8, 200, -0.02, 16), (3, 1, 10, 0.1, 20), (4, 256, 300, 0.01, 9), (5, 12, 0, 0.3, 50), (6, 3, 1, 0.1, 1)]
-        {
+        for (seed, d, n_obs, eps, steps) in [
+            (1, 8, 200, 0.01, 32),
+            (2, 8, 200, -0.02, 16),
+            (3, 1, 10, 0.1, 20),
+            (4, 256, 300, 0.01, 9),
+            (5, 12, 0, 0.3, 50),
+            (6, 3, 1, 0.1, 1),
+        ] {
             let (model, q, p) = case(seed, d, n_obs);
             let want = model.chain(&q, &p, eps as f32 as f64, steps);
             assert_chains_close(&device(precision, &model, &q, &p, eps as f32, steps), &want, tolerance);

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{dispatch, grid};
+use super::{Launch, grid};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Kind, Lease, Patience};
@@ -106,8 +106,15 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Operand, b: &Operand, patience: Patience) ->
         params(&mut declared);
         shape.source(gpu, &declared.declarations())
     })?;
-    let reads = [&**a.lease, &**b.lease];
-    dispatch(gpu, &pipeline, &bytes.bytes, false, grid(gpu, groups)?, &reads, &[&lease], patience)?;
+    let launch = Launch {
+        pipeline: &pipeline,
+        params: &bytes.bytes,
+        buffered: false,
+        groups: grid(gpu, groups)?,
+        reads: &[&a.lease, &b.lease],
+        writes: &[&lease],
+    };
+    launch.record(gpu, patience)?;
     Ok(Buffer::new(elements * ty.size(), lease))
 }
 
@@ -257,7 +264,7 @@ impl Shape<'_> {
              \x20 c_base = batch * p.m * p.n;\n\
              \x20 matmul(gl_LocalInvocationID.x, tile / columns * BM, tile % columns * BN, p.m, p.n, p.k);\n\
              }}\n",
-            prelude = prelude(&gpu.caps, self.wide, &[ty.storage()]),
+            prelude = prelude(&gpu.caps, self.wide, &[ty.storage()], &[ty.compute(), self.accumulator]),
             bm = tile.rows,
             bn = tile.columns,
             bk = tile.depth,

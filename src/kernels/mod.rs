@@ -28,25 +28,28 @@ pub fn max_push(gpu: &Gpu) -> usize {
     gpu.caps.max_push_constants.min(256) as usize
 }
 
-/// Records a kernel of ours, whose buffers are addresses within `params`. With `buffered`, the parameters go into a
-/// block of their own and its address is pushed.
-pub fn dispatch(
-    gpu: &Gpu,
-    pipeline: &Arc<Pipeline>,
-    params: &[u8],
-    buffered: bool,
-    groups: [u32; 3],
-    reads: &[&Block],
-    writes: &[&Block],
-    patience: Patience,
-) -> Result<()> {
-    if !buffered {
-        return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
+/// A run of a kernel of ours, whose buffers are addresses within `params`.
+pub struct Launch<'a> {
+    pub pipeline: &'a Arc<Pipeline>,
+    pub params: &'a [u8],
+    /// Whether the parameters go into a block of their own, whose address is pushed.
+    pub buffered: bool,
+    pub groups: [u32; 3],
+    pub reads: &'a [&'a Block],
+    pub writes: &'a [&'a Block],
+}
+
+impl Launch<'_> {
+    pub fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+        let &Self { pipeline, params, groups, reads, writes, .. } = self;
+        if !self.buffered {
+            return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
+        }
+        let block: Lease = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
+        gpu.stream.update(&block, params)?;
+        let push = block.address.to_le_bytes();
+        let mut reads = reads.to_vec();
+        reads.push(&block);
+        gpu.stream.dispatch(&Dispatch { pipeline, push: &push, groups, reads: &reads, writes, bindings: &[] })
     }
-    let block: Lease = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
-    gpu.stream.update(&block, params)?;
-    let push = block.address.to_le_bytes();
-    let mut reads = reads.to_vec();
-    reads.push(&block);
-    gpu.stream.dispatch(&Dispatch { pipeline, push: &push, groups, reads: &reads, writes, bindings: &[] })
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{dispatch, grid, max_push};
+use super::{Launch, grid, max_push};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
@@ -137,8 +137,15 @@ impl Run<'_> {
                 writes.push(out);
             }
         }
-        let groups = grid(self.gpu, groups)?;
-        dispatch(self.gpu, &pipeline, &params.bytes, buffered, groups, &reads, &writes, self.patience)
+        let launch = Launch {
+            pipeline: &pipeline,
+            params: &params.bytes,
+            buffered,
+            groups: grid(self.gpu, groups)?,
+            reads: &reads,
+            writes: &writes,
+        };
+        launch.record(self.gpu, self.patience)
     }
 
     /// The parameters in the order of their declaration: addresses, immediates, then indices.

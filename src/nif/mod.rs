@@ -138,11 +138,13 @@ fn list_arg<'a>(term: Term<'a>, name: &str) -> Result<ListIterator<'a>> {
 /// on a dirty one. The body gets the arguments as terms, and how patient it may be.
 macro_rules! pair {
     ($name:ident, $dirty:ident, ($($arg:ident),*), $reply:ident, $body:expr) => {
+        #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
         #[rustler::nif]
         fn $name<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
             $reply(env, $body($($arg,)* crate::memory::Patience::Prompt))
         }
 
+        #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
         #[rustler::nif(schedule = "DirtyCpu")]
         fn $dirty<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
             $reply(env, $body($($arg,)* crate::memory::Patience::Patient))

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::layout::{Layout, Pattern};
 use super::op::{Reduction, Typing};
 use super::types::{Compute, Type};
-use super::{Attribute, Program, Source};
+use super::{Attribute, Node, Program, Source};
 use crate::device::Capabilities;
 
 /// The kernel's parameters: their bytes for each call and, where the source is wanted, their declarations.
@@ -76,8 +76,12 @@ pub enum Stage {
     Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool },
 }
 
-/// The start of every kernel of ours: extensions, float modes, buffer types, index type.
-pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str]) -> String {
+/// The start of every kernel of ours: extensions, float modes, buffer types, index type. `computes` names all types that
+/// the kernel computes in: the library's 64-bit halves are compiled only where they are used.
+pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute]) -> String {
+    let uses = |types: &[Compute]| computes.iter().any(|compute| types.contains(compute));
+    let float64 = uses(&[Compute::Double]);
+    let int64 = caps.int64 && (wide || float64 || uses(&[Compute::Uint64, Compute::Int64]));
     let mut text = String::from(
         "#version 460\n\
          #extension GL_GOOGLE_include_directive : require\n\
@@ -94,8 +98,8 @@ pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str]) -> String {
     mode(caps.denorm_preserve, 4464, 4459, 32);
     mode(caps.signed_zero_inf_nan, 4466, 4461, 32);
     mode(caps.round_to_even, 4467, 4462, 32);
-    mode(caps.float64 && caps.denorm_preserve64, 4464, 4459, 64);
-    for (has, name) in [(caps.float64, "HAS_FLOAT64"), (caps.int64, "HAS_INT64")] {
+    mode(float64 && caps.denorm_preserve64, 4464, 4459, 64);
+    for (has, name) in [(float64, "HAS_FLOAT64"), (int64, "HAS_INT64")] {
         if has {
             let _ = writeln!(text, "#define {name}");
         }
@@ -192,7 +196,15 @@ pub fn emit(program: &Program, layout: &Layout, variant: Variant, params: Params
     if let Some(accumulator) = &accumulator {
         storages.extend(accumulator.parts.iter().map(|part| part.glsl()));
     }
-    let mut text = prelude(caps, layout.wide, &storages);
+    let types = program.inputs.iter().map(|input| input.ty).chain(program.nodes.iter().map(|node| node.ty));
+    let mut computes: Vec<Compute> = types.map(Type::compute).collect();
+    if program.nodes.iter().any(|node| emitter.divides_in_double(node)) {
+        computes.push(Compute::Double);
+    }
+    if let Some(accumulator) = &accumulator {
+        computes.extend_from_slice(&accumulator.parts);
+    }
+    let mut text = prelude(caps, layout.wide, &storages, &computes);
     let mut files = vec!["convert.glsl"];
     for node in &program.nodes {
         if !node.op.file.is_empty() && !files.contains(&node.op.file) {
@@ -227,6 +239,12 @@ impl Emitter<'_> {
 
     fn accumulator(&self) -> Option<Accumulator> {
         Accumulator::of(self.program, self.layout, self.caps)
+    }
+
+    /// Whether a division of integers, which may be too large for the result's type, is rounded once from double.
+    fn divides_in_double(&self, node: &Node) -> bool {
+        let float = |arg: &usize| self.program.type_of(*arg).is_float();
+        node.op.typing == Typing::Divide && self.caps.float64 && !node.args.iter().any(float)
     }
 
     fn map(&self, text: &mut String, threads: u32, elements: u32) {
@@ -324,8 +342,7 @@ impl Emitter<'_> {
                     narrow(node.ty, &call(args))
                 }
                 Typing::Divide => {
-                    let ints = node.args.iter().all(|&arg| !values[arg].1.is_float());
-                    let ty = if ints && self.caps.float64 { Type::F64 } else { node.ty };
+                    let ty = if self.divides_in_double(node) { Type::F64 } else { node.ty };
                     convert((call(vec![convert(operand(0), ty), convert(operand(1), ty)]), ty), node.ty)
                 }
                 Typing::Merged => {

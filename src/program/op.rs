@@ -103,7 +103,7 @@ pub static OPS: &[Op] = &[
     op("expm1", 1, Own, "math/exp.glsl"),
     op("log", 1, Own, "math/log.glsl"),
     op("log1p", 1, Own, "math/log.glsl"),
-    op("sigmoid", 1, Own, "math/hyperbolic.glsl"),
+    op("sigmoid", 1, Own, "math/exp.glsl"),
     op("sinh", 1, Own, "math/hyperbolic.glsl"),
     op("cosh", 1, Own, "math/hyperbolic.glsl"),
     op("tanh", 1, Own, "math/hyperbolic.glsl"),
