@@ -5,24 +5,17 @@
 
 // nx_sin, nx_cos, nx_tan over the whole range of the type.
 //
-// Reduction to [-pi/4, pi/4]: Payne and Hanek, "Radian reduction for trigonometric functions" (1983), in 32-bit
-// integers; double arguments below 2^22, and Cody and Waite, "Software Manual for the Elementary Functions" (1980).
+// Reduction to [-pi/4, pi/4]: W. J. Cody, W. Waite, "Software Manual for the Elementary Functions" (1980) for small
+// arguments, M. H. Payne, R. N. Hanek, "Radian reduction for trigonometric functions" (1983), in 32-bit integers, for large.
 // The kernels are minimax polynomials (Sollya, fpminimax) whose first two coefficients are double words.
 
-// 2/pi in words of 32 bits, most significant first, after one word of zeros (for arguments near 1).
+// 2/pi in words of 32 bits, most significant first, after one word of zeros.
 const uint TRIG_TWO_OVER_PI[38] = uint[38](
   0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu, 0xdebbc561u,
   0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu, 0xe88235f5u, 0x2ebb4484u, 0xe99c7026u,
   0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu, 0xbdf9283bu, 0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu,
   0x6d367ecfu, 0x27cb09b7u, 0x4f463f66u, 0x9e5fea2du, 0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u,
   0x1f8d5d08u, 0x56033046u);
-
-// 32 bits of 2/pi from bit p on; bit 0 has the weight 2^31.
-uint trig_window(int p) {
-  int i = p >> 5;
-  int s = p & 31;
-  return (TRIG_TWO_OVER_PI[i] << s) | ((TRIG_TWO_OVER_PI[i + 1] >> 1) >> (31 - s));
-}
 
 // The top 32 bits of (high, low) << s, for 0 <= s <= 31.
 uint trig_shift(uint high, uint low, int s) { return (high << s) | ((low >> 1) >> (31 - s)); }
@@ -33,19 +26,32 @@ struct TrigReduced32 {
   uint quadrant;
 };
 
-// For finite a >= 0. The product a * 2/pi mod 4 is kept to 94 fraction bits, so that r, which is never below 2^-30 for
-// a > pi/4, has a relative error of at most 2^-40 (2^-45 on all but a few arguments).
+// For finite a >= 0. Below 800 pi/2 is three parts, the first two of 15 bits, so that their products with the quadrant are
+// exact. Beyond, a * 2/pi mod 4 is kept to 94 fraction bits: r, which is never below 2^-30, has a relative error of at most
+// 2^-40 (2^-45 on all but a few arguments).
 TrigReduced32 trig_reduce(float a) {
   uint bits = floatBitsToUint(a);
   if (bits < 0x3f490fdbu) return TrigReduced32(vec2(a, 0.0f), 0u);
 
+  if (a < 800.0f) {
+    precise float f = a * 0.63661975f + 0.5f;
+    uint k = uint(f);
+    float n = float(k);
+    precise float t = a - n * 1.5707397f;
+    precise float u = n * -5.657971e-05f;
+    return TrigReduced32(dd_add(dd_two_sum(t, u), dd_mul(vec2(-9.920936e-10f, 4.9789963e-17f), n)), k & 3u);
+  }
+
   uint m = (bits & 0x7fffffu) | 0x800000u;
   int p = int(bits >> 23) - 120;
+  int i = p >> 5;
+  uint w1 = TRIG_TWO_OVER_PI[i + 1];
+  uint w2 = TRIG_TWO_OVER_PI[i + 2];
   uint low, mid, top, h, l;
-  umulExtended(trig_window(p + 64), m, h, low);
-  umulExtended(trig_window(p + 32), m, top, l);
+  umulExtended(trig_shift(w2, TRIG_TWO_OVER_PI[i + 3], p & 31), m, h, low);
+  umulExtended(trig_shift(w1, w2, p & 31), m, top, l);
   mid = l + h;
-  top += trig_window(p) * m + uint(mid < l);
+  top += trig_shift(TRIG_TWO_OVER_PI[i], w1, p & 31) * m + uint(mid < l);
 
   uint quadrant = (top + 0x20000000u) >> 30;
   top -= quadrant << 30;
@@ -54,18 +60,12 @@ TrigReduced32 trig_reduce(float a) {
   mid ^= negative;
   low ^= negative;
 
-  int e = 94;
-  if (top == 0u) {
-    top = mid;
-    mid = low;
-    e += 32;
-  }
+  // top is not zero, as r is at least 2^-30.
   int s = 31 - findMSB(top);
   uint t = trig_shift(top, mid, s);
   uint u = trig_shift(mid, low, s);
-  e += s;
-  precise float x = float(t >> 8) * fp_exp2i(a, 72 - e);
-  precise float y = float(((t & 0xffu) << 16) | (u >> 16)) * fp_exp2i(a, 48 - e);
+  precise float x = float(t >> 8) * fp_exp2i(a, -22 - s);
+  precise float y = float(((t & 0xffu) << 16) | (u >> 16)) * fp_exp2i(a, -46 - s);
   vec2 r = dd_mul(dd_fast_two_sum(x, y), vec2(1.5707964f, -4.371139e-08f));
   return TrigReduced32(negative != 0u ? dd_negate(r) : r, quadrant);
 }
@@ -111,9 +111,12 @@ TrigReduced64 trig_reduce(double a) {
   int p = int(bits.y >> 20) - 1045;
   uint g[6], w[6];
   uint carry = 0u;
+  uint next = TRIG_TWO_OVER_PI[(p >> 5) + 6];
   for (int i = 5; i >= 0; i--) {
     uint h, l;
-    g[i] = trig_window(p + 32 * i);
+    uint word = TRIG_TWO_OVER_PI[(p >> 5) + i];
+    g[i] = trig_shift(word, next, p & 31);
+    next = word;
     umulExtended(g[i], m0, h, l);
     w[i] = l + carry;
     carry = h + uint(w[i] < l);
