@@ -137,11 +137,9 @@ double fp_split(double x) {
 #endif
 
 /*
- fp_ldexp        x * 2^n for |n| <= 2 * (emax - 1), rounded once: two exact factors, of which at most the second rounds
  dd_fast_two_sum a + b exactly as a double word, for |a| >= |b| or a = 0
  dd_two_sum      a + b exactly as a double word
  dd_two_prod     a * b exactly as a double word, while neither over- nor underflows: |a b| >= 2^-100 (2^-968), |a|, |b| < 2^996
- dd_normalise    makes |y| <= ulp(x)/2 again, for |x| >= |y|
  dd_add          sums: algorithms 4 (error 2 u^2) and 6 (3 u^2)
  dd_fast_add     sum for |a| >= |b| and a + b not much smaller than a (error 4 u^2)
  dd_mul          products: algorithms 9 (error 2 u^2) and 12 (5 u^2)
@@ -152,11 +150,6 @@ double fp_split(double x) {
                  subnormal: there, adding c = 2^(emin-n) rounds a.x to the last bit that remains, and a.y decides ties
 */
 #define NX_DD(T, T2, P, EMIN) \
-  T fp_ldexp(T x, int n) { \
-    int m = n / 2; \
-    precise T r = x * fp_exp2i(x, m) * fp_exp2i(x, n - m); \
-    return r; \
-  } \
   T2 dd_fast_two_sum(T a, T b) { \
     precise T s = a + b; \
     precise T e = b - (s - a); \
@@ -169,7 +162,6 @@ double fp_split(double x) {
     return T2(s, e); \
   } \
   NX_TWO_PROD(T, T2) \
-  T2 dd_normalise(T2 a) { return dd_fast_two_sum(a.x, a.y); } \
   T2 dd_negate(T2 a) { return T2(fp_negate(a.x), fp_negate(a.y)); } \
   T2 dd_add(T2 a, T b) { \
     T2 s = dd_two_sum(a.x, b); \

@@ -34,10 +34,12 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
 /*
  dd_exp_k    the k of x
  dd_exp_r    r = x - k ln2
- nx_exp      error < 0.503 ulp (float), 0.52 (double)
- nx_expm1    error < 0.503 ulp (float), 0.54 (double), near zero too, where BinaryBackend's exp(x) - 1 loses digits;
+ nx_exp      error < 0.501 ulp (float), 0.514 (double)
+ nx_expm1    error < 0.503 ulp (float), 0.563 (double), near zero too, where BinaryBackend's exp(x) - 1 loses digits;
              expm1(-0) = +0, as there
- nx_sigmoid  1 / (1 + exp(-x)) = N / (1 + t) with t = exp(-|x|) and N = 1 or t: error < 0.503 ulp (float), 0.53 (double)
+ nx_sigmoid  1 / (1 + exp(-x)) = N / (1 + t) with t = exp(-|x|) and N = 1 or t: error < 0.501 ulp (float), 0.514 (double)
+
+ Measured over 21 million floats and 3.5 million doubles; of the floats, 1 in 30,000 is not the correctly rounded one.
 */
 #define NX_EXP(T, T2, NAN, LOG2E, LN2_1, LN2_2, LN2_3, LOWEST, HIGHEST, NEGLIGIBLE, TINY) \
   T dd_exp_k(T x) { \

@@ -27,14 +27,14 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
 #endif
 
 /*
- dd_two_atanh  2 atanh(s) for |s| < 0.172, relative error below 2^-42 (float), 2^-70 (double)
- dd_log_sum    k ln2 + l
+ dd_two_atanh    2 atanh(s) for |s| < 0.172, relative error below 2^-42 (float), 2^-70 (double)
+ dd_log_sum      k ln2 + l
  dd_log_reduced  log of 2^k (1 + n)
- dd_log        log of the normalised double word x > 0, not subnormal; minus_one must be x - 1 where x is in
-               [sqrt(1/2), sqrt(2)), to keep the relative accuracy near 1. Relative error below 2^-40 (float), 2^-66 (double).
-               Of a single x: any finite x > 0.
- nx_log        error < 0.5001 ulp; log(±0) = -Inf, NaN for x < 0
- nx_log1p      error < 0.5001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
+ dd_log          log of the normalised double word x > 0, not subnormal; minus_one must be x - 1 where x is in
+                 [sqrt(1/2), sqrt(2)), to keep the relative accuracy near 1. Relative error below 2^-40 (float), 2^-66 (double).
+                 Of a single x: any finite x > 0.
+ nx_log          error < 0.500001 ulp; log(±0) = -Inf, NaN for x < 0
+ nx_log1p        error < 0.500001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
 */
 #define NX_LOG(T, T2, INF, NAN, C3, C3_LOW, C5, C5_LOW, LN2_1, LN2_2, LN2_3, EMIN, TINY) \
   T2 dd_two_atanh(T2 s) { \
