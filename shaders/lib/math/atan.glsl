@@ -4,7 +4,7 @@
 #include "lib/math/dd.glsl"
 #include "lib/math/divide.glsl"
 
-// nx_atan, nx_atan2, nx_asin, nx_acos, all through the angle of a point of the first quadrant.
+// nx_atan, nx_atan2, through the angle of a point of the first quadrant; asin.glsl uses it too.
 //
 // atan t = atan c + atan((t - c) / (1 + t c)) with c = i/8 nearest to t (W. J. Cody, W. Waite, "Software Manual for the
 // Elementary Functions", 1980, with more points), where the rest is at most 1/16: a minimax polynomial (Sollya,
@@ -20,20 +20,23 @@ vec2 atan_point(float type, int i) { return ATAN_TABLE32[i]; }
 
 // (atan t - t) / t^3, z = t^2
 vec2 atan_series(vec2 z) {
-  precise float p = ((0.110597886f * z.x + -0.14285706f) * z.x + 0.2f) * z.x;
+  precise float p = z.x * (0.2f + z.x * (-0.14285706f + z.x * 0.110597886f));
   return dd_add(vec2(-0.33333334f, 9.930856e-09f), p);
 }
 
 #ifdef HAS_FLOAT64
 const dvec2 ATAN_TABLE64[9] = dvec2[9](
-  dvec2(0.0lf, 0.0lf), dvec2(0.12435499454676144lf, -3.1253241424539383e-18lf), dvec2(0.24497866312686414lf, 1.0698755618734451e-17lf),
-  dvec2(0.35877067027057225lf, -2.4623815582638635e-17lf), dvec2(0.4636476090008061lf, 2.2698777452961687e-17lf), dvec2(0.5585993153435624lf, -5.4556305485916264e-18lf),
-  dvec2(0.6435011087932844lf, 1.5834785051444286e-17lf), dvec2(0.7188299996216245lf, -2.1478388444456983e-17lf), dvec2(0.7853981633974483lf, 3.061616997868383e-17lf));
+  dvec2(0.0lf, 0.0lf), dvec2(0.12435499454676144lf, -3.1253241424539383e-18lf),
+  dvec2(0.24497866312686414lf, 1.0698755618734451e-17lf), dvec2(0.35877067027057225lf, -2.4623815582638635e-17lf),
+  dvec2(0.4636476090008061lf, 2.2698777452961687e-17lf), dvec2(0.5585993153435624lf, -5.4556305485916264e-18lf),
+  dvec2(0.6435011087932844lf, 1.5834785051444286e-17lf), dvec2(0.7188299996216245lf, -2.1478388444456983e-17lf),
+  dvec2(0.7853981633974483lf, 3.061616997868383e-17lf));
 
 dvec2 atan_point(double type, int i) { return ATAN_TABLE64[i]; }
 
 dvec2 atan_series(dvec2 z) {
-  precise double p = ((((0.07602678560162801lf * z.x + -0.09090435617597012lf) * z.x + 0.11111109879207681lf) * z.x + -0.14285714284092926lf) * z.x + 0.19999999999999019lf) * z.x;
+  precise double p = z.x * (0.19999999999999019lf + z.x * (-0.14285714284092926lf + z.x * (0.11111109879207681lf + z.x *
+      (-0.09090435617597012lf + z.x * 0.07602678560162801lf))));
   return dd_add(dvec2(-0.3333333333333333lf, -1.652484690007295e-17lf), p);
 }
 #endif
@@ -41,11 +44,11 @@ dvec2 atan_series(dvec2 z) {
 /*
  atan_angle   the angle in [0, pi/2] of the point (x, y) as a double word, for x, y >= 0, not both zero, both below 2^64;
               where y/x is below 2^-40 (2^-400) its relative error grows
- atan_cathetus   sqrt(1 - a^2) for 0 <= a <= 1 as a double word
- nx_atan2     BinaryBackend's rule, not C's, where x is infinite and y finite: 0 for +Inf and pi for -Inf, whatever the sign of y
- nx_asin, nx_acos   NaN beyond [-1, 1]
+ nx_atan      measured < 0.5001 ulp
+ nx_atan2     measured < 0.5001 ulp; BinaryBackend's rule, not C's, where x is infinite and y finite: 0 for +Inf and
+              pi for -Inf, whatever the sign of y
 
- Where |x| < tiny, asin x and atan x are x, and atan2(y, x) is y/x, to well within half an ulp; atan x is pi/2 beyond huge.
+ Where |x| < tiny atan x is x, and atan2(y, x) is y/x, to well within half an ulp; atan x is pi/2 beyond huge.
 */
 #define NX_ATAN(T, T2, NAN, half_pi, pi, tiny, huge, gap) \
   T2 atan_angle(T2 y, T2 x) { \
@@ -58,10 +61,6 @@ dvec2 atan_series(dvec2 z) {
     T2 z = dd_mul(t, t); \
     T2 r = dd_fast_add(atan_point(c, i), dd_fast_add(t, dd_mul(dd_mul(t, z), atan_series(z)))); \
     return steep ? dd_fast_add(half_pi, dd_negate(r)) : r; \
-  } \
-  T2 atan_cathetus(T a) { \
-    T2 s = dd_mul(dd_two_sum(T(1), -a), dd_two_sum(T(1), a)); \
-    return s.x == T(0) ? s : dd_sqrt(s); \
   } \
   T atan_signed(T r, T s) { return fp_is_negative(s) ? fp_negate(r) : r; } \
   T nx_atan(T x) { \
@@ -88,18 +87,6 @@ dvec2 atan_series(dvec2 z) {
     } \
     if (fp_is_negative(x) && !(fp_is_zero(x) && !fp_is_zero(y))) r = dd_fast_add(pi, dd_negate(r)); \
     return atan_signed(dd_value(r), y); \
-  } \
-  T nx_asin(T x) { \
-    T a = fp_abs(x); \
-    if (!(a <= T(1))) return NAN; \
-    if (a < tiny) return x; \
-    return atan_signed(dd_value(atan_angle(T2(a, T(0)), atan_cathetus(a))), x); \
-  } \
-  T nx_acos(T x) { \
-    T a = fp_abs(x); \
-    if (!(a <= T(1))) return NAN; \
-    T2 r = atan_angle(atan_cathetus(a), T2(a, T(0))); \
-    return dd_value(fp_is_negative(x) ? dd_fast_add(pi, dd_negate(r)) : r); \
   }
 
 NX_ATAN(float, vec2, F32_NAN, vec2(1.5707964f, -4.371139e-08f), vec2(3.1415927f, -8.742278e-08f), 1.0e-6f, 1.0e18f, -21)
