@@ -16,8 +16,6 @@ const vec2 ATAN_TABLE32[9] = vec2[9](
   vec2(0.35877067f, 1.7639499e-09f), vec2(0.4636476f, 5.0121587e-09f), vec2(0.5585993f, 2.2111598e-08f),
   vec2(0.6435011f, 5.8689373e-09f), vec2(0.71883f, 1.01883355e-08f), vec2(0.7853982f, -2.1855694e-08f));
 
-vec2 atan_point(float type, int i) { return ATAN_TABLE32[i]; }
-
 // (atan t - t) / t^3, z = t^2
 vec2 atan_series(vec2 z) {
   precise float p = z.x * (0.2f + z.x * (-0.14285706f + z.x * 0.110597886f));
@@ -32,8 +30,6 @@ const dvec2 ATAN_TABLE64[9] = dvec2[9](
   dvec2(0.6435011087932844lf, 1.5834785051444286e-17lf), dvec2(0.7188299996216245lf, -2.1478388444456983e-17lf),
   dvec2(0.7853981633974483lf, 3.061616997868383e-17lf));
 
-dvec2 atan_point(double type, int i) { return ATAN_TABLE64[i]; }
-
 dvec2 atan_series(dvec2 z) {
   precise double p = z.x * (0.19999999999999019lf + z.x * (-0.14285714284092926lf + z.x * (0.11111109879207681lf + z.x *
       (-0.09090435617597012lf + z.x * 0.07602678560162801lf))));
@@ -42,6 +38,7 @@ dvec2 atan_series(dvec2 z) {
 #endif
 
 /*
+ atan_point   TABLE[i] by choices: an index that differs between threads is a slow load
  atan_angle   the angle in [0, pi/2] of the point (x, y) as a double word, for x, y >= 0, not both zero, both below 2^64;
               where y/x is below 2^-40 (2^-400) its relative error grows
  nx_atan      measured < 0.5001 ulp
@@ -50,7 +47,14 @@ dvec2 atan_series(dvec2 z) {
 
  Where |x| < tiny atan x is x, and atan2(y, x) is y/x, to well within half an ulp; atan x is pi/2 beyond huge.
 */
-#define NX_ATAN(T, T2, NAN, half_pi, pi, tiny, huge, gap) \
+#define NX_ATAN(T, T2, NAN, TABLE, half_pi, pi, tiny, huge, gap) \
+  T2 atan_point(T type, int i) { \
+    T2 p[4]; \
+    for (int j = 0; j < 4; j++) p[j] = (i & 4) != 0 ? TABLE[j + 4] : TABLE[j]; \
+    for (int j = 0; j < 2; j++) p[j] = (i & 2) != 0 ? p[j + 2] : p[j]; \
+    T2 r = (i & 1) != 0 ? p[1] : p[0]; \
+    return i == 8 ? TABLE[8] : r; \
+  } \
   T2 atan_angle(T2 y, T2 x) { \
     bool steep = y.x > x.x; \
     T2 a = steep ? x : y; \
@@ -89,9 +93,10 @@ dvec2 atan_series(dvec2 z) {
     return atan_signed(dd_value(r), y); \
   }
 
-NX_ATAN(float, vec2, F32_NAN, vec2(1.5707964f, -4.371139e-08f), vec2(3.1415927f, -8.742278e-08f), 1.0e-6f, 1.0e18f, -21)
+NX_ATAN(float, vec2, F32_NAN, ATAN_TABLE32, vec2(1.5707964f, -4.371139e-08f), vec2(3.1415927f, -8.742278e-08f),
+        1.0e-6f, 1.0e18f, -21)
 #ifdef HAS_FLOAT64
-NX_ATAN(double, dvec2, F64_NAN, dvec2(1.5707963267948966lf, 6.123233995736766e-17lf),
+NX_ATAN(double, dvec2, F64_NAN, ATAN_TABLE64, dvec2(1.5707963267948966lf, 6.123233995736766e-17lf),
         dvec2(3.141592653589793lf, 1.2246467991473532e-16lf), 1.0e-11lf, 1.0e30lf, -38)
 #endif
 

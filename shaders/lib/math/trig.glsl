@@ -5,11 +5,12 @@
 
 // nx_sin, nx_cos, nx_tan over the whole range of the type.
 //
-// Reduction to [-pi/4, pi/4]: W. J. Cody, W. Waite, "Software Manual for the Elementary Functions" (1980) for small
-// arguments, M. H. Payne, R. N. Hanek, "Radian reduction for trigonometric functions" (1983), in 32-bit integers, for large.
-// The kernels are minimax polynomials (Sollya, fpminimax) whose first two coefficients are double words.
+// Reduction to [-pi/4, pi/4]: M. H. Payne, R. N. Hanek, "Radian reduction for trigonometric functions" (1983), in 32-bit
+// integers; doubles below 2^22: W. J. Cody, W. Waite, "Software Manual for the Elementary Functions" (1980). The kernels are
+// minimax polynomials (Sollya, fpminimax) whose first two coefficients are double words.
 
-// 2/pi in words of 32 bits, most significant first, after one word of zeros.
+// 2/pi in words of 32 bits, most significant first, after one word of zeros: the first bit has the weight 2^31. The words
+// that matter are found by choices, a step for each bit of their place: an index that differs between threads is a slow load.
 const uint TRIG_TWO_OVER_PI[38] = uint[38](
   0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu, 0xdebbc561u,
   0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu, 0xe88235f5u, 0x2ebb4484u, 0xe99c7026u,
@@ -26,32 +27,23 @@ struct TrigReduced32 {
   uint quadrant;
 };
 
-// For finite a >= 0. Below 800 pi/2 is three parts, the first two of 15 bits, so that their products with the quadrant are
-// exact. Beyond, a * 2/pi mod 4 is kept to 94 fraction bits: r, which is never below 2^-30, has a relative error of at most
-// 2^-40 (2^-45 on all but a few arguments).
+// For finite a >= 0. The product a * 2/pi mod 4 is kept to 94 fraction bits, so that r, which is never below 2^-30 for
+// a > pi/4, has a relative error of at most 2^-40 (2^-45 on all but a few arguments).
 TrigReduced32 trig_reduce(float a) {
   uint bits = floatBitsToUint(a);
   if (bits < 0x3f490fdbu) return TrigReduced32(vec2(a, 0.0f), 0u);
 
-  if (a < 800.0f) {
-    precise float f = a * 0.63661975f + 0.5f;
-    uint k = uint(f);
-    float n = float(k);
-    precise float t = a - n * 1.5707397f;
-    precise float u = n * -5.657971e-05f;
-    return TrigReduced32(dd_add(dd_two_sum(t, u), dd_mul(vec2(-9.920936e-10f, 4.9789963e-17f), n)), k & 3u);
-  }
-
   uint m = (bits & 0x7fffffu) | 0x800000u;
   int p = int(bits >> 23) - 120;
-  int i = p >> 5;
-  uint w1 = TRIG_TWO_OVER_PI[i + 1];
-  uint w2 = TRIG_TWO_OVER_PI[i + 2];
+  uint g[7];
+  for (int i = 0; i < 7; i++) g[i] = (p & 128) != 0 ? TRIG_TWO_OVER_PI[i + 4] : TRIG_TWO_OVER_PI[i];
+  for (int i = 0; i < 5; i++) g[i] = (p & 64) != 0 ? g[i + 2] : g[i];
+  for (int i = 0; i < 4; i++) g[i] = (p & 32) != 0 ? g[i + 1] : g[i];
   uint low, mid, top, h, l;
-  umulExtended(trig_shift(w2, TRIG_TWO_OVER_PI[i + 3], p & 31), m, h, low);
-  umulExtended(trig_shift(w1, w2, p & 31), m, top, l);
+  umulExtended(trig_shift(g[2], g[3], p & 31), m, h, low);
+  umulExtended(trig_shift(g[1], g[2], p & 31), m, top, l);
   mid = l + h;
-  top += trig_shift(TRIG_TWO_OVER_PI[i], w1, p & 31) * m + uint(mid < l);
+  top += trig_shift(g[0], g[1], p & 31) * m + uint(mid < l);
 
   uint quadrant = (top + 0x20000000u) >> 30;
   top -= quadrant << 30;
@@ -60,7 +52,7 @@ TrigReduced32 trig_reduce(float a) {
   mid ^= negative;
   low ^= negative;
 
-  // top is not zero, as r is at least 2^-30.
+  // top is not zero: checked for all floats.
   int s = 31 - findMSB(top);
   uint t = trig_shift(top, mid, s);
   uint u = trig_shift(mid, low, s);
@@ -109,14 +101,17 @@ TrigReduced64 trig_reduce(double a) {
   uint m0 = bits.x;
   uint m1 = (bits.y & 0xfffffu) | 0x100000u;
   int p = int(bits.y >> 20) - 1045;
-  uint g[6], w[6];
+  uint g[22], w[6];
+  for (int i = 0; i < 22; i++) g[i] = (p & 512) != 0 ? TRIG_TWO_OVER_PI[i + 16] : TRIG_TWO_OVER_PI[i];
+  for (int i = 0; i < 14; i++) g[i] = (p & 256) != 0 ? g[i + 8] : g[i];
+  for (int i = 0; i < 10; i++) g[i] = (p & 128) != 0 ? g[i + 4] : g[i];
+  for (int i = 0; i < 8; i++) g[i] = (p & 64) != 0 ? g[i + 2] : g[i];
+  for (int i = 0; i < 7; i++) g[i] = (p & 32) != 0 ? g[i + 1] : g[i];
+  for (int i = 0; i < 6; i++) g[i] = trig_shift(g[i], g[i + 1], p & 31);
+
   uint carry = 0u;
-  uint next = TRIG_TWO_OVER_PI[(p >> 5) + 6];
   for (int i = 5; i >= 0; i--) {
     uint h, l;
-    uint word = TRIG_TWO_OVER_PI[(p >> 5) + i];
-    g[i] = trig_shift(word, next, p & 31);
-    next = word;
     umulExtended(g[i], m0, h, l);
     w[i] = l + carry;
     carry = h + uint(w[i] < l);
