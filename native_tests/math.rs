@@ -1,0 +1,265 @@
+//! The maths library on the device: errors in ulps over stratified random arguments, and the values at the edges.
+//!
+//! A run draws new arguments; `NX_VULKAN_SEED` repeats one whose seed a failure has printed.
+
+mod oracle;
+mod support;
+
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+
+use astro_float_num::{BigFloat, Consts};
+use bytemuck::Pod;
+use nx_vulkan::program::Type;
+use oracle::{BINARY, UNARY, big, error_in_ulps};
+use support::{Random, device, download, node, run, upload};
+
+/// Single or double precision: what differs between them.
+struct Precision {
+    ty: Type,
+    bits: i32,
+    least: i32,
+    largest: f64,
+    /// 0 for single, 1 for double: the place in the oracle's pairs.
+    index: usize,
+    from_bits: fn(u64) -> f64,
+    round: fn(f64) -> f64,
+    call: fn(&str, &[Vec<f64>]) -> Vec<f64>,
+}
+
+fn call<T: Pod>(ty: Type, name: &str, args: &[Vec<f64>], to: fn(&f64) -> T, from: fn(&T) -> f64) -> Vec<f64> {
+    let shape = [args[0].len() as u64];
+    let buffers: Vec<_> = args.iter().map(|arg| upload(&arg.iter().map(to).collect::<Vec<T>>())).collect();
+    let inputs: Vec<_> = buffers.iter().map(|buffer| (buffer, ty, shape.as_slice())).collect();
+    let operands: Vec<usize> = (0..args.len()).collect();
+    let out: Vec<T> = download(&run(&[node(name, ty, &operands)], &inputs, &shape).unwrap());
+    out.iter().map(from).collect()
+}
+
+static SINGLE: Precision = Precision {
+    ty: Type::F32,
+    bits: 24,
+    least: -126,
+    largest: f32::MAX as f64,
+    index: 0,
+    from_bits: |bits| f64::from(f32::from_bits((bits >> 32) as u32)),
+    round: |x| f64::from(x as f32),
+    call: |name, args| call(Type::F32, name, args, |x| *x as f32, |x| f64::from(*x)),
+};
+
+static DOUBLE: Precision = Precision {
+    ty: Type::F64,
+    bits: 53,
+    least: -1022,
+    largest: f64::MAX,
+    index: 1,
+    from_bits: f64::from_bits,
+    round: |x| x,
+    call: |name, args| call(Type::F64, name, args, |x| *x, |x| *x),
+};
+
+impl Precision {
+    /// The precisions that the device has.
+    fn all() -> Vec<&'static Precision> {
+        if device().caps.float64 { vec![&SINGLE, &DOUBLE] } else { vec![&SINGLE] }
+    }
+
+    /// A finite argument: any bit pattern; near 0, near ±1 and near ±reach at all distances; subnormal; uniform and
+    /// log-uniform up to reach.
+    fn argument(&self, random: &mut Random, reach: f64) -> f64 {
+        let (u, v) = (random.unit(), random.unit().abs());
+        let near = 2f64.powf(-v * f64::from(self.bits));
+        let x = match random.below(7) {
+            0 => (self.from_bits)(random.next()),
+            1 => u * near,
+            2 => u.signum() * (1.0 + u * near),
+            3 => u.signum() * reach * (1.0 - near),
+            4 => u * 2f64.powi(self.least),
+            5 => u * reach,
+            _ => u.signum() * (reach * 2.0).powf(random.unit()),
+        };
+        let x = (self.round)(x);
+        if x.is_finite() { x } else { 1.0 }
+    }
+
+    fn arguments(&self, random: &mut Random, reach: f64, count: usize) -> Vec<f64> {
+        (0..count).map(|_| self.argument(random, reach)).collect()
+    }
+
+    /// Runs a function on the device and holds every result against the oracle.
+    fn sweep(&self, name: &str, args: &[Vec<f64>], bound: f64, mut exact: impl FnMut(usize) -> BigFloat) -> f64 {
+        let results = (self.call)(name, args);
+        let mut worst = 0.0f64;
+        for (i, result) in results.iter().enumerate() {
+            let exact = exact(i);
+            let error = error_in_ulps(*result, &exact, self.bits, self.least, self.largest);
+            let at: Vec<f64> = args.iter().map(|arg| arg[i]).collect();
+            assert!(error <= bound, "{name} {:?} of {at:?} is {result:e}, not {exact}: {error} ulp", self.ty);
+            worst = worst.max(error);
+        }
+        worst
+    }
+}
+
+fn random() -> Random {
+    let seed = std::env::var("NX_VULKAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64)
+    });
+    println!("NX_VULKAN_SEED={seed}");
+    Random(seed.max(1))
+}
+
+/// How many arguments a function gets: the oracle for double precision takes up to a millisecond for one.
+const COUNT: [usize; 2] = [60_000, 1_500];
+
+#[test]
+fn functions_of_one_argument_are_within_their_bounds() {
+    let mut random = random();
+    let mut consts = Consts::new().unwrap();
+    for precision in Precision::all() {
+        let p = precision.index;
+        for function in UNARY {
+            let args = [precision.arguments(&mut random, function.reach[p], COUNT[p])];
+            let worst = precision.sweep(function.name, &args, function.bound[p], |i| match p {
+                0 => big((function.double)(args[0][i])),
+                _ => (function.exact)(&big(args[0][i]), &mut consts),
+            });
+            println!("{} {:?}: {worst:.5} ulp", function.name, precision.ty);
+        }
+    }
+}
+
+#[test]
+fn functions_of_two_arguments_are_within_their_bounds() {
+    let mut random = random();
+    let mut consts = Consts::new().unwrap();
+    for precision in Precision::all() {
+        let p = precision.index;
+        for function in BINARY {
+            let mut argument = || precision.arguments(&mut random, function.reach[p], COUNT[p]);
+            let mut args = [argument(), argument()];
+            // Where both are zero BinaryBackend decides; see the values at the edges.
+            let [first, second] = &mut args;
+            for (a, b) in first.iter().zip(second) {
+                if *a == 0.0 && *b == 0.0 {
+                    *b = 1.0;
+                }
+            }
+            let worst = precision.sweep(function.name, &args, function.bound[p], |i| {
+                let (a, b) = (args[0][i], args[1][i]);
+                match p {
+                    0 => big((function.double)(a, b)),
+                    _ => (function.exact)(&big(a), &big(b), &mut consts),
+                }
+            });
+            println!("{} {:?}: {worst:.5} ulp", function.name, precision.ty);
+        }
+    }
+}
+
+#[test]
+fn division_and_square_root_are_correctly_rounded() {
+    let mut random = random();
+    let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+    for precision in Precision::all() {
+        let mut argument = || precision.arguments(&mut random, 10.0, 200_000);
+        let args = [argument(), argument()];
+        let host = |a: f64, b: f64| if precision.index == 0 { f64::from(a as f32 / b as f32) } else { a / b };
+        for (i, quotient) in (precision.call)("divide", &args).into_iter().enumerate() {
+            let (a, b) = (args[0][i], args[1][i]);
+            assert!(same(quotient, host(a, b)), "{a:e} / {b:e} is {quotient:e} as {:?}", precision.ty);
+        }
+        let host = |a: f64| if precision.index == 0 { f64::from((a as f32).sqrt()) } else { a.sqrt() };
+        for (i, root) in (precision.call)("sqrt", &args[..1]).into_iter().enumerate() {
+            let a = args[0][i];
+            assert!(same(root, host(a)), "sqrt {a:e} is {root:e} as {:?}", precision.ty);
+        }
+    }
+}
+
+const INF: f64 = f64::INFINITY;
+const NAN: f64 = f64::NAN;
+
+/// A function's name, and its arguments and results at the edges.
+type Edges<T> = (&'static str, &'static [T]);
+
+/// Arguments and results where BinaryBackend's definition, or IEEE 754's where that raises, decides.
+#[rustfmt::skip]
+const UNARY_EDGES: &[Edges<(f64, f64)>] = &[
+    ("sqrt", &[(0.0, 0.0), (-0.0, -0.0), (-1.0, NAN), (INF, INF), (-INF, NAN)]),
+    ("rsqrt", &[(0.0, INF), (-0.0, -INF), (-1.0, NAN), (INF, 0.0), (-INF, NAN), (1.0, 1.0)]),
+    ("cbrt", &[(0.0, 0.0), (-0.0, 0.0), (INF, INF), (-INF, -INF), (-8.0, -2.0)]),
+    ("exp", &[(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (1e4, INF), (-1e4, 0.0)]),
+    ("expm1", &[(0.0, 0.0), (-0.0, 0.0), (INF, INF), (-INF, -1.0), (1e4, INF), (-1e4, -1.0)]),
+    ("log", &[(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (-1.0, NAN), (INF, INF), (-INF, NAN)]),
+    ("log1p", &[(0.0, 0.0), (-0.0, 0.0), (-1.0, -INF), (-2.0, NAN), (INF, INF), (-INF, NAN)]),
+    ("sigmoid", &[(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (1e4, 1.0), (-1e4, 0.0)]),
+    ("sinh", &[(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (1e4, INF), (-1e4, -INF)]),
+    ("cosh", &[(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, INF), (1e4, INF), (-1e4, INF)]),
+    ("tanh", &[(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (1e4, 1.0), (-1e4, -1.0)]),
+    ("asinh", &[(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF)]),
+    ("acosh", &[(1.0, 0.0), (0.5, NAN), (-2.0, NAN), (INF, INF), (-INF, NAN)]),
+    ("atanh", &[(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (2.0, NAN), (INF, NAN), (-INF, NAN)]),
+    ("sin", &[(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN)]),
+    ("cos", &[(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN)]),
+    ("tan", &[(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN)]),
+    ("asin", &[(0.0, 0.0), (-0.0, -0.0), (2.0, NAN), (INF, NAN), (-INF, NAN)]),
+    ("acos", &[(1.0, 0.0), (2.0, NAN), (-2.0, NAN), (INF, NAN), (-INF, NAN)]),
+    ("atan", &[(0.0, 0.0), (-0.0, -0.0), (INF, FRAC_PI_2), (-INF, -FRAC_PI_2)]),
+    ("erf", &[(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0)]),
+    ("erfc", &[(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0)]),
+    ("erf_inv", &[(0.0, 0.0), (-0.0, 0.0), (1.0, INF), (-1.0, -INF), (2.0, NAN)]),
+];
+
+#[rustfmt::skip]
+const BINARY_EDGES: &[Edges<(f64, f64, f64)>] = &[
+    ("divide", &[
+        (NAN, 1.0, NAN), (1.0, NAN, NAN), (INF, INF, NAN), (INF, -INF, NAN), (0.0, 0.0, NAN), (0.0, -0.0, NAN),
+        (1.0, INF, 0.0), (-1.0, INF, 0.0), (1.0, -INF, 0.0), (-0.0, INF, 0.0),
+        (INF, 0.0, INF), (INF, -0.0, INF), (-INF, 0.0, -INF), (-INF, -0.0, -INF), (INF, -2.0, -INF), (-INF, -2.0, INF),
+        (1.0, 0.0, INF), (-1.0, 0.0, -INF), (1.0, -0.0, -INF), (0.0, -1.0, -0.0), (-0.0, 1.0, -0.0), (-0.0, -1.0, 0.0),
+    ]),
+    ("pow", &[
+        (NAN, 0.0, NAN), (1.0, NAN, NAN), (0.0, 0.0, 1.0), (-0.0, 0.0, 1.0), (INF, 0.0, 1.0), (-INF, -0.0, 1.0),
+        (INF, 2.0, INF), (INF, -2.0, 0.0), (-INF, -1.0, 0.0), (-INF, -2.0, 0.0), (-INF, 3.0, -INF), (-INF, 2.0, INF),
+        (INF, INF, INF), (INF, -INF, 0.0), (-INF, INF, INF), (-INF, -INF, 0.0),
+        (0.0, INF, 0.0), (-0.0, INF, 0.0), (0.0, -INF, INF), (-0.0, -INF, INF),
+        (0.5, INF, INF), (0.5, -INF, 0.0), (1.0, INF, INF), (-2.0, INF, INF), (2.0, -INF, 0.0),
+        (0.0, 2.0, 0.0), (-0.0, 3.0, -0.0), (-0.0, 2.0, 0.0), (0.0, -2.0, INF), (-0.0, -3.0, -INF), (-0.0, 0.5, 0.0),
+        (-8.0, 3.0, -512.0), (-8.0, 2.0, 64.0), (-8.0, 0.5, NAN), (-1.0, 1e30, 1.0), (1.0, -1e30, 1.0),
+    ]),
+    ("atan2", &[
+        (NAN, 1.0, NAN), (1.0, NAN, NAN), (0.0, 0.0, 0.0), (-0.0, 0.0, -0.0), (0.0, 1.0, 0.0), (-0.0, 1.0, -0.0),
+        (0.0, -1.0, PI), (-0.0, -1.0, -PI), (0.0, -0.0, PI), (-0.0, -0.0, -PI),
+        (1.0, 0.0, FRAC_PI_2), (-1.0, -0.0, -FRAC_PI_2),
+        (1.0, INF, 0.0), (-1.0, INF, 0.0), (1.0, -INF, PI), (-1.0, -INF, PI),
+        (INF, 1.0, FRAC_PI_2), (-INF, 1.0, -FRAC_PI_2),
+        (INF, INF, FRAC_PI_4), (INF, -INF, 3.0 * FRAC_PI_4), (-INF, INF, -FRAC_PI_4), (-INF, -INF, -3.0 * FRAC_PI_4),
+    ]),
+];
+
+#[test]
+fn edges_are_binary_backends() {
+    let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+    for precision in Precision::all() {
+        for (name, edges) in UNARY_EDGES {
+            let mut args: Vec<f64> = edges.iter().map(|edge| edge.0).collect();
+            args.push(NAN);
+            let expected = edges.iter().map(|edge| (precision.round)(edge.1)).chain([NAN]);
+            let results = (precision.call)(name, std::slice::from_ref(&args));
+            for ((x, result), expected) in args.iter().zip(results).zip(expected) {
+                assert!(same(result, expected), "{name} {x:?} is {result:?}, not {expected:?}, as {:?}", precision.ty);
+            }
+        }
+        for (name, edges) in BINARY_EDGES {
+            let args = [edges.iter().map(|edge| edge.0).collect(), edges.iter().map(|edge| edge.1).collect()];
+            for (edge, result) in edges.iter().zip((precision.call)(name, &args)) {
+                let (a, b, expected) = (edge.0, edge.1, (precision.round)(edge.2));
+                assert!(
+                    same(result, expected),
+                    "{name} {a:?} {b:?} is {result:?}, not {expected:?}, as {:?}",
+                    precision.ty
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What the maths functions should give: in double for single precision (relative errors near 2^-52), in 256 bits for
+//! double.
+
+use astro_float_num::{BigFloat, Consts, RoundingMode, Sign};
+
+const P: usize = 256;
+const M: RoundingMode = RoundingMode::ToEven;
+
+/// A function of one argument, how well the device must do, and where.
+pub struct Unary {
+    pub name: &'static str,
+    pub double: fn(f64) -> f64,
+    pub exact: fn(&BigFloat, &mut Consts) -> BigFloat,
+    /// Arguments of interest reach up to here in magnitude, in single and double precision.
+    pub reach: [f64; 2],
+    /// Largest error allowed, in ulps.
+    pub bound: [f64; 2],
+}
+
+pub struct Binary {
+    pub name: &'static str,
+    pub double: fn(f64, f64) -> f64,
+    pub exact: fn(&BigFloat, &BigFloat, &mut Consts) -> BigFloat,
+    pub reach: [f64; 2],
+    pub bound: [f64; 2],
+}
+
+const fn unary(
+    name: &'static str,
+    double: fn(f64) -> f64,
+    exact: fn(&BigFloat, &mut Consts) -> BigFloat,
+    reach: [f64; 2],
+    bound: [f64; 2],
+) -> Unary {
+    Unary { name, double, exact, reach, bound }
+}
+
+const fn binary(
+    name: &'static str,
+    double: fn(f64, f64) -> f64,
+    exact: fn(&BigFloat, &BigFloat, &mut Consts) -> BigFloat,
+    reach: [f64; 2],
+    bound: [f64; 2],
+) -> Binary {
+    Binary { name, double, exact, reach, bound }
+}
+
+#[rustfmt::skip]
+pub static UNARY: &[Unary] = &[
+    unary("sqrt", f64::sqrt, |x, _| x.sqrt(P, M), [100.0, 100.0], [0.5, 0.5]),
+    unary("rsqrt", |x| 1.0 / x.sqrt(), |x, _| x.sqrt(P, M).reciprocal(P, M), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("cbrt", libm::cbrt, |x, _| x.cbrt(P, M), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("exp", f64::exp, exp, [104.0, 746.0], [0.503, 0.53]),
+    unary("expm1", libm::expm1, expm1, [90.0, 711.0], [0.504, 0.58]),
+    unary("log", f64::ln, |x, c| x.ln(P, M, c), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("log1p", libm::log1p, log1p, [100.0, 100.0], [0.5001, 0.5001]),
+    unary("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), sigmoid, [104.0, 746.0], [0.503, 0.53]),
+    unary("sinh", f64::sinh, |x, c| clamp(x).sinh(P, M, c), [90.0, 711.0], [0.504, 0.56]),
+    unary("cosh", f64::cosh, |x, c| clamp(x).cosh(P, M, c), [90.0, 711.0], [0.503, 0.53]),
+    unary("tanh", f64::tanh, |x, c| clamp(x).tanh(P, M, c), [10.0, 20.0], [0.504, 0.55]),
+    unary("asinh", libm::asinh, |x, c| x.asinh(P, M, c), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("acosh", acosh, |x, c| x.acosh(P, M, c), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("atanh", libm::atanh, |x, c| x.atanh(P, M, c), [1.0, 1.0], [0.5001, 0.5001]),
+    unary("sin", f64::sin, |x, c| x.sin(P, M, c), [100.0, 1e7], [0.51, 0.51]),
+    unary("cos", f64::cos, |x, c| x.cos(P, M, c), [100.0, 1e7], [0.51, 0.51]),
+    unary("tan", f64::tan, |x, c| x.tan(P, M, c), [100.0, 1e7], [0.51, 0.51]),
+    unary("asin", f64::asin, |x, c| x.asin(P, M, c), [1.0, 1.0], [0.51, 0.51]),
+    unary("acos", f64::acos, |x, c| x.acos(P, M, c), [1.0, 1.0], [0.51, 0.51]),
+    unary("atan", f64::atan, |x, c| x.atan(P, M, c), [10.0, 10.0], [0.51, 0.51]),
+    unary("erf", libm::erf, erf, [4.0, 6.0], [0.51, 0.6]),
+    unary("erfc", libm::erfc, erfc, [10.2, 27.3], [0.51, 0.6]),
+    unary("erf_inv", erf_inv_double, erf_inv, [1.0, 1.0], [0.51, 0.6]),
+];
+
+#[rustfmt::skip]
+pub static BINARY: &[Binary] = &[
+    binary("divide", |a, b| a / b, |a, b, _| a.div(b, P, M), [10.0, 10.0], [0.5, 0.5]),
+    binary("pow", f64::powf, pow, [20.0, 100.0], [0.503, 0.53]),
+    binary("atan2", f64::atan2, atan2, [10.0, 10.0], [0.51, 0.51]),
+];
+
+/// A double as itself. Subnormals go in as normal numbers: `from_f64` halves them.
+pub fn big(x: f64) -> BigFloat {
+    if !x.is_subnormal() {
+        return BigFloat::from_f64(x, P);
+    }
+    let mut b = BigFloat::from_f64(x * 2f64.powi(64), P);
+    if let Some(exponent) = b.exponent() {
+        b.set_exponent(exponent - 64);
+    }
+    b
+}
+
+fn one() -> BigFloat {
+    big(1.0)
+}
+
+/// libm's gives numbers for negative arguments.
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
+/// Where exponential functions have long over- or underflowed.
+fn clamp(x: &BigFloat) -> BigFloat {
+    if x.abs() > big(1e4) { big(if x.is_negative() { -1e4 } else { 1e4 }) } else { x.clone() }
+}
+
+fn is_tiny(x: &BigFloat) -> bool {
+    x.exponent().is_some_and(|e| e < -100)
+}
+
+fn exp(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    clamp(x).exp(P, M, c)
+}
+
+fn expm1(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    if is_tiny(x) {
+        return x.add(&x.mul(x, P, M).mul(&big(0.5), P, M), P, M);
+    }
+    clamp(x).exp(2 * P, M, c).sub(&one(), P, M)
+}
+
+fn log1p(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    if is_tiny(x) {
+        return x.sub(&x.mul(x, P, M).mul(&big(0.5), P, M), P, M);
+    }
+    // Long enough for the sum to be exact.
+    x.add(&one(), 2048, M).ln(P, M, c)
+}
+
+fn sigmoid(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    one().div(&exp(&x.neg(), c).add(&one(), P, M), P, M)
+}
+
+/// Series of positive terms, with as many more bits as 1 - erf loses.
+fn erf_series(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    let square = to_double(&x.mul(x, P, M));
+    let p = P + 64 + (square * 3.0) as usize;
+    let two_square = x.mul(x, p, M).mul(&big(2.0), p, M);
+    let mut term = x.clone();
+    let mut sum = x.clone();
+    for n in 1.. {
+        term = term.mul(&two_square, p, M).div(&big(f64::from(2 * n + 1)), p, M);
+        sum = sum.add(&term, p, M);
+        if term.is_zero() || term.exponent() < sum.exponent().map(|e| e - p as i32) {
+            break;
+        }
+    }
+    let scale = x.mul(x, p, M).neg().exp(p, M, c).mul(&big(2.0), p, M);
+    sum.mul(&scale, p, M).div(&c.pi(p, M).sqrt(p, M), p, M)
+}
+
+fn erf(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    if x.abs() > big(30.0) {
+        return big(if x.is_negative() { -1.0 } else { 1.0 });
+    }
+    erf_series(x, c)
+}
+
+fn erfc(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    if x.abs() > big(30.0) {
+        return big(if x.is_negative() { 2.0 } else { 0.0 });
+    }
+    one().sub(&erf_series(x, c), P, M)
+}
+
+/// Bisection of erf, and of erfc near 1.
+fn erf_inv_double(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() || a > 1.0 {
+        return f64::NAN;
+    }
+    if a == 1.0 {
+        return f64::INFINITY.copysign(x);
+    }
+    if a < 1e-9 {
+        return x * (std::f64::consts::PI.sqrt() / 2.0);
+    }
+    // Below and above by the tangent at 0 and the growth of erfc; then the middle of what remains.
+    let (mut low, mut high) = (a * 0.88, 6.0f64.min(2.0 * a / (1.0 - a)));
+    for _ in 0..64 {
+        let middle = 0.5 * (low + high);
+        let below = if a < 0.5 { libm::erf(middle) < a } else { libm::erfc(middle) > 1.0 - a };
+        (low, high) = if below { (middle, high) } else { (low, middle) };
+    }
+    low.copysign(x)
+}
+
+/// Newton's steps from the root in double.
+fn erf_inv(x: &BigFloat, c: &mut Consts) -> BigFloat {
+    let a = to_double(x);
+    let half_root_pi = c.pi(P, M).sqrt(P, M).mul(&big(0.5), P, M);
+    if a.abs() > 1.0 || a.is_nan() {
+        return BigFloat::nan(None);
+    }
+    if a.abs() == 1.0 {
+        return BigFloat::from_f64(f64::INFINITY.copysign(a), P);
+    }
+    if is_tiny(x) {
+        return x.mul(&half_root_pi, P, M);
+    }
+    let mut y = big(erf_inv_double(a));
+    for _ in 0..2 {
+        let slope = y.mul(&y, P, M).exp(P, M, c).mul(&half_root_pi, P, M);
+        y = y.sub(&erf_series(&y, c).sub(x, P, M).mul(&slope, P, M), P, M);
+    }
+    y
+}
+
+fn pow(x: &BigFloat, y: &BigFloat, c: &mut Consts) -> BigFloat {
+    let integer = y.fract().is_zero();
+    if x.is_negative() && !integer {
+        return BigFloat::nan(None);
+    }
+    let odd = integer && !y.mul(&big(0.5), 2048, M).fract().is_zero();
+    let magnitude = if y.is_zero() { one() } else { clamp(&x.abs().ln(P, M, c).mul(y, P, M)).exp(P, M, c) };
+    if x.is_negative() && odd { magnitude.neg() } else { magnitude }
+}
+
+fn atan2(y: &BigFloat, x: &BigFloat, c: &mut Consts) -> BigFloat {
+    if y.is_zero() && !x.is_negative() {
+        return y.clone();
+    }
+    let pi = c.pi(P, M);
+    let angle = if x.is_zero() {
+        pi.mul(&big(0.5), P, M)
+    } else {
+        let angle = y.abs().div(&x.abs(), P, M).atan(P, M, c);
+        if x.is_negative() { pi.sub(&angle, P, M) } else { angle }
+    };
+    if y.is_negative() { angle.neg() } else { angle }
+}
+
+/// The nearest double but for subnormals, which come out zero; NaN and infinities as they are.
+fn to_double(x: &BigFloat) -> f64 {
+    scaled(x, 0)
+}
+
+/// x / 2^n as a double, to about 2^-63.
+fn scaled(x: &BigFloat, n: i32) -> f64 {
+    if x.is_nan() {
+        return f64::NAN;
+    }
+    if x.is_inf() {
+        return if x.is_negative() { f64::NEG_INFINITY } else { f64::INFINITY };
+    }
+    match x.as_raw_parts() {
+        Some((words, _, sign, exponent, _)) if !x.is_zero() => {
+            let top = words[words.len() - 1] as f64 / 2f64.powi(64);
+            let magnitude = top * 2f64.powi((exponent - n).clamp(-1074, 1100));
+            if sign == Sign::Neg { -magnitude } else { magnitude }
+        }
+        _ => 0.0,
+    }
+}
+
+/// How far a result is from the exact value, in units of the exact value's last place at `bits` bits of significand and
+/// least exponent `least`. Infinite where one is NaN or infinite and the other is not; an infinity stands for all that
+/// rounds to it.
+pub fn error_in_ulps(result: f64, exact: &BigFloat, bits: i32, least: i32, largest: f64) -> f64 {
+    if result.is_nan() || exact.is_nan() {
+        return if result.is_nan() && exact.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if result.is_infinite() {
+        let beyond = exact.abs() > big(largest) && exact.is_negative() == (result < 0.0);
+        return if beyond { 0.0 } else { f64::INFINITY };
+    }
+    if exact.is_inf() {
+        return f64::INFINITY;
+    }
+    let exponent = exact.exponent().filter(|_| !exact.is_zero()).map_or(least, |e| (e - 1).max(least));
+    scaled(&big(result).sub(exact, 2 * P, M), exponent - bits + 1).abs()
+}
