@@ -31,6 +31,14 @@ struct ModelState {
   REAL inverse_sigma[3];
 };
 
+// What a block of observations adds. log p is kept as Σ largest + log Π total, with one logarithm a block: each total is
+// at most 3, so that the product of 64 (3^64 = 3e30) stays within f32.
+struct ModelBlock {
+  REAL gradient[7];
+  REAL largest;
+  REAL product;
+};
+
 shared REAL shared_logit[2];
 shared REAL shared_mu[2];
 shared REAL shared_log_sigma[3];
@@ -89,33 +97,42 @@ ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
   return state;
 }
 
+ModelBlock model_begin() { return ModelBlock(REAL[7](0, 0, 0, 0, 0, 0, 0), REAL(0), REAL(1)); }
+
 // Adds log Σ_r w_r N(x; mu_r, sigma_r) and its derivatives to the parameters: with the responsibility p_r of regime r and
 // z_r = (x - mu_r) / sigma_r they are p_r for the logit, p_r z_r / sigma_r for mu and p_r (z_r² - 1) / sigma_r for sigma.
-void model_observe(ModelState state, REAL x, inout REAL sums[MODEL_SUMS]) {
+void model_observe(ModelState state, REAL x, inout ModelBlock block) {
   REAL z[3];
   REAL term[3];
   for (uint r = 0u; r < 3u; ++r) {
     z[r] = (x - state.mu[r]) * state.inverse_sigma[r];
     term[r] = state.log_weight[r] - REAL(0.5) * z[r] * z[r];
   }
+  // Relative to the largest term, whose own exp is 1 and need not be computed.
   REAL largest = max(max(term[0], term[1]), term[2]);
-  REAL total = REAL(0);
-  for (uint r = 0u; r < 3u; ++r) {
-    term[r] = nx_exp(term[r] - largest);
-    total += term[r];
-  }
+  bool first = term[0] == largest;
+  bool second = !first && term[1] == largest;
+  REAL u = nx_exp((first ? term[1] : term[0]) - largest);
+  REAL v = nx_exp((first || second ? term[2] : term[1]) - largest);
+  REAL total = REAL(1) + u + v;
   REAL inverse = REAL(1) / total;
-  REAL scaled[3]; // p_r / sigma_r
+  REAL p[3] = REAL[3](first ? REAL(1) : u, second ? REAL(1) : first ? u : v, first || second ? v : REAL(1));
+  block.largest += largest;
+  block.product *= total;
   for (uint r = 0u; r < 3u; ++r) {
-    term[r] *= inverse;
-    scaled[r] = term[r] * state.inverse_sigma[r];
-    sums[4u + r] += scaled[r] * (z[r] * z[r] - REAL(1));
+    p[r] *= inverse;
+    REAL scaled = p[r] * state.inverse_sigma[r];
+    block.gradient[4u + r] += scaled * (z[r] * z[r] - REAL(1));
+    if (r < 2u) {
+      block.gradient[1u - r] += p[r];
+      block.gradient[2u + r] += scaled * z[r];
+    }
   }
-  sums[0] += term[1];
-  sums[1] += term[0];
-  sums[2] += scaled[0] * z[0];
-  sums[3] += scaled[1] * z[1];
-  sums[LOG_P] += largest + nx_log(total);
+}
+
+void model_end(ModelBlock block, inout REAL sums[MODEL_SUMS]) {
+  for (uint j = 0u; j < LOG_P; ++j) sums[j] += block.gradient[j];
+  sums[LOG_P] += block.largest + nx_log(block.product);
 }
 
 REAL model_gradient(uint i, REAL q, REAL sum) {

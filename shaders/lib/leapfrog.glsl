@@ -14,8 +14,9 @@
 //       invocation i shares what the others need of parameter i; returns the parameter's own term of log p
 //   ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS])
 //       reads what was shared; what does not depend on single observations goes into the sums here, in one invocation
-//   void model_observe(ModelState state, REAL x, inout REAL sums[MODEL_SUMS])
-//       adds the terms of one observation
+//   ModelBlock, ModelBlock model_begin(), void model_observe(ModelState state, REAL x, inout ModelBlock block),
+//   void model_end(ModelBlock block, inout REAL sums[MODEL_SUMS])
+//       accumulate at most OBSERVATION_BLOCK observations, then add them to the sums
 //   REAL model_gradient(uint i, REAL q, REAL sum)
 //       d log p / d q_i, in invocation i, from the sum of its own index. It must not read what other invocations shared:
 //       they may be a step ahead.
@@ -28,6 +29,8 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
 #define WORKGROUP 256u
+// Blocks, so that a long sum loses no more digits than two short ones.
+#define OBSERVATION_BLOCK 64u
 
 layout(local_size_x = WORKGROUP) in;
 
@@ -75,15 +78,12 @@ REAL evaluate(uint i, REAL q) {
   ModelState state = model_load(i, push.n_obs, sums);
   if (i < push.d) sums[MODEL_SUMS - 1u] += own;
 
-  // Observations in blocks, so that a long sum loses no more than two short ones.
-  const uint block = 64u;
   uint count = push.n_obs / WORKGROUP + uint(i < push.n_obs % WORKGROUP);
-  for (uint begin = 0u; begin < count; begin += block) {
-    REAL part[MODEL_SUMS];
-    for (uint j = 0u; j < MODEL_SUMS; ++j) part[j] = REAL(0);
-    uint end = min(begin + block, count);
-    for (uint k = begin; k < end; ++k) model_observe(state, extras[k * WORKGROUP + i], part);
-    for (uint j = 0u; j < MODEL_SUMS; ++j) sums[j] += part[j];
+  for (uint begin = 0u; begin < count; begin += OBSERVATION_BLOCK) {
+    ModelBlock block = model_begin();
+    uint end = min(begin + OBSERVATION_BLOCK, count);
+    for (uint k = begin; k < end; ++k) model_observe(state, extras[k * WORKGROUP + i], block);
+    model_end(block, sums);
   }
   return reduce(i, sums);
 }
