@@ -1,6 +1,12 @@
 //! The leapfrog chain of the regime model against a reference in f64 on the CPU, and the invariants of the integrator.
 
+mod support;
+
 use std::path::Path;
+
+use nx_vulkan::kernels::foreign::Call;
+use nx_vulkan::memory::Patience;
+use support::Random;
 
 /// log sigma and the log-Jacobian both come from here.
 fn softplus(q: f64) -> f64 {
@@ -149,37 +155,23 @@ impl Model {
     }
 }
 
-/// splitmix64 and Box-Muller: a stream that is the same everywhere.
-struct Random(u64);
+/// A standard normal (Box-Muller).
+fn normal(random: &mut Random) -> f64 {
+    let (radius, angle) = (0.5 - 0.5 * random.unit(), std::f64::consts::PI * random.unit());
+    (-2.0 * radius.ln()).sqrt() * angle.cos()
+}
 
-impl Random {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn uniform(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (2.0 * std::f64::consts::PI * self.uniform()).cos()
-    }
-
-    /// Values that f32 holds exactly, so that every precision starts from the same numbers.
-    fn normals(&mut self, n: usize, scale: f64) -> Vec<f64> {
-        (0..n).map(|_| (scale * self.normal()) as f32 as f64).collect()
-    }
+/// Values that f32 holds exactly, so that every precision starts from the same numbers.
+fn normals(random: &mut Random, n: usize, scale: f64) -> Vec<f64> {
+    (0..n).map(|_| (scale * normal(random)) as f32 as f64).collect()
 }
 
 /// A random model, position and momentum.
 fn case(seed: u64, d: usize, n_obs: usize) -> (Model, Vec<f64>, Vec<f64>) {
-    let mut random = Random(seed);
-    let obs = random.normals(n_obs, 1.5).into_iter().map(|x| (x, 1.0)).collect();
-    let inverse_mass = (0..d).map(|_| (0.5 + random.uniform()) as f32 as f64).collect();
-    let (q, p) = (random.normals(d, 0.7), random.normals(d, 1.0));
+    let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let obs = normals(&mut random, n_obs, 1.5).into_iter().map(|x| (x, 1.0)).collect();
+    let inverse_mass = (0..d).map(|_| (1.0 + 0.5 * random.unit()) as f32 as f64).collect();
+    let (q, p) = (normals(&mut random, d, 0.7), normals(&mut random, d, 1.0));
     (Model { obs, inverse_mass }, q, p)
 }
 
@@ -192,9 +184,9 @@ enum Precision {
 use Precision::{F32, F64};
 
 impl Precision {
-    fn spv(self) -> std::path::PathBuf {
+    fn spv(self) -> String {
         let name = if self == F32 { "leapfrog_regime.spv" } else { "leapfrog_regime_f64.spv" };
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("priv/shaders").join(name)
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("priv/shaders").join(name).to_string_lossy().into_owned()
     }
 
     fn unit(self) -> f64 {
@@ -225,10 +217,11 @@ fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, s
     let n_obs = model.obs.iter().map(|o| o.1 as u32).sum::<u32>();
     let push: Vec<u8> =
         [steps as u32, n_obs, q.len() as u32, 0, eps.to_bits()].iter().flat_map(|w| w.to_le_bytes()).collect();
-    let inputs = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
-    let out = nx_vulkan::leapfrog_chain(&inputs.0, &inputs.1, &extras, &push, steps as u32, &precision.spv())
-        .expect("the chain runs");
-    let [q, p, grad, logp] = out.map(|bytes| precision.values(&bytes));
+    let (q, p) = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
+    let path = precision.spv();
+    let call = Call::new(support::device(), &path, Patience::Patient);
+    let out = call.leapfrog(&q, &p, &extras, &push, steps as u64).expect("the chain runs");
+    let [q, p, grad, logp] = out.map(|readback| precision.values(readback.bytes()));
     Chain { q, p, grad, logp }
 }
 
