@@ -1,9 +1,10 @@
-# Hamiltonian Monte Carlo on a regime-switching model of 200 returns. Every trajectory is one dispatch on the device.
+# Hamiltonian Monte Carlo on a regime-switching model of 200 returns. Every trajectory is one
+# dispatch on the device.
 #
 #     mix run examples/regime_hmc.exs
 #
-# Ends with status 1 when the chains disagree (R-hat above 1.05) or the posterior misses a value that made the data by more
-# than four standard deviations.
+# Ends with status 1 when the chains disagree (R-hat above 1.05) or the posterior misses a value
+# that made the data by more than four standard deviations.
 
 for file <- ~w(diagnostics hmc regime), do: Code.require_file("support/#{file}.exs", __DIR__)
 
@@ -21,14 +22,13 @@ device =
 
     error ->
       IO.puts(:stderr, "No Vulkan device: #{inspect(error)}")
-      System.halt(1)
+      exit({:shutdown, 1})
   end
 
 IO.puts("Device: #{device.name} (#{device.type}), driver #{device.driver}")
 
-IO.puts(
-  "#{chains} chains of #{warm_up} warm-up iterations and #{draws} draws, #{length(returns)} observed returns\n"
-)
+IO.puts("#{chains} chains of #{warm_up} warm-up iterations and #{draws} draws,")
+IO.puts("#{length(returns)} observed returns\n")
 
 integrate =
   Regime.integrator(returns, Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime.spv"))
@@ -37,10 +37,8 @@ run = fn chain ->
   progress = fn done, step_size ->
     if rem(done, 300) == 0 do
       phase = if done <= warm_up, do: "warm-up ", else: "sampling"
-
-      IO.puts(
-        "chain #{chain}  #{phase} #{done} of #{warm_up + draws}  step size #{Float.round(step_size, 4)}"
-      )
+      step_size = Float.round(step_size, 4)
+      IO.puts("chain #{chain}  #{phase} #{done} of #{warm_up + draws}  step size #{step_size}")
     end
   end
 
@@ -90,26 +88,25 @@ figures =
 
 total = fn key -> results |> Enum.map(& &1[key]) |> Enum.sum() end
 sampling_s = results |> Enum.map(& &1.sampling_s) |> Enum.max()
+per_second = fn count -> round(count / sampling_s) end
+acceptance = Float.round(total.(:acceptance) / chains, 3)
+elapsed = Float.round(elapsed, 1)
 
 IO.puts("""
 
 (w_vol = 1 - w_trend - w_mr; theta_mr has its prior N(0, 1) alone)
 
-acceptance rate #{Float.round(total.(:acceptance) / chains, 3)}, divergences #{total.(:divergences)}
-#{round(chains * draws / sampling_s)} samples/s, #{round(total.(:steps) / sampling_s)} leapfrog steps/s, #{Float.round(elapsed, 1)} s in all\
+acceptance rate #{acceptance}, divergences #{total.(:divergences)}
+#{per_second.(chains * draws)} samples/s, #{per_second.(total.(:steps))} leapfrog steps/s, \
+#{elapsed} s in all\
 """)
 
-failures =
-  for(
-    %{rhat: rhat} = f when rhat > 1.05 <- figures,
-    do: "R-hat of #{f.name} is #{Float.round(rhat, 3)}"
-  ) ++
-    for(
-      %{distance: z} = f when z > 4.0 <- figures,
-      do: "#{f.name} is #{Float.round(z, 1)} sd from its true value"
-    )
+disagree = for f <- figures, f.rhat > 1.05, do: "R-hat of #{f.name} is #{f.rhat}"
 
-if failures != [] do
-  IO.puts(:stderr, Enum.map_join(["" | failures], "\n", &"#{&1}"))
-  System.halt(1)
+missed =
+  for f <- figures, f.distance > 4.0, do: "#{f.name} is #{f.distance} sd from its true value"
+
+if disagree != [] or missed != [] do
+  IO.puts(:stderr, Enum.join(["" | disagree ++ missed], "\n"))
+  exit({:shutdown, 1})
 end

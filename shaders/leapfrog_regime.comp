@@ -1,7 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
-// One HMC trajectory of a regime-switching model of returns; bindings, push constants and outputs as in lib/leapfrog.glsl.
+// One HMC trajectory of a regime-switching model of returns; bindings, push constants and outputs: lib/leapfrog.glsl.
 //
 // Each observation comes from one of three regimes, with weights softmax(0, logit_w1, logit_w2):
 //   volatile N(0, sigma_vol), trending N(mu_trend, sigma_trend), mean-reverting N(mu_mr, sigma_mr).

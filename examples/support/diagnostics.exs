@@ -2,12 +2,13 @@ defmodule Examples.Diagnostics do
   @moduledoc """
   Convergence figures of Markov chains.
 
-  `chains` is a list of at least one chain, each a list of the same number of draws (at least 8, floats). Each chain is cut
-  in two halves first, so that a chain that drifts disagrees with itself. All functions raise `ArgumentError` when the draws
-  do not vary, as nothing can be said then.
+  `chains` is a list of at least one chain, each a list of the same number of draws (at least 8,
+  floats). Each chain is cut in two halves first, so that a chain that drifts disagrees with
+  itself. All functions raise `ArgumentError` when the draws do not vary, as nothing can be said
+  then.
 
-  Sources: A. Gelman et al., "Bayesian Data Analysis", 3rd edition (2013), section 11.4; C. J. Geyer, "Practical Markov chain
-  Monte Carlo" (1992); as in Stan, without rank normalisation.
+  Sources: A. Gelman et al., "Bayesian Data Analysis", 3rd edition (2013), section 11.4; C. J.
+  Geyer, "Practical Markov chain Monte Carlo" (1992); as in Stan, without rank normalisation.
   """
 
   @doc "The mean of a list of numbers."
@@ -23,7 +24,8 @@ defmodule Examples.Diagnostics do
   def sd(values), do: :math.sqrt(variance(values))
 
   @doc """
-  The potential scale reduction factor of the split chains: 1 when they agree, greater when they have not mixed.
+  The potential scale reduction factor of the split chains: 1 when they agree, greater when they
+  have not mixed.
   """
   def split_rhat(chains) do
     {_halves, within, pooled} = split(chains)
@@ -33,8 +35,8 @@ defmodule Examples.Diagnostics do
   @doc """
   The effective sample size: how many independent draws would estimate the mean as well.
 
-  The autocorrelation time sums Geyer's initial monotone sequence of the combined split chains. At most `n log10(n)` for n
-  draws in all, which only chains with negative autocorrelation come near.
+  The autocorrelation time sums Geyer's initial monotone sequence of the combined split chains. At
+  most `n log10(n)` for n draws in all, which only chains with negative autocorrelation come near.
   """
   def ess(chains) do
     {halves, within, pooled} = split(chains)
@@ -56,8 +58,9 @@ defmodule Examples.Diagnostics do
     total / max(time, 1.0 / :math.log10(total))
   end
 
-  # Sums the correlations in pairs while they are positive, no pair greater than the one before. The even correlation
-  # after them counts half where it is positive: it improves the estimate for antithetic chains (Stan does the same).
+  # Sums the correlations in pairs while they are positive, no pair greater than the one before.
+  # The even correlation after them counts half where it is positive: it improves the estimate for
+  # antithetic chains (Stan does the same).
   defp monotone_sum(correlation, lag, last, bound, sum) do
     even = correlation.(lag)
     pair = even + correlation.(lag + 1)

@@ -2,25 +2,28 @@ defmodule Examples.HMC do
   @moduledoc """
   Hamiltonian Monte Carlo with a diagonal mass matrix; the integrator is the caller's.
 
-  Sources: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), for the sampler; M. D. Hoffman and A. Gelman, "The No-U-Turn
-  Sampler" (2014), section 3.2, for the adaptation of the step size; the Stan reference manual for the adaptation of the mass
-  and for what a divergence is.
+  Sources: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), for the sampler; M. D. Hoffman
+  and A. Gelman, "The No-U-Turn Sampler" (2014), section 3.2, for the adaptation of the step size;
+  the Stan reference manual for the adaptation of the mass and for what a divergence is.
   """
 
-  # Trajectories have a random length around a quarter of a period of a standard normal: far, and with no resonance.
+  # Trajectories have a random length around a quarter of a period of a standard normal: far, and
+  # with no resonance.
   @trajectory 1.5
   @most_steps 128
   # An energy error beyond this cannot be the integrator's, it has left the level set.
   @divergence 1000.0
   @target_acceptance 0.8
-  # The step size adapts throughout the warm-up, the mass too at the end of the middle parts. In the first part every
-  # trajectory is one step: with fresh momentum each time the chain comes down to the nearest mode, where a long trajectory
-  # would swing through it with all the energy of a far start, and on into another.
+  # The step size adapts throughout the warm-up, the mass too at the end of the middle parts. In
+  # the first part every trajectory is one step: with fresh momentum each time the chain comes
+  # down to the nearest mode, where a long trajectory would swing through it with all the energy
+  # of a far start, and on into another.
   @warm_up [settle: 0.125, mass: 0.125, mass: 0.25, mass: 0.375, step: 0.125]
 
   @typedoc """
-  `integrate.(q, p, inverse_mass, eps, steps)` makes `steps` leapfrog steps and returns the last position, momentum and log
-  density, or `:diverged` where one of them is not finite. Lists of floats, one a parameter.
+  `integrate.(q, p, inverse_mass, eps, steps)` makes `steps` leapfrog steps and returns the last
+  position, momentum and log density, or `:diverged` where one of them is not finite. Lists of
+  floats, one a parameter.
   """
   @type integrate :: ([float], [float], [float], float, pos_integer ->
                         {[float], [float], float} | :diverged)
@@ -28,9 +31,10 @@ defmodule Examples.HMC do
   @doc """
   Draws `draws` positions after `warm_up` iterations of adaptation, from the initial position `q`.
 
-  Options: `:warm_up` (at least 16), `:draws`, `:seed` (any term; the same seed gives the same chain), `:progress` (called after each
-  iteration, those of the warm-up included, with how many are done and the step size). Returns a map: `draws` (a list of
-  positions), `step_size`, `inverse_mass`, `acceptance` (mean over the draws), `divergences` (among the draws), `steps`
+  Options: `:warm_up` (at least 16), `:draws`, `:seed` (any term; the same seed gives the same
+  chain), `:progress` (called after each iteration, those of the warm-up included, with how many
+  are done and the step size). Returns a map: `draws` (a list of positions), `step_size`,
+  `inverse_mass`, `acceptance` (mean over the draws), `divergences` (among the draws), `steps`
   (leapfrog steps that the draws took), `sampling_s` (seconds that they took).
 
   Raises `ArgumentError` when the log density at `q` is not finite.
@@ -85,7 +89,8 @@ defmodule Examples.HMC do
     end)
   end
 
-  # The variances of the draws, shrunk towards a small value as Stan does, so that few draws cannot give a mass of 0.
+  # The variances of the draws, shrunk towards a small value as Stan does, so that few draws
+  # cannot give a mass of 0.
   defp adapt_mass(chain, draws) do
     n = length(draws)
 
@@ -144,7 +149,8 @@ defmodule Examples.HMC do
   defp kinetic(p, inverse_mass),
     do: 0.5 * Enum.sum(Enum.zip_with(p, inverse_mass, &(&1 * &1 * &2)))
 
-  # Dual averaging (Hoffman and Gelman, equation 6 and algorithm 5), from a step size of the right magnitude.
+  # Dual averaging (Hoffman and Gelman, equation 6 and algorithm 5), from a step size of the right
+  # magnitude.
   defp restart_averaging(chain) do
     eps = reasonable_step(chain)
     averaging = %{shrink_to: :math.log(10.0 * eps), at: 0, mean_error: 0.0, log_mean: 0.0}
@@ -164,8 +170,8 @@ defmodule Examples.HMC do
     %{chain | eps: :math.exp(log_eps), averaging: averaging}
   end
 
-  # Algorithm 4: doubled or halved until the acceptance of a single step crosses a half. Bounded, as a flat or broken density
-  # never crosses it.
+  # Algorithm 4: doubled or halved until the acceptance of a single step crosses a half. Bounded,
+  # as a flat or broken density never crosses it.
   defp reasonable_step(chain) do
     grow = single_step(chain) > 0.5
     factor = if grow, do: 2.0, else: 0.5

@@ -1,11 +1,12 @@
 defmodule Examples.Regime do
   @moduledoc """
-  The regime-switching model of `shaders/leapfrog_regime.comp` as the host sees it: its parameters, made-up returns, and its
-  trajectories on the device.
+  The regime-switching model of `shaders/leapfrog_regime.comp` as the host sees it: its
+  parameters, made-up returns, and its trajectories on the device.
 
-  Each return comes from one of three regimes: volatile N(0, sigma_vol), trending N(mu_trend, sigma_trend), or mean-reverting
-  N(mu_mr, sigma_mr), with weights softmax(0, logit_w1, logit_w2). Positions hold logit_w1, logit_w2, mu_mr, mu_trend,
-  sigma_mr, sigma_trend, sigma_vol (the sigmas through the inverse of softplus) and theta_mr, which has its prior alone.
+  Each return comes from one of three regimes: volatile N(0, sigma_vol), trending N(mu_trend,
+  sigma_trend), or mean-reverting N(mu_mr, sigma_mr), with weights softmax(0, logit_w1, logit_w2).
+  Positions hold logit_w1, logit_w2, mu_mr, mu_trend, sigma_mr, sigma_trend, sigma_vol (the sigmas
+  through the inverse of softplus) and theta_mr, which has its prior alone.
   """
 
   alias Nx.Vulkan.NativeV
@@ -14,10 +15,12 @@ defmodule Examples.Regime do
   def names, do: ~w(w_trend w_mr mu_mr mu_trend sigma_mr sigma_trend sigma_vol theta_mr)
 
   @doc """
-  The values that make the returns (per cent a day), in the order of `names/0`. theta_mr makes nothing: 0 is its prior's mean.
+  The values that make the returns (per cent a day), in the order of `names/0`. theta_mr makes
+  nothing: 0 is its prior's mean.
 
-  The likelihood does not change when the trending and the mean-reverting regime swap places, so the posterior has two modes.
-  These values lie so far apart that no chain gets from the one to the other, and `initial/1` starts all of them on this side.
+  The likelihood does not change when the trending and the mean-reverting regime swap places, so
+  the posterior has two modes. These values lie so far apart that no chain gets from the one to
+  the other, and `initial/1` starts all of them on this side.
   """
   def truth, do: [0.45, 0.35, -0.8, 1.2, 0.2, 0.3, 2.5, 0.0]
 
@@ -38,8 +41,8 @@ defmodule Examples.Regime do
   end
 
   @doc """
-  A scattered initial position on the returns' side: the mean that is reverted to near their lower quartile, the trend near the
-  upper one, both narrower than the volatile regime.
+  A scattered initial position on the returns' side: the mean that is reverted to near their lower
+  quartile, the trend near the upper one, both narrower than the volatile regime.
   """
   def initial(returns, seed) do
     :rand.seed(:exsss, seed)
@@ -62,7 +65,8 @@ defmodule Examples.Regime do
   defp softplus(x), do: max(x, 0.0) + :math.log(1.0 + :math.exp(-abs(x)))
 
   @doc """
-  The integrator of `Examples.HMC.sample/3` for these returns: every call is one dispatch on the device.
+  The integrator of `Examples.HMC.sample/3` for these returns: every call is one dispatch on the
+  device.
 
   `shader` is the path of the chain's SPIR-V. Raises `RuntimeError` when the device fails.
   """

@@ -3,7 +3,8 @@ defmodule Nx.Vulkan.LeapfrogTest do
 
   alias Nx.Vulkan.NativeV
 
-  # What the chain computes is checked in native_tests/leapfrog.rs; here, how it arrives on the BEAM.
+  # What the chain computes is checked in native_tests/leapfrog.rs; here, how it arrives on the
+  # BEAM.
 
   defp spv(64), do: Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime_f64.spv")
   defp spv(32), do: Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime.spv")
@@ -32,9 +33,13 @@ defmodule Nx.Vulkan.LeapfrogTest do
     )
   end
 
-  # theta_mr has a standard normal prior of its own: its part of the chain is that of a harmonic oscillator.
-  test "returns the state after each step, step by step, in both precisions" do
-    for {bits, tolerance} <- [{32, 1.0e-6}, {64, 1.0e-14}] do
+  # theta_mr has a standard normal prior of its own: its part of the chain is that of a harmonic
+  # oscillator.
+  test "returns the state after each step, step by step, in each precision" do
+    {:ok, device} = Nx.Vulkan.Native.device_info()
+    double = if :float64 in device.features, do: [{64, 1.0e-14}], else: []
+
+    for {bits, tolerance} <- [{32, 1.0e-6}] ++ double do
       {:ok, {q, p, grad, logp}} = chain(5, 0.125, bits)
       bytes = div(bits, 8)
 
