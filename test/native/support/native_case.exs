@@ -1,0 +1,142 @@
+defmodule Nx.Vulkan.Test.NativeCase do
+  @moduledoc """
+  For tests of the raw calls, which need no Nx: floats as binaries, the project's shaders, SPIR-V made
+  by hand, and BEAMs of their own.
+  """
+
+  use ExUnit.CaseTemplate
+
+  alias Nx.Vulkan.NativeV
+
+  using do
+    quote do
+      import Nx.Vulkan.Test.NativeCase
+      alias Nx.Vulkan.{Native, NativeV}
+      require Nx.Vulkan.Native
+    end
+  end
+
+  @doc "The path of one of the project's shaders, with `bits` 64 of its f64 twin."
+  def spv(name, bits \\ 32) do
+    suffix = if bits == 64, do: "_f64", else: ""
+    Application.app_dir(:nx_vulkan, "priv/shaders/#{name}#{suffix}.spv")
+  end
+
+  def floats(list, bits \\ 32), do: for(x <- list, into: <<>>, do: <<x::float-native-size(bits)>>)
+
+  @doc "The floats of a binary. What is not finite is `:infinity`, `:neg_infinity` or `:nan`."
+  def list(binary, bits \\ 32) do
+    for <<element::binary-size(div(bits, 8)) <- binary>> do
+      case element do
+        <<x::float-native-size(bits)>> -> x
+        <<0x7F800000::32-native>> -> :infinity
+        <<0xFF800000::32-native>> -> :neg_infinity
+        <<0x7FF0000000000000::64-native>> -> :infinity
+        <<0xFFF0000000000000::64-native>> -> :neg_infinity
+        _ -> :nan
+      end
+    end
+  end
+
+  def upload!(list, bits \\ 32) do
+    {:ok, ref} = NativeV.buf_upload(floats(list, bits))
+    ref
+  end
+
+  def alloc!(elements, bits \\ 32) do
+    {:ok, ref} = NativeV.buf_alloc(elements * div(bits, 8))
+    ref
+  end
+
+  def download!(ref, bits \\ 32) do
+    {:ok, binary} = NativeV.buf_download(ref)
+    list(binary, bits)
+  end
+
+  @doc "Asserts that the device still does what it is told."
+  def assert_works do
+    out = alloc!(3)
+    a = upload!([1.0, 2.0, 3.0])
+    :ok = NativeV.apply_binary(out, a, a, 3, 0, spv("elementwise_binary"))
+    [2.0, 4.0, 6.0] = download!(out)
+    :ok
+  end
+
+  @doc "A file with this content that is gone after the test."
+  def temporary_file(name, content) do
+    dir = Path.join(System.tmp_dir!(), "nx_vulkan_test_#{System.unique_integer([:positive])}")
+    File.mkdir_p!(dir)
+    ExUnit.Callbacks.on_exit(fn -> File.rm_rf!(dir) end)
+    path = Path.join(dir, name)
+    File.write!(path, content)
+    path
+  end
+
+  @doc """
+  A SPIR-V 1.0 module whose entry point does nothing: of the execution model `:compute` or `:vertex`,
+  with a storage buffer of floats at each of the `{set, binding}` pairs.
+  """
+  def spirv(model, bindings \\ []) do
+    # Ids: 1 main, 2 void, 3 its function type, 4 the label, 5 f32, 6 the array, 7 the block,
+    # 8 the pointer; then one variable each.
+    variables = Enum.with_index(bindings, 9)
+
+    types =
+      if bindings == [],
+        do: [],
+        else: [
+          # OpDecorate ArrayStride, OpMemberDecorate Offset, OpDecorate BufferBlock
+          [71, 6, 6, 4],
+          [72, 7, 0, 35, 0],
+          [71, 7, 3]
+        ]
+
+    decorations =
+      for {{set, binding}, id} <- variables,
+          # OpDecorate DescriptorSet, OpDecorate Binding
+          decoration <- [[71, id, 34, set], [71, id, 33, binding]],
+          do: decoration
+
+    block_types =
+      if bindings == [],
+        do: [],
+        # OpTypeFloat, OpTypeRuntimeArray, OpTypeStruct, OpTypePointer Uniform
+        else: [[22, 5, 32], [29, 6, 5], [30, 7, 6], [32, 8, 2, 7]]
+
+    execution = if model == :compute, do: 5, else: 0
+
+    instructions =
+      [
+        # OpCapability Shader, OpMemoryModel Logical GLSL450, OpEntryPoint "main"
+        [17, 1],
+        [14, 0, 1],
+        [15, execution, 1, 0x6E69616D, 0]
+      ] ++
+        if(model == :compute, do: [[16, 1, 17, 64, 1, 1]], else: []) ++
+        types ++
+        decorations ++
+        [[19, 2], [33, 3, 2]] ++
+        block_types ++
+        for({_, id} <- variables, do: [59, 8, id, 2]) ++
+        [[54, 2, 1, 0, 3], [248, 4], [253], [56]]
+
+    header = [0x07230203, 0x00010000, 0, 9 + length(bindings), 0]
+
+    body =
+      Enum.flat_map(instructions, fn [op | rest] -> [(length(rest) + 1) * 65_536 + op | rest] end)
+
+    for word <- header ++ body, into: <<>>, do: <<word::32-native>>
+  end
+
+  @doc """
+  Runs Elixir code in a BEAM of its own, with the environment variables, and returns what it printed.
+  It must exit with status 0.
+  """
+  def in_own_beam(code, env) do
+    paths = for path <- :code.get_path(), path != ~c".", do: ["-pa", to_string(path)]
+    args = List.flatten(paths) ++ ["-e", code]
+    {output, status} = System.cmd("elixir", args, env: env, stderr_to_stdout: true)
+    ExUnit.Assertions.assert(status == 0, output)
+    output
+  end
+end
