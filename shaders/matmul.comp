@@ -12,18 +12,18 @@
 #define ACCUMULATOR REAL
 #define A_ALONG_K true
 #define B_ALONG_N true
-#define LOAD_A(i, j) a[(i) * k + (j)]
-#define LOAD_B(i, j) b[(i) * n + (j)]
-#define STORE(i, j, value) c[(i) * n + (j)] = value
+#define LOAD_A(i, j) a[(i) * push.k + (j)]
+#define LOAD_B(i, j) b[(i) * push.n + (j)]
+#define STORE(i, j, value) c[(i) * push.n + (j)] = value
 
 layout(local_size_x = 16, local_size_y = 16) in;
 layout(set = 0, binding = 0, std430) readonly buffer A { REAL a[]; };
 layout(set = 0, binding = 1, std430) readonly buffer B { REAL b[]; };
 layout(set = 0, binding = 2, std430) writeonly buffer C { REAL c[]; };
-layout(push_constant) uniform Push { uint m, n, k; };
+layout(push_constant) uniform Push { uint m, n, k; } push;
 
 #include "lib/matmul.glsl"
 
 void main() {
-  matmul(gl_LocalInvocationIndex, gl_WorkGroupID.y * BM, gl_WorkGroupID.x * BN, m, n, k);
+  matmul(gl_LocalInvocationIndex, gl_WorkGroupID.y * BM, gl_WorkGroupID.x * BN, push.m, push.n, push.k);
 }

@@ -105,8 +105,13 @@ impl<'a> Call<'a> {
     fn reduce_whole(&self, kernel: &Foreign, out: &Block, a: &Block, shape: [u64; 3], op: i32) -> Result<()> {
         let [outer, reduce, inner] = shape;
         let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
-        // Rows at a time: all, or as many as the grid takes; pieces start at multiples of 64 rows, to be aligned.
-        let rows = if outer * inner <= most { outer } else { most / inner / 64 * 64 };
+        // Rows at a time: all, or as many as grid and binding take; pieces start at multiples of 64 rows, to be aligned.
+        let (row, range) = (reduce.max(1) * inner * self.size, self.gpu.caps.max_storage_range);
+        let rows = if outer * inner <= most && outer * row <= range {
+            outer
+        } else {
+            (most / inner).min(range / row) / 64 * 64
+        };
         if rows == 0 {
             return Err(self.too_large("the grid"));
         }

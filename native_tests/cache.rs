@@ -1,0 +1,48 @@
+//! The pipeline cache on disk. A process of its own, because the folder is read once.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use nx_vulkan::device::Capabilities;
+use nx_vulkan::memory::Patience;
+use nx_vulkan::pipeline::Pipelines;
+use support::device;
+
+const SOURCE: &str = "#version 460\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
+
+#[test]
+fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pipelines");
+    let _ = fs::remove_dir_all(&folder);
+    // SAFETY: the only test of this process, and nothing has read the environment yet.
+    unsafe { std::env::set_var("NX_VULKAN_CACHE_DIR", &folder) };
+    let (gpu, caps): (_, Capabilities) = (device(), device().caps.clone());
+    let files = || fs::read_dir(&folder).map_or(vec![], |dir| dir.map(|entry| entry.unwrap().path()).collect());
+    // A new store in memory each time, so that only the disk remembers.
+    let build = || {
+        let pipelines = Pipelines::new(gpu.device.clone(), &caps);
+        pipelines.kernel(1, 0, Patience::Patient, || SOURCE.to_owned()).map(drop)
+    };
+    build().unwrap();
+    let [file] = &files()[..] else { panic!("one kernel is one file: {:?}", files()) };
+    let bytes = fs::read(file).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    build().unwrap();
+    assert_eq!(file.metadata().unwrap().modified().unwrap(), written, "the file was not used");
+
+    for damaged in [vec![], bytes[..bytes.len() / 2].to_vec(), [&bytes[..40], &[0xff; 40], &bytes[80..]].concat()] {
+        fs::write(file, damaged).unwrap();
+        build().unwrap();
+        assert_eq!(fs::read(file).unwrap()[..24], bytes[..24], "the file was not mended");
+    }
+
+    let prompt = Pipelines::new(gpu.device.clone(), &caps);
+    let deferred = prompt.kernel(1, 0, Patience::Prompt, || unreachable!("nothing is compiled on a normal scheduler"));
+    assert!(deferred.is_err());
+
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "a file where the folder should be").unwrap();
+    build().expect("a folder that cannot be written costs only time");
+}

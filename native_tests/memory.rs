@@ -1,0 +1,113 @@
+//! The pool: its limit, reuse, release, and where tensors lie. A process of its own, because the limit is read once.
+
+mod support;
+
+use std::sync::Once;
+
+use nx_vulkan::device::{Gpu, gpu};
+use nx_vulkan::error::Error;
+use nx_vulkan::memory::{Kind, Patience};
+use nx_vulkan::program::Type;
+use support::{download, node, run, upload};
+use vulkano::memory::MemoryPropertyFlags;
+
+const LIMIT: u64 = 64 << 20;
+
+fn limited() -> &'static Gpu {
+    static SET: Once = Once::new();
+    // SAFETY: every test calls this first, and the device, which reads the variable, is made after it.
+    SET.call_once(|| unsafe { std::env::set_var("NX_VULKAN_MEMORY_LIMIT", LIMIT.to_string()) });
+    gpu().unwrap()
+}
+
+/// The tests share one pool and look at its figures, so they run one at a time.
+static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
+#[test]
+fn temporaries_of_fifty_times_the_limit_fit() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    let n = 1 << 20;
+    let ones = upload(&vec![1f32; n]);
+    let shape = [n as u64];
+    let mut sum = upload(&vec![0f32; n]);
+    for _ in 0..(50 * LIMIT / (4 << 20)) {
+        sum = run(&[node("add", Type::F32, &[0, 1])], &[(&sum, Type::F32, &shape), (&ones, Type::F32, &shape)], &shape)
+            .unwrap();
+    }
+    assert!(download::<f32>(&sum).iter().all(|&x| x == 800.0));
+    assert!(gpu.pool.info().pool <= LIMIT);
+}
+
+#[test]
+fn past_the_limit_is_an_error_and_leaves_everything_usable() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    let before = gpu.pool.info().used;
+    let mut held = vec![];
+    let error = loop {
+        match gpu.zeroed(5 << 20, Patience::Patient) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error:?}");
+    assert!(held.len() >= 8, "only {} buffers of 5 MiB fit into 64", held.len());
+    assert!(matches!(gpu.zeroed(u64::MAX, Patience::Patient), Err(Error::OutOfMemory(_))));
+    assert!(matches!(gpu.zeroed(LIMIT + 1, Patience::Patient), Err(Error::OutOfMemory(_))));
+    held.clear();
+    assert_eq!(gpu.pool.info().used, before);
+    // Another size class: the free blocks of the first must make room.
+    assert!(gpu.zeroed(40 << 20, Patience::Patient).is_ok());
+}
+
+#[test]
+fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    gpu.stream.finish().unwrap();
+    gpu.pool.trim();
+    let mut held = vec![];
+    let error = loop {
+        match gpu.zeroed(6 << 20, Patience::Prompt) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 20, "no limit was noticed");
+    };
+    assert_eq!(error, Error::Collect);
+}
+
+#[test]
+fn freeing_returns_the_memory_once() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    let before = gpu.pool.info().buffers;
+    let buffer = upload(&[1f32; 100]);
+    assert_eq!(gpu.pool.info().buffers, before + 1);
+    assert!(buffer.free());
+    assert!(!buffer.free());
+    assert_eq!(gpu.pool.info().buffers, before);
+    assert!(matches!(gpu.read(&buffer, 0, 4), Err(Error::Deallocated)));
+    assert_eq!(buffer.len(), 400);
+}
+
+#[test]
+fn trimming_gives_free_memory_back() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    drop(upload(&vec![0u8; 8 << 20]));
+    gpu.stream.finish().unwrap();
+    gpu.pool.trim();
+    let info = gpu.pool.info();
+    assert!(info.pool <= info.used + LIMIT / 8, "{info:?}");
+}
+
+#[test]
+fn tensors_lie_in_the_devices_own_memory() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    for len in [1, 5 << 20] {
+        let lease = gpu.allocate(Kind::Device, len, Patience::Patient).unwrap();
+        let vulkano::buffer::BufferMemory::Normal(memory) = lease.buffer.buffer().memory() else {
+            panic!("a buffer without memory of its own");
+        };
+        let index = memory.device_memory().memory_type_index() as usize;
+        let flags = gpu.device.physical_device().memory_properties().memory_types[index].property_flags;
+        assert!(flags.contains(MemoryPropertyFlags::DEVICE_LOCAL), "{flags:?}");
+    }
+}

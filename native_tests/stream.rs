@@ -1,0 +1,84 @@
+//! The stream: order of dependent work, reuse of memory that is still in use, callers on many threads.
+
+mod support;
+
+use std::collections::VecDeque;
+
+use nx_vulkan::device::gpu;
+use nx_vulkan::memory::Buffer;
+use nx_vulkan::program::Type;
+use support::{Random, device, download, node, run, upload};
+
+const N: usize = 3000;
+
+fn step(name: &str, a: &Buffer, b: &Buffer) -> Buffer {
+    let shape = [N as u64];
+    run(&[node(name, Type::U32, &[0, 1])], &[(a, Type::U32, &shape), (b, Type::U32, &shape)], &shape).unwrap()
+}
+
+/// Random ops over a few live buffers, some dropped while their readers are still to run, against the same on the CPU.
+fn random_work(seed: u64, steps: usize) {
+    let mut random = Random(seed);
+    let mut live: VecDeque<(Buffer, Vec<u32>)> = (0..3)
+        .map(|_| {
+            let data: Vec<u32> = (0..N).map(|_| random.next() as u32).collect();
+            (upload(&data), data)
+        })
+        .collect();
+    for _ in 0..steps {
+        let (i, j) = (random.below(live.len() as u64) as usize, random.below(live.len() as u64) as usize);
+        let ops: [(&str, fn(u32, u32) -> u32); 3] =
+            [("add", u32::wrapping_add), ("multiply", u32::wrapping_mul), ("bitwise_xor", |a, b| a ^ b)];
+        let (name, f) = ops[random.below(3) as usize];
+        let expected = live[i].1.iter().zip(&live[j].1).map(|(&a, &b)| f(a, b)).collect();
+        let out = step(name, &live[i].0, &live[j].0);
+        live.push_back((out, expected));
+        if live.len() > 6 {
+            live.pop_front();
+        }
+    }
+    for (buffer, expected) in live {
+        assert!(download::<u32>(&buffer) == expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn dependent_work_runs_in_order() {
+    for seed in 1..20 {
+        random_work(seed, 200);
+    }
+}
+
+#[test]
+fn sixteen_threads_that_come_first_get_one_device_and_right_results() {
+    let addresses: Vec<usize> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=16)
+            .map(|seed| {
+                scope.spawn(move || {
+                    let address = gpu().unwrap() as *const _ as usize;
+                    random_work(seed * 1000, 100);
+                    address
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(addresses.iter().all(|&address| address == addresses[0]));
+}
+
+#[test]
+fn memory_stays_flat_over_many_batches() {
+    let a = upload(&vec![1u32; N]);
+    let work = || {
+        let mut sum = step("add", &a, &a);
+        for _ in 0..500 {
+            sum = step("add", &sum, &a);
+        }
+        device().stream.finish().unwrap();
+    };
+    work();
+    let before = device().pool.info();
+    (0..5).for_each(|_| work());
+    let after = device().pool.info();
+    assert!(after.pool <= before.pool + (1 << 20), "{before:?} grew to {after:?}");
+}
