@@ -7,10 +7,10 @@ mod support;
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
-use astro_float_num::{BigFloat, Consts};
+use astro_float_num::{BigFloat, Consts, RoundingMode};
 use bytemuck::Pod;
 use nx_vulkan::program::Type;
-use oracle::{BINARY, UNARY, big, error_in_ulps};
+use oracle::{BINARY, UNARY, big, error_in_ulps, to_double};
 use support::{Random, device, download, node, run, upload};
 
 /// Single or double precision: what differs between them.
@@ -152,6 +152,31 @@ fn functions_of_two_arguments_are_within_their_bounds() {
                 }
             });
             println!("{} {:?}: {worst:.5} ulp", function.name, precision.ty);
+        }
+    }
+}
+
+/// Where the reduction of the argument loses most digits: the numbers next to k pi/2, for k of every size, and those known to
+/// be the worst (J.-M. Muller and others, "Handbook of Floating-Point Arithmetic", 2018).
+#[test]
+fn trigonometry_holds_next_to_the_multiples_of_half_pi() {
+    let mut random = random();
+    let mut consts = Consts::new().unwrap();
+    let half_pi = big(FRAC_PI_2).add(&big(6.123233995736766e-17), 256, RoundingMode::ToEven);
+    for precision in Precision::all() {
+        let p = precision.index;
+        let worst = [16_367_173.0 * 2f64.powi(72), 6_381_956_970_095_103.0 * 2f64.powi(797)][p];
+        let mut args = vec![worst, -worst];
+        for _ in 0..COUNT[p] / 3 {
+            let k = 2f64.powf(random.unit().abs() * f64::from(precision.bits)).round() * random.unit().signum();
+            args.push((precision.round)(to_double(&big(k).mul(&half_pi, 256, RoundingMode::ToEven))));
+        }
+        let args = [args];
+        for function in UNARY.iter().filter(|function| ["sin", "cos", "tan"].contains(&function.name)) {
+            precision.sweep(function.name, &args, function.bound[p], |i| match p {
+                0 => big((function.double)(args[0][i])),
+                _ => (function.exact)(&big(args[0][i]), &mut consts),
+            });
         }
     }
 }

@@ -232,7 +232,7 @@ fn atan2(y: &BigFloat, x: &BigFloat, c: &mut Consts) -> BigFloat {
 }
 
 /// The nearest double but for subnormals, which come out zero; NaN and infinities as they are.
-fn to_double(x: &BigFloat) -> f64 {
+pub fn to_double(x: &BigFloat) -> f64 {
     scaled(x, 0)
 }
 
