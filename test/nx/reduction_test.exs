@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.ReductionTest do
 
   for op <- @exact do
     test "#{op} over any axes" do
-      for shape <- Generators.shapes(), type <- Generators.device_types() do
+      for type <- Generators.device_types(), shape <- Generators.some_shapes() do
         values = Generators.pick([:any, :few])
         tensor = Generators.tensor(shape, type, values)
 
@@ -22,7 +22,7 @@ defmodule Nx.Vulkan.ReductionTest do
 
   for op <- [:sum, :product] do
     test "#{op} of integers wraps around" do
-      for shape <- Generators.shapes(), type <- Generators.integer_types() do
+      for type <- Generators.integer_types(), shape <- Generators.some_shapes() do
         tensor = Generators.tensor(shape, type, :any)
 
         for axes <- [nil | subsets(tuple_size(shape))] do
@@ -46,7 +46,7 @@ defmodule Nx.Vulkan.ReductionTest do
   # summation by a tree of log2(n) levels (Higham, Accuracy and Stability of Numerical Algorithms,
   # 4.2), with room for the rounding of the result; that of the product has one rounding an element.
   test "sums and products of floats are near the exact ones" do
-    for shape <- Generators.shapes(), type <- Generators.float_types() do
+    for type <- Generators.float_types(), shape <- Generators.some_shapes() do
       terms = Generators.tensor(shape, type, {:float, -2.0, 2.0})
       factors = Generators.tensor(shape, type, {:float, 0.9, 1.1})
 
@@ -79,8 +79,8 @@ defmodule Nx.Vulkan.ReductionTest do
 
   for op <- [:argmax, :argmin] do
     test "#{op} with ties and NaN" do
-      for shape <- Generators.shapes(),
-          type <- Generators.device_types(),
+      for type <- Generators.device_types(),
+          shape <- Generators.some_shapes(),
           tie <- [:low, :high],
           axis <- [nil | Enum.to_list(0..(tuple_size(shape) - 1)//1)] do
         tensor = Generators.tensor(shape, type, Generators.pick([:few, :any]))
@@ -215,6 +215,6 @@ defmodule Nx.Vulkan.ReductionTest do
   defp subsets(rank) do
     axes = Enum.to_list(0..(rank - 1)//1)
     all = Enum.reduce(axes, [[]], fn axis, acc -> acc ++ Enum.map(acc, &(&1 ++ [axis])) end)
-    if rank <= 3, do: all, else: Enum.take_random(all, 6)
+    if rank <= 2, do: all, else: Enum.take_random(all, 4)
   end
 end

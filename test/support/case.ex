@@ -8,6 +8,9 @@ defmodule Nx.Vulkan.Test.Case do
 
   using do
     quote do
+      # Building kernels is slow on a busy machine, and that is no failure.
+      @moduletag timeout: 1_800_000
+
       import Nx.Vulkan.Test.Compare
       import Nx.Vulkan.Test.Case
       alias Nx.Vulkan.Fallback

@@ -62,6 +62,12 @@ defmodule Nx.Vulkan.Test.Generators do
     ]
   end
 
+  @doc "Two pairs of shapes, others in each run."
+  def some_shape_pairs, do: [pick(shape_pairs()), pick(shape_pairs())]
+
+  @doc "Three shapes, others in each run."
+  def some_shapes, do: for(_ <- 1..3, do: pick(shapes()))
+
   def seed(label) do
     :rand.seed(:exsss, {ExUnit.configuration()[:seed], :erlang.phash2(label), 0})
     :ok
