@@ -7,14 +7,12 @@ use super::{Launch, grid, max_push};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Accumulator, Params, Stage, Variant, emit};
-use crate::program::layout::{Layout, Pattern};
+use crate::program::emit::{Accumulator, ELEMENTS, Params, Stage, Variant, emit, quad_bytes};
+use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
-use crate::program::{Attribute, Program, Source};
+use crate::program::{Attribute, Program, Source, Type};
 
 const THREADS: u32 = 256;
-/// Elements of a thread in an elementwise kernel: enough loads in flight to fill the memory bus.
-const ELEMENTS: u32 = 4;
 
 /// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
 pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
@@ -60,9 +58,23 @@ enum Pass<'a> {
 
 impl Run<'_> {
     fn map(&self, out: &Block) -> Result<()> {
-        let stage = Stage::Map { threads: THREADS, elements: ELEMENTS };
+        let stage = Stage::Map { threads: THREADS, quads: self.in_quads(out) };
         let groups = self.layout.outputs().div_ceil((THREADS * ELEMENTS).into());
         self.pass(stage, Pass::Map { out }, groups)
+    }
+
+    /// Whether every view is linear or one element, and all that is read or written four at a time is aligned for it.
+    fn in_quads(&self, out: &Block) -> bool {
+        let quad = |ty: Type| quad_bytes(ty.storage());
+        let aligned = |view: &View| {
+            let Some(input) = view.input.filter(|_| view.pattern == Pattern::Linear) else { return true };
+            let ty = self.program.inputs[input].ty;
+            let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
+            (base + view.offset as u64 * ty.size()).is_multiple_of(quad(ty))
+        };
+        let result = self.program.nodes[self.program.nodes.len() - 1].ty;
+        let mut views = self.layout.views.iter();
+        out.address.is_multiple_of(quad(result)) && views.all(|view| view.pattern != Pattern::Strided && aligned(view))
     }
 
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
@@ -231,7 +243,7 @@ impl Run<'_> {
             variant.buffered as u8,
         ]);
         let (kind, numbers) = match variant.stage {
-            Stage::Map { threads, elements } => (0, [threads, elements, 0]),
+            Stage::Map { threads, quads } => (0, [threads, quads.into(), 0]),
             Stage::Reduce { across, along, from_partial, to_partial } => {
                 (1, [across, along, u32::from(from_partial) + 2 * u32::from(to_partial)])
             }

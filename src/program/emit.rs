@@ -69,12 +69,16 @@ pub struct Variant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Elementwise: threads of a workgroup, elements of a thread.
-    Map { threads: u32, elements: u32 },
+    /// Elementwise: threads of a workgroup, and whether a thread takes four neighbouring elements in one load, which
+    /// needs linear views and aligned addresses, or [`ELEMENTS`] elements one by one.
+    Map { threads: u32, quads: bool },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
     /// it writes them.
     Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool },
 }
+
+/// Elements of a thread in an elementwise kernel: enough loads in flight to fill the memory bus.
+pub const ELEMENTS: u32 = 4;
 
 /// The start of every kernel of ours: extensions, float modes, buffer types, index type. `computes` names all types that
 /// the kernel computes in: the library's 64-bit halves are compiled only where they are used.
@@ -110,18 +114,51 @@ pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[C
         if !seen.contains(&storage) {
             seen.push(storage);
             let _ = writeln!(text, "layout(buffer_reference, scalar) buffer Buffer_{storage} {{ {storage} v[]; }};");
+            let quad = quad_of(storage);
+            let align = quad_bytes(storage);
+            let _ = writeln!(
+                text,
+                "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Quads_{storage} {{ {quad} v[]; }};\n\
+                 #define SIZE_{storage} {}ul",
+                align / 4
+            );
         }
     }
     // Arrays take 32-bit indices; beyond that the address itself is moved.
     text.push_str(if wide {
         "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
-         #define SIZE_uint8_t 1ul\n#define SIZE_int8_t 1ul\n#define SIZE_uint16_t 2ul\n#define SIZE_int16_t 2ul\n\
-         #define SIZE_uint 4ul\n#define SIZE_int 4ul\n#define SIZE_float 4ul\n\
-         #define SIZE_uint64_t 8ul\n#define SIZE_int64_t 8ul\n#define SIZE_double 8ul\n"
+         #define QUAD(T, b, i) Quads_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
     } else {
-        "#define AT(T, b, i) b.v[i]\n"
+        "#define AT(T, b, i) b.v[i]\n\
+         #define QUAD(T, b, i) Quads_##T(b).v[i]\n"
     });
     text
+}
+
+/// The GLSL type of four elements of a storage type.
+fn quad_of(storage: &str) -> &'static str {
+    match storage {
+        "uint8_t" => "u8vec4",
+        "int8_t" => "i8vec4",
+        "uint16_t" => "u16vec4",
+        "int16_t" => "i16vec4",
+        "uint" => "uvec4",
+        "int" => "ivec4",
+        "uint64_t" => "u64vec4",
+        "int64_t" => "i64vec4",
+        "double" => "dvec4",
+        _ => "vec4",
+    }
+}
+
+/// Bytes of four elements of a storage type, to which addresses of quads are aligned.
+pub fn quad_bytes(storage: &str) -> u64 {
+    match storage {
+        "uint8_t" | "int8_t" => 4,
+        "uint16_t" | "int16_t" => 8,
+        "uint64_t" | "int64_t" | "double" => 32,
+        _ => 16,
+    }
 }
 
 /// How a reduction accumulates.
@@ -225,7 +262,7 @@ pub fn emit(program: &Program, layout: &Layout, variant: Variant, params: Params
         let _ = writeln!(text, "layout(push_constant, scalar) uniform Params {{\n{declarations}}} p;");
     }
     match (variant.stage, accumulator) {
-        (Stage::Map { threads, elements }, _) => emitter.map(&mut text, threads, elements),
+        (Stage::Map { threads, quads }, _) => emitter.map(&mut text, threads, quads),
         (Stage::Reduce { .. }, Some(accumulator)) => emitter.reduce(&mut text, variant.stage, &accumulator),
         (Stage::Reduce { .. }, None) => unreachable!("a reducing stage belongs to a program with a reduction"),
     }
@@ -247,34 +284,70 @@ impl Emitter<'_> {
         node.op.typing == Typing::Divide && self.caps.float64 && !node.args.iter().any(float)
     }
 
-    fn map(&self, text: &mut String, threads: u32, elements: u32) {
-        let result = self.result_type();
-        let _ = writeln!(
-            text,
-            "layout(local_size_x = {threads}) in;\n\
-             void element(IDX i) {{"
-        );
+    /// `element` computes one result from the stored elements of linear views, which the caller loads.
+    fn map(&self, text: &mut String, threads: u32, quads: bool) {
+        let result = self.result_type().storage();
+        let linear: Vec<(usize, &str)> = self.linear().collect();
+        let list = |f: &dyn Fn(usize, &str) -> String| {
+            linear.iter().map(|&(input, storage)| format!(", {}", f(input, storage))).collect::<String>()
+        };
+        let _ = writeln!(text, "{result} element(IDX i{}) {{", list(&|input, storage| format!("{storage} x{input}")));
         self.offsets(text);
         self.places(text, "i", 0..self.layout.dims.len());
         let value = self.nodes(text, self.program.nodes.len());
-        let _ = writeln!(text, "  AT({}, p.result, i) = {};\n}}", result.storage(), store(result, &value));
-        let tile = threads * elements;
+        let _ = writeln!(text, "  return {};\n}}", store(self.result_type(), &value));
+        let loads = list(&|input, storage| format!("AT({storage}, p.input{input}, i)"));
+        let tile = threads * ELEMENTS;
         let _ = writeln!(
             text,
-            "void main() {{\n\
-             \x20 IDX tile = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;\n\
-             \x20 IDX first = tile * {tile} + gl_LocalInvocationID.x;\n\
-             \x20 if ((tile + 1) * {tile} <= p.count) {{"
+            "layout(local_size_x = {threads}) in;\n\
+             void one(IDX i) {{ AT({result}, p.result, i) = element(i{loads}); }}\n\
+             void main() {{\n\
+             \x20 IDX tile = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;"
         );
-        for k in 0..elements {
-            let _ = writeln!(text, "    element(first + {});", k * threads);
+        if quads {
+            let _ = writeln!(
+                text,
+                "  IDX quad = tile * {threads} + gl_LocalInvocationID.x, whole = p.count / {ELEMENTS};\n\
+                 \x20 if (quad < whole) {{"
+            );
+            for &(input, storage) in &linear {
+                let _ = writeln!(text, "    {} q{input} = QUAD({storage}, p.input{input}, quad);", quad_of(storage));
+            }
+            let _ = writeln!(text, "    {} r;", quad_of(result));
+            for k in 0..ELEMENTS {
+                let components = list(&|input, _| format!("q{input}[{k}]"));
+                let _ = writeln!(text, "    r[{k}] = element(quad * {ELEMENTS} + {k}{components});");
+            }
+            let _ = writeln!(
+                text,
+                "    QUAD({result}, p.result, quad) = r;\n\
+                 \x20 }} else if (quad == whole) {{\n\
+                 \x20   for (IDX i = whole * {ELEMENTS}; i < p.count; i++) one(i);\n\
+                 \x20 }}\n}}"
+            );
+        } else {
+            let _ = writeln!(
+                text,
+                "  IDX first = tile * {tile} + gl_LocalInvocationID.x;\n\
+                 \x20 if ((tile + 1) * {tile} <= p.count) {{"
+            );
+            for k in 0..ELEMENTS {
+                let _ = writeln!(text, "    one(first + {});", k * threads);
+            }
+            let _ = writeln!(
+                text,
+                "  }} else {{\n\
+                 \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) one(i);\n\
+                 \x20 }}\n}}"
+            );
         }
-        let _ = writeln!(
-            text,
-            "  }} else {{\n\
-             \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) element(i);\n\
-             \x20 }}\n}}"
-        );
+    }
+
+    /// The inputs that are read at the linear index, with their storage types.
+    fn linear(&self) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+        let linear = self.layout.views.iter().filter(|view| view.pattern == Pattern::Linear);
+        linear.filter_map(|view| view.input).map(|input| (input, self.program.inputs[input].ty.storage()))
     }
 
     /// Declares the places of strided views.
@@ -325,7 +398,10 @@ impl Emitter<'_> {
             let loaded = match input.source {
                 Source::View { .. } => {
                     let v = views.next().unwrap_or_default();
-                    load(ty, &format!("AT({}, p.input{index}, {})", ty.storage(), self.place(v)))
+                    match self.layout.views[v].pattern {
+                        Pattern::Linear => load(ty, &format!("x{index}")),
+                        _ => load(ty, &format!("AT({}, p.input{index}, {})", ty.storage(), self.place(v))),
+                    }
                 }
                 Source::Scalar(_) => load(ty, &immediate(ty, &format!("p.scalar{index}"))),
             };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use vulkano::VulkanObject;
 use vulkano::device::Device;
+use vulkano::device::physical::PhysicalDeviceType;
 use vulkano::sync::semaphore::{Semaphore, SemaphoreCreateInfo, SemaphoreType};
 
 use crate::error::{Error, Result};
@@ -14,10 +15,13 @@ pub struct Timeline {
     device: Arc<Device>,
     semaphore: Semaphore,
     completed: AtomicU64,
+    spin: Duration,
 }
 
-/// A read of small results comes back within this time; sleeping and being woken costs more.
-const SPIN: Duration = Duration::from_micros(40);
+/// A wait spins this long before it sleeps: being woken costs a GPU's caller 40 µs. A device that is the CPU itself
+/// needs the core.
+const SPIN_GPU: Duration = Duration::from_micros(500);
+const SPIN_CPU: Duration = Duration::from_micros(20);
 /// How long the device may go without finishing a submission before it counts as hung: a foreign kernel may loop forever.
 const NO_PROGRESS: Duration = Duration::from_secs(600);
 
@@ -27,7 +31,9 @@ impl Timeline {
             SemaphoreCreateInfo { semaphore_type: SemaphoreType::Timeline, initial_value: 0, ..Default::default() };
         let semaphore = Semaphore::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("timeline semaphore: {e:?}")))?;
-        Ok(Self { device, semaphore, completed: AtomicU64::new(0) })
+        let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
+        let spin = if cpu { SPIN_CPU } else { SPIN_GPU };
+        Ok(Self { device, semaphore, completed: AtomicU64::new(0), spin })
     }
 
     pub(super) fn handle(&self) -> vk::Semaphore {
@@ -55,7 +61,7 @@ impl Timeline {
     /// Waits until a value has passed: spins briefly, then sleeps.
     pub fn wait(&self, value: u64) -> Result<()> {
         let start = Instant::now();
-        while start.elapsed() < SPIN {
+        while start.elapsed() < self.spin {
             if self.completed()? >= value {
                 return Ok(());
             }
