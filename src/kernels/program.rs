@@ -7,7 +7,7 @@ use super::{Launch, grid, max_push};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Accumulator, ELEMENTS, Params, Stage, Variant, emit, quad_bytes};
+use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Variant, emit, quad_bytes};
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::{Attribute, Program, Source, Type};
@@ -58,8 +58,11 @@ enum Pass<'a> {
 
 impl Run<'_> {
     fn map(&self, out: &Block) -> Result<()> {
-        let stage = Stage::Map { threads: THREADS, quads: self.in_quads(out) };
-        let groups = self.layout.outputs().div_ceil((THREADS * ELEMENTS).into());
+        let quads = self.in_quads(out);
+        let stage = Stage::Map { threads: THREADS, quads };
+        let elements = if quads { 4 * QUADS } else { ELEMENTS };
+        // Fours and what they leave over.
+        let groups = (self.layout.outputs() + 3).div_ceil((THREADS * elements).into());
         self.pass(stage, Pass::Map { out }, groups)
     }
 

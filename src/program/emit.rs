@@ -77,8 +77,10 @@ pub enum Stage {
     Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool },
 }
 
-/// Elements of a thread in an elementwise kernel: enough loads in flight to fill the memory bus.
+/// Elements of a thread in an elementwise kernel that takes them one by one.
 pub const ELEMENTS: u32 = 4;
+/// Fours of a thread in one that takes them so: enough loads in flight to fill the memory bus.
+pub const QUADS: u32 = 2;
 
 /// The start of every kernel of ours: extensions, float modes, buffer types, index type. `computes` names all types that
 /// the kernel computes in: the library's 64-bit halves are compiled only where they are used.
@@ -306,25 +308,42 @@ impl Emitter<'_> {
              \x20 IDX tile = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;"
         );
         if quads {
+            let load = |k: u32, quad: &str| {
+                let one = |&(input, storage): &(usize, &str)| {
+                    format!("{} q{k}_{input} = QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
+                };
+                linear.iter().map(one).collect::<Vec<_>>().join(" ")
+            };
+            let compute = |k: u32, quad: &str| {
+                let element =
+                    |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
+                let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
+                format!("QUAD({result}, p.result, {quad}) = {}({elements});", quad_of(result))
+            };
             let _ = writeln!(
                 text,
-                "  IDX quad = tile * {threads} + gl_LocalInvocationID.x, whole = p.count / {ELEMENTS};\n\
-                 \x20 if (quad < whole) {{"
+                "  IDX quad = tile * {} + gl_LocalInvocationID.x, whole = p.count / 4;\n\
+                 \x20 if ((tile + 1) * {} <= whole) {{",
+                threads * QUADS,
+                threads * QUADS,
             );
-            for &(input, storage) in &linear {
-                let _ = writeln!(text, "    {} q{input} = QUAD({storage}, p.input{input}, quad);", quad_of(storage));
+            let place = |k: u32| format!("(quad + {})", k * threads);
+            for k in 0..QUADS {
+                let _ = writeln!(text, "    {}", load(k, &place(k)));
             }
-            let _ = writeln!(text, "    {} r;", quad_of(result));
-            for k in 0..ELEMENTS {
-                let components = list(&|input, _| format!("q{input}[{k}]"));
-                let _ = writeln!(text, "    r[{k}] = element(quad * {ELEMENTS} + {k}{components});");
+            for k in 0..QUADS {
+                let _ = writeln!(text, "    {}", compute(k, &place(k)));
             }
             let _ = writeln!(
                 text,
-                "    QUAD({result}, p.result, quad) = r;\n\
-                 \x20 }} else if (quad == whole) {{\n\
-                 \x20   for (IDX i = whole * {ELEMENTS}; i < p.count; i++) one(i);\n\
-                 \x20 }}\n}}"
+                "    return;\n\
+                 \x20 }}\n\
+                 \x20 for (uint k = 0; k < {QUADS}; k++, quad += {threads}) {{\n\
+                 \x20   if (quad < whole) {{ {} {} }}\n\
+                 \x20   if (quad == whole) for (IDX i = whole * 4; i < p.count; i++) one(i);\n\
+                 \x20 }}\n}}",
+                load(0, "quad"),
+                compute(0, "quad"),
             );
         } else {
             let _ = writeln!(
