@@ -33,7 +33,7 @@ defmodule NxVulkan.MixProject do
     default = Path.expand("~/.cache/nx_vulkan/deps")
 
     case System.get_env("NX_VULKAN_DEPS") do
-      nil -> if File.dir?(default), do: default, else: "hex"
+      unset when unset in [nil, ""] -> if File.dir?(default), do: default, else: "hex"
       value -> value
     end
   end
