@@ -7,7 +7,7 @@ use vulkano::Version;
 use vulkano::device::Device;
 use vulkano::device::physical::SubgroupFeatures;
 
-use super::reflect::CAPABILITIES;
+use super::shape::CAPABILITIES;
 
 /// What a device lets a kernel use.
 #[derive(Clone, Debug)]

@@ -3,26 +3,28 @@
 //! A driver trusts the SPIR-V it gets: an invalid module, or an index outside an array, can take the whole process
 //! down. [`load`] therefore lets a module through in four steps:
 //!
-//! 1. **Structure** (here): the magic number, the sizes and the id bound.
+//! 1. **Structure** ([`shape`]): the words themselves, and what would make the checkers run forever; debug information
+//!    goes.
 //! 2. **Validation** ([`tools`]): SPIRV-Tools' validator for Vulkan 1.3.
 //! 3. **Specialisation** ([`specialise`]): every specialization constant becomes a plain constant, `LocalSizeId` becomes
-//!    `LocalSize`, and debug information goes. What follows sees exactly what the driver will see.
-//! 4. **Our rules** ([`reflect`]) and **clamping** ([`clamp`]): no pointers but those into the bound buffers, nothing
-//!    that grows without bound in a driver, and no index outside an array in memory that robust buffer access does not
-//!    cover. The result is validated once more.
+//!    `LocalSize`. What follows sees exactly what the driver will see.
+//! 4. **Our rules** ([`reflect`], [`functions`]) and **clamping** ([`clamp`]): no pointers but those into the bound
+//!    buffers, nothing that grows without bound in a driver, and no index outside an array in memory that robust buffer
+//!    access does not cover. The result is validated once more.
 //!
 //! What remains undecidable (a loop that never ends, a barrier that not all invocations reach) is bounded by whoever
 //! waits for the dispatch.
 
 mod clamp;
+mod functions;
 mod limits;
 mod reflect;
+mod shape;
 mod specialise;
 mod tools;
 mod types;
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use ::spirv::Capability;
 pub use limits::Limits;
@@ -31,12 +33,6 @@ use tools::Tools;
 
 /// Words before the first instruction: magic number, version, generator, id bound, schema.
 const HEADER_WORDS: usize = 5;
-
-/// Largest module in words (4 MiB): drivers' compile time and memory grow faster than linearly with it.
-const MAX_WORDS: usize = 1 << 20;
-
-/// Largest id bound: drivers allocate a table of this length whatever the module holds.
-const MAX_BOUND: u32 = 1 << 20;
 
 /// Stack of the thread that checks a module. The BEAM's schedulers have a few hundred KiB, too little for the
 /// recursive walks over deeply nested control flow in SPIRV-Tools.
@@ -103,7 +99,7 @@ pub struct Module {
 ///
 /// Never panics: whatever `bytes` holds, the answer is a [`Module`] or a [`SpirvError`].
 pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
-    let words = words_of(bytes)?;
+    let words = shape::words_of(bytes)?;
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("nx_vulkan spirv".into())
@@ -146,11 +142,11 @@ impl Module {
             return refuse(format!("it needs {missing:?}, which the device lacks"));
         }
         let [x, y, z] = self.local_size;
-        let invocations = u64::from(x) * u64::from(y) * u64::from(z);
+        let invocations = u64::from(x).saturating_mul(y.into()).saturating_mul(z.into());
         let fits = self.local_size.iter().zip(limits.max_local_size).all(|(size, max)| *size <= max);
         if !fits || invocations > limits.max_invocations.into() {
             return refuse(format!(
-                "its workgroups of {x}x{y}x{z} invocations exceed the device's {:?}, at most {} in all",
+                "its workgroups of {x}x{y}x{z} invocations exceed {:?} along the axes or {} in all",
                 limits.max_local_size, limits.max_invocations
             ));
         }
@@ -164,61 +160,17 @@ impl Module {
     }
 }
 
-/// The words of a file, in this machine's byte order, after the checks that need no parser.
-fn words_of(bytes: &[u8]) -> Result<Vec<u32>, SpirvError> {
-    let magic = ::spirv::MAGIC_NUMBER;
-    let swapped = match bytes.first_chunk::<4>() {
-        None => return Err(SpirvError::NotSpirv(format!("{} bytes", bytes.len()))),
-        Some(start) if u32::from_le_bytes(*start) == magic => false,
-        Some(start) if u32::from_be_bytes(*start) == magic => true,
-        Some(start) => {
-            return Err(SpirvError::NotSpirv(format!("it starts with {start:02x?} instead of 0x{magic:08x}")));
-        }
-    };
-    if !bytes.len().is_multiple_of(4) {
-        return Err(SpirvError::NotSpirv(format!("{} bytes are not whole 32-bit words: it is cut off", bytes.len())));
-    }
-    if bytes.len() < HEADER_WORDS * 4 {
-        return Err(SpirvError::NotSpirv(format!("{} bytes hold no header: it is cut off", bytes.len())));
-    }
-    if bytes.len() > MAX_WORDS * 4 {
-        let error = format!("{} bytes, more than {}", bytes.len(), MAX_WORDS * 4);
-        return Err(SpirvError::Unsupported(error));
-    }
-    let words: Vec<u32> = bytes
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|chunk| if swapped { u32::from_be_bytes(*chunk) } else { u32::from_le_bytes(*chunk) })
-        .collect();
-    if words[3] > MAX_BOUND {
-        return Err(SpirvError::Unsupported(format!("an id bound of {}, more than {MAX_BOUND}", words[3])));
-    }
-    let mut at = HEADER_WORDS;
-    while at < words.len() {
-        let count = (words[at] >> 16) as usize;
-        if count == 0 {
-            return Err(SpirvError::Invalid(format!("the instruction at word {at} claims no words")));
-        }
-        if count > words.len() - at {
-            let left = words.len() - at;
-            let error = format!("the instruction at word {at} has {count} words, {left} are left: it is cut off");
-            return Err(SpirvError::NotSpirv(error));
-        }
-        at += count;
-    }
-    Ok(words)
-}
-
 fn check(words: Vec<u32>, specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
     let tools = Tools::new()?;
+    shape::check(&words)?;
     tools.validate(&words)?;
     let (words, specialization_ids) = specialise::specialise(&words, &tools.parse(&words)?, specialization)?;
+    // Constants may have become equal.
+    shape::check(&words)?;
     let instructions = tools.parse(&words)?;
     let facts = reflect::reflect(&words, &instructions)?;
     let words = clamp::clamp(&words, &instructions, &facts)?;
     tools.validate(&words)?;
-    check_vulkano(&words)?;
     Ok(Module {
         version: ((words[1] >> 16) as u8, (words[1] >> 8) as u8),
         words,
@@ -230,18 +182,4 @@ fn check(words: Vec<u32>, specialization: &[(u32, i32)]) -> Result<Module, Spirv
         specialization_ids,
         capabilities: facts.capabilities,
     })
-}
-
-/// Whether vulkano's parser and reflection take the module: they panic on some that are valid.
-fn check_vulkano(words: &[u32]) -> Result<(), SpirvError> {
-    use vulkano::shader::reflect::entry_points;
-    use vulkano::shader::spirv::Spirv;
-    let parse = || -> Result<(), String> {
-        let spirv = Spirv::new(words).map_err(|error| error.to_string())?;
-        entry_points(&spirv).for_each(drop);
-        Ok(())
-    };
-    catch_unwind(AssertUnwindSafe(parse))
-        .unwrap_or_else(|_| Err("its parser panicked".into()))
-        .map_err(|error| SpirvError::Unsupported(format!("vulkano cannot read it: {error}")))
 }

@@ -4,89 +4,32 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::spirv::{AddressingModel, BuiltIn, Capability, ExecutionMode, ExecutionModel, Op, StorageClass};
 
-use super::specialise::string;
+use super::functions::Functions;
+use super::shape::string;
 use super::tools::Instruction;
 use super::types::{Class, Decorations, Types};
 use super::{Binding, SpirvError};
 
-/// Capabilities a kernel may declare. Left out are those that reach memory without a descriptor (physical storage
-/// buffers, variable pointers), arrays of descriptors, and everything about images and graphics.
-pub(super) const CAPABILITIES: &[Capability] = {
-    use Capability::*;
-    &[
-        Matrix,
-        Shader,
-        Float16,
-        Float64,
-        Int8,
-        Int16,
-        Int64,
-        Int64Atomics,
-        StorageBuffer8BitAccess,
-        UniformAndStorageBuffer8BitAccess,
-        StoragePushConstant8,
-        StorageBuffer16BitAccess,
-        UniformAndStorageBuffer16BitAccess,
-        StoragePushConstant16,
-        AtomicFloat32AddEXT,
-        AtomicFloat64AddEXT,
-        AtomicFloat16AddEXT,
-        AtomicFloat32MinMaxEXT,
-        AtomicFloat64MinMaxEXT,
-        AtomicFloat16MinMaxEXT,
-        GroupNonUniform,
-        GroupNonUniformVote,
-        GroupNonUniformArithmetic,
-        GroupNonUniformBallot,
-        GroupNonUniformShuffle,
-        GroupNonUniformShuffleRelative,
-        GroupNonUniformClustered,
-        GroupNonUniformQuad,
-        DenormPreserve,
-        DenormFlushToZero,
-        SignedZeroInfNanPreserve,
-        RoundingModeRTE,
-        RoundingModeRTZ,
-        DotProduct,
-        DotProductInputAll,
-        DotProductInput4x8Bit,
-        DotProductInput4x8BitPacked,
-        VulkanMemoryModel,
-        VulkanMemoryModelDeviceScope,
-    ]
-};
-
-/// Built-in inputs of compute kernels.
-const INPUTS: &[BuiltIn] = {
+/// Number of 32-bit integers in a built-in input of compute kernels. Drivers take the declared type at its word, and the
+/// validator does not check all of them.
+fn input_components(built_in: u32) -> Option<u64> {
     use BuiltIn::*;
-    &[
-        NumWorkgroups,
-        WorkgroupId,
-        LocalInvocationId,
-        GlobalInvocationId,
-        LocalInvocationIndex,
-        SubgroupSize,
-        NumSubgroups,
-        SubgroupId,
-        SubgroupLocalInvocationId,
-        SubgroupEqMask,
-        SubgroupGeMask,
-        SubgroupGtMask,
-        SubgroupLeMask,
-        SubgroupLtMask,
-    ]
-};
+    Some(match BuiltIn::from_u32(built_in)? {
+        NumWorkgroups | WorkgroupId | LocalInvocationId | GlobalInvocationId => 3,
+        LocalInvocationIndex | SubgroupSize | NumSubgroups | SubgroupId | SubgroupLocalInvocationId => 1,
+        SubgroupEqMask | SubgroupGeMask | SubgroupGtMask | SubgroupLeMask | SubgroupLtMask => 4,
+        _ => return None,
+    })
+}
 
-/// Most bytes of variables one invocation may hold outside buffers and workgroup memory, callees included: CPU drivers
-/// put them on a thread's stack, once for each lane.
-const MAX_PRIVATE_BYTES: u64 = 64 << 10;
+/// Longest name of an entry point in bytes.
+const MAX_NAME: usize = 256;
 
 /// Most scalars in one value: drivers take an array apart when it is loaded or stored whole.
-const MAX_VALUE_SCALARS: u64 = 1 << 16;
+const MAX_VALUE_SCALARS: u64 = 1 << 14;
 
-/// Most scalars that the instructions of all functions produce, callees counted at each call because drivers inline
-/// them; and most scalars in all constants.
-const MAX_TOTAL_SCALARS: u64 = 1 << 20;
+/// Most scalars in all constants.
+const MAX_CONSTANT_SCALARS: u64 = 1 << 20;
 
 /// What a module declares, as far as `Module` and `clamp` need it.
 pub(super) struct Facts {
@@ -118,15 +61,6 @@ pub(super) fn reflect(words: &[u32], instructions: &[Instruction]) -> Result<Fac
     walk.finish()
 }
 
-/// A function's size in scalars produced and bytes of variables, without and with its callees.
-#[derive(Default)]
-struct Function {
-    scalars: u64,
-    bytes: u64,
-    calls: Vec<u32>,
-    total: Option<(u64, u64)>,
-}
-
 #[derive(Default)]
 struct Walk {
     capabilities: BTreeSet<Capability>,
@@ -147,8 +81,7 @@ struct Walk {
     shared_bytes: u64,
     private_bytes: u64,
     constant_scalars: u64,
-    functions: HashMap<u32, Function>,
-    current: Option<u32>,
+    functions: Functions,
 }
 
 impl Walk {
@@ -160,37 +93,35 @@ impl Walk {
         if type_id != 0 && result_id != 0 {
             self.value_types.insert(result_id, type_id);
             self.count(type_id)?;
-        } else if let Some(function) = self.current.and_then(|id| self.functions.get_mut(&id)) {
-            function.scalars += 1;
+        } else {
+            self.functions.add_scalars(1);
         }
+        let selector = if op == Op::Switch { self.value_types.get(&words[1]) } else { None };
+        let selector_bits = selector.and_then(|ty| self.types.integer(*ty)).map_or(32, |(bits, _)| bits);
+        self.functions.instruction(op, words, if selector_bits == 64 { 2 } else { 1 });
         match op {
-            Op::Capability => match Capability::from_u32(words[1]) {
-                Some(capability) if CAPABILITIES.contains(&capability) => {
-                    self.capabilities.insert(capability);
-                }
-                Some(other) => return unsupported(format!("the capability {other:?}")),
-                None => return unsupported(format!("the capability {}", words[1])),
-            },
-            // `specialise` has left no other instruction set.
+            Op::Capability => self.capabilities.extend(Capability::from_u32(words[1])),
+            // `shape` has left no other instruction set.
             Op::ExtInstImport => self.glsl = Some(result_id),
             Op::MemoryModel if words[1] != AddressingModel::Logical as u32 => {
                 return unsupported("physical addresses: a kernel reaches memory through its bindings alone");
             }
             Op::EntryPoint => {
                 let name = string(&words[3..]);
+                // A name that is replaced in part would not be found again.
+                if name.len() > MAX_NAME || name.contains(char::REPLACEMENT_CHARACTER) {
+                    return unsupported("an entry point whose name is no short UTF-8 string");
+                }
                 if words[1] != ExecutionModel::GLCompute as u32 {
                     let model = ExecutionModel::from_u32(words[1]);
                     let model = model.map_or_else(|| words[1].to_string(), |model| format!("{model:?}"));
-                    return unsupported(format!("the entry point \"{name}\" is a {model} shader, not a compute one"));
+                    return unsupported(format!("the entry point {name:?} is a {model} shader, not a compute one"));
                 }
                 self.entry_points.push((words[2], name));
             }
             Op::ExecutionMode => self.execution_mode(words)?,
             Op::Decorate => self.decorations.add(words[1], None, &words[2..])?,
             Op::MemberDecorate => self.decorations.add(words[1], Some(words[2]), &words[3..])?,
-            Op::DecorationGroup | Op::GroupDecorate | Op::GroupMemberDecorate => {
-                return unsupported("decoration groups");
-            }
             Op::Constant => {
                 if let Some((bits, signed)) = self.types.integer(type_id) {
                     let raw = u64::from(words[3]) | words.get(4).map_or(0, |high| u64::from(*high) << 32);
@@ -206,17 +137,7 @@ impl Walk {
                 self.composites.insert(result_id, words[3..].to_vec());
             }
             Op::Variable => self.variable(type_id, result_id, words[3])?,
-            Op::Function => {
-                self.current = Some(result_id);
-                self.functions.insert(result_id, Function::default());
-            }
-            Op::FunctionEnd => self.current = None,
-            Op::FunctionCall => {
-                if let Some(function) = self.current.and_then(|id| self.functions.get_mut(&id)) {
-                    function.calls.push(words[3]);
-                }
-                words[4..].iter().for_each(|id| self.write(*id));
-            }
+            Op::FunctionCall => words[4..].iter().for_each(|id| self.write(*id)),
             Op::AccessChain | Op::InBoundsAccessChain | Op::CopyObject => {
                 if let Some(&root) = self.roots.get(&words[3]) {
                     self.roots.insert(result_id, root);
@@ -266,12 +187,13 @@ impl Walk {
         if scalars > MAX_VALUE_SCALARS {
             return unsupported(format!("a value of {scalars} scalars, more than {MAX_VALUE_SCALARS}"));
         }
-        match self.current.and_then(|id| self.functions.get_mut(&id)) {
-            Some(function) => function.scalars += scalars,
-            None => self.constant_scalars += scalars,
+        if self.functions.inside() {
+            self.functions.add_scalars(scalars);
+        } else {
+            self.constant_scalars = self.constant_scalars.saturating_add(scalars);
         }
-        if self.constant_scalars > MAX_TOTAL_SCALARS {
-            return unsupported(format!("constants of more than {MAX_TOTAL_SCALARS} scalars"));
+        if self.constant_scalars > MAX_CONSTANT_SCALARS {
+            return unsupported(format!("constants of more than {MAX_CONSTANT_SCALARS} scalars"));
         }
         Ok(())
     }
@@ -308,17 +230,12 @@ impl Walk {
         let decorations = self.decorations.of(result_id);
         match StorageClass::from_u32(class) {
             Some(StorageClass::Input) => {
-                let input = decorations.built_in.and_then(BuiltIn::from_u32);
-                if !input.is_some_and(|built_in| INPUTS.contains(&built_in)) {
-                    return unsupported("an input variable that is no compute built-in");
+                let components = decorations.built_in.and_then(input_components);
+                if components.is_none() || components != self.types.components32(pointee) {
+                    return unsupported("an input variable that is no compute built-in of its proper type");
                 }
             }
-            Some(StorageClass::Function) => {
-                let bytes = self.types.bytes(pointee);
-                if let Some(function) = self.current.and_then(|id| self.functions.get_mut(&id)) {
-                    function.bytes = function.bytes.saturating_add(bytes);
-                }
-            }
+            Some(StorageClass::Function) => self.functions.add_bytes(self.types.bytes(pointee)),
             Some(StorageClass::Private) => {
                 self.private_bytes = self.private_bytes.saturating_add(self.types.bytes(pointee));
             }
@@ -361,7 +278,7 @@ impl Walk {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Facts, SpirvError> {
+    fn finish(self) -> Result<Facts, SpirvError> {
         let (entry, entry_point) = match self.entry_points.as_slice() {
             [] => return unsupported("no entry point"),
             [only] => only.clone(),
@@ -381,16 +298,7 @@ impl Walk {
         let Some(local_size) = local_size.filter(|sizes| !sizes.contains(&0)) else {
             return unsupported("a workgroup size that is zero or unknown");
         };
-        for id in self.functions.keys().copied().collect::<Vec<_>>() {
-            let (scalars, bytes) = inlined(&mut self.functions, id, 0)?;
-            if scalars > MAX_TOTAL_SCALARS {
-                return unsupported(format!("functions of more than {MAX_TOTAL_SCALARS} scalar values when inlined"));
-            }
-            let bytes = bytes.saturating_add(self.private_bytes);
-            if bytes > MAX_PRIVATE_BYTES {
-                return unsupported(format!("{bytes} bytes of variables an invocation, more than {MAX_PRIVATE_BYTES}"));
-            }
-        }
+        self.functions.check(self.private_bytes)?;
         let bindings = self.written.into_iter().map(|(binding, written)| Binding { binding, written }).collect();
         Ok(Facts {
             entry_point,
@@ -411,26 +319,4 @@ impl Walk {
         let sizes = ids.map(|id| self.integers.get(&id).and_then(|size| u32::try_from(*size).ok()));
         Some([sizes[0]?, sizes[1]?, sizes[2]?])
     }
-}
-
-/// The size of a function with all its callees inlined.
-fn inlined(functions: &mut HashMap<u32, Function>, id: u32, depth: u32) -> Result<(u64, u64), SpirvError> {
-    let Some(function) = functions.get(&id) else {
-        return unsupported("a call of an undefined function");
-    };
-    if let Some(total) = function.total {
-        return Ok(total);
-    }
-    if depth > 64 {
-        return unsupported("calls nested more than 64 deep, or recursion");
-    }
-    let mut total = (function.scalars, function.bytes);
-    for callee in function.calls.clone() {
-        let (scalars, bytes) = inlined(functions, callee, depth + 1)?;
-        total = (total.0.saturating_add(scalars), total.1.saturating_add(bytes));
-    }
-    if let Some(function) = functions.get_mut(&id) {
-        function.total = Some(total);
-    }
-    Ok(total)
 }

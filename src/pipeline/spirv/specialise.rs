@@ -1,4 +1,4 @@
-//! Specialization constants become plain constants, `LocalSizeId` becomes `LocalSize`, debug information goes.
+//! Specialization constants become plain constants, `LocalSizeId` becomes `LocalSize`.
 //!
 //! Done here rather than by the driver, so that array lengths and workgroup sizes are known numbers when the rules are
 //! checked, and the validator sees the very module that is compiled.
@@ -9,15 +9,6 @@ use ::spirv::{Decoration, ExecutionMode, Op};
 
 use super::tools::Instruction;
 use super::{HEADER_WORDS, SpirvError};
-
-/// Extensions that only say what debug information or reflection strings a module holds.
-const DEBUG_EXTENSIONS: [&str; 5] = [
-    "SPV_KHR_non_semantic_info",
-    "SPV_KHR_relaxed_extended_instruction",
-    "SPV_GOOGLE_decorate_string",
-    "SPV_GOOGLE_hlsl_functionality1",
-    "SPV_GOOGLE_user_type",
-];
 
 /// The type of a scalar that folding knows: a bool is an unsigned integer of one bit.
 #[derive(Clone, Copy)]
@@ -45,12 +36,6 @@ struct Scalar {
     ty: Integer,
     /// The value's bits, zero-extended.
     raw: u64,
-}
-
-/// Reads the null-terminated string that starts at `words[0]`.
-pub(super) fn string(words: &[u32]) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The specialised module, and the ids of the specialization constants it had.
@@ -83,8 +68,6 @@ struct Pass {
     out: Vec<u32>,
     /// Specialization constant ids by result id.
     spec_ids: BTreeMap<u32, u32>,
-    /// Instruction sets that hold debug information.
-    debug_sets: HashSet<u32>,
     integers: HashMap<u32, Integer>,
     /// Scalar constants whose value is known.
     scalars: HashMap<u32, Scalar>,
@@ -105,36 +88,6 @@ impl Pass {
     ) -> Result<(), SpirvError> {
         let &Instruction { type_id, result_id, .. } = instruction;
         match Op::from_u32(instruction.opcode.into()) {
-            Some(
-                Op::Source
-                | Op::SourceContinued
-                | Op::SourceExtension
-                | Op::Name
-                | Op::MemberName
-                | Op::String
-                | Op::Line
-                | Op::NoLine
-                | Op::ModuleProcessed
-                | Op::DecorateString
-                | Op::MemberDecorateString,
-            ) => return Ok(()),
-            Some(Op::Extension) if DEBUG_EXTENSIONS.contains(&string(&words[1..]).as_str()) => {
-                return Ok(());
-            }
-            Some(Op::ExtInstImport) => match string(&words[2..]).as_str() {
-                "GLSL.std.450" => {}
-                name if name.starts_with("NonSemantic.")
-                    || name.ends_with("DebugInfo")
-                    || name == "OpenCL.DebugInfo.100" =>
-                {
-                    self.debug_sets.insert(result_id);
-                    return Ok(());
-                }
-                name => {
-                    return Err(SpirvError::Unsupported(format!("the instruction set {name}")));
-                }
-            },
-            Some(Op::ExtInst) if self.debug_sets.contains(&words[3]) => return Ok(()),
             Some(Op::Decorate) if words[2] == Decoration::SpecId as u32 => {
                 if self.spec_ids.insert(words[1], words[3]).is_some() {
                     return Err(SpirvError::Unsupported("a constant with two specialization ids".into()));

@@ -60,6 +60,9 @@ struct ParsedInstruction {
 
 const SUCCESS: c_int = 0;
 
+/// `spv_validator_limit_max_control_flow_nesting_depth`.
+const LIMIT_NESTING: c_int = 6;
+
 // SAFETY: the declarations follow spirv-tools/libspirv.h, whose C interface has kept these since 2016.
 unsafe extern "C" {
     fn spvParseTargetEnv(name: *const c_char, env: *mut c_int) -> bool;
@@ -68,6 +71,7 @@ unsafe extern "C" {
     fn spvValidatorOptionsCreate() -> *mut ValidatorOptions;
     fn spvValidatorOptionsDestroy(options: *mut ValidatorOptions);
     fn spvValidatorOptionsSetScalarBlockLayout(options: *mut ValidatorOptions, allowed: bool);
+    fn spvValidatorOptionsSetUniversalLimit(options: *mut ValidatorOptions, limit: c_int, value: u32);
     fn spvValidatorOptionsSetAllowLocalSizeId(options: *mut ValidatorOptions, allowed: bool);
     fn spvValidateWithOptions(
         context: *const Context,
@@ -111,6 +115,8 @@ impl Tools {
             spvValidatorOptionsSetScalarBlockLayout(tools.options, true);
             // `specialise` turns LocalSizeId into LocalSize, so no driver meets it.
             spvValidatorOptionsSetAllowLocalSizeId(tools.options, true);
+            // Without this limit the validator's time grows with the third power of the nesting.
+            spvValidatorOptionsSetUniversalLimit(tools.options, LIMIT_NESTING, super::functions::MAX_NESTING);
         }
         Ok(tools)
     }

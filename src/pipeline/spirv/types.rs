@@ -6,9 +6,6 @@ use ::spirv::{BuiltIn, Decoration, Op, StorageClass};
 
 use super::SpirvError;
 
-/// Deepest nesting of types: what walks over a type, here and in drivers, calls itself once a level.
-const MAX_DEPTH: u32 = 32;
-
 /// Largest block in a buffer or push constants, in bytes: drivers compute offsets in 32 bits.
 const MAX_EXTENT: u64 = u32::MAX as u64;
 
@@ -127,7 +124,6 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 struct Type {
     kind: Kind,
-    depth: u32,
     scalars: u64,
     /// Bytes without padding: what it takes outside buffers.
     bytes: u64,
@@ -160,14 +156,14 @@ impl Types {
         };
         let repeated = |id: u32, count: u64| -> Result<_, SpirvError> {
             let part = part(id)?;
-            Ok((part.depth + 1, part.scalars.saturating_mul(count), part.bytes.saturating_mul(count)))
+            Ok((part.scalars.saturating_mul(count), part.bytes.saturating_mul(count)))
         };
-        let (kind, (depth, scalars, bytes)) = match op {
-            Op::TypeVoid | Op::TypeFunction => (Kind::Other, (0, 0, 0)),
+        let (kind, (scalars, bytes)) = match op {
+            Op::TypeVoid | Op::TypeFunction => (Kind::Other, (0, 0)),
             // Drivers hold a bool in 32 bits.
-            Op::TypeBool => (Kind::Other, (0, 1, 4)),
-            Op::TypeInt => (Kind::Integer { bits: words[2], signed: words[3] != 0 }, (0, 1, u64::from(words[2] / 8))),
-            Op::TypeFloat => (Kind::Other, (0, 1, u64::from(words[2] / 8))),
+            Op::TypeBool => (Kind::Other, (1, 4)),
+            Op::TypeInt => (Kind::Integer { bits: words[2], signed: words[3] != 0 }, (1, u64::from(words[2] / 8))),
+            Op::TypeFloat => (Kind::Other, (1, u64::from(words[2] / 8))),
             Op::TypeVector => {
                 let count = words[3].into();
                 (Kind::Vector { component: words[2], count }, repeated(words[2], count)?)
@@ -188,25 +184,16 @@ impl Types {
             }
             Op::TypeRuntimeArray => (Kind::RuntimeArray { element: words[2] }, repeated(words[2], 1)?),
             Op::TypeStruct => {
-                let mut sum = (0, 0u64, 0u64);
+                let mut sum = (0u64, 0u64);
                 for member in &words[2..] {
                     let part = part(*member)?;
-                    sum = (
-                        sum.0.max(part.depth + 1),
-                        sum.1.saturating_add(part.scalars),
-                        sum.2.saturating_add(part.bytes),
-                    );
+                    sum = (sum.0.saturating_add(part.scalars), sum.1.saturating_add(part.bytes));
                 }
                 (Kind::Struct { members: words[2..].to_vec() }, sum)
             }
-            Op::TypePointer => {
-                (Kind::Pointer { class: words[2], pointee: words[3] }, (part(words[3])?.depth + 1, 1, 8))
-            }
+            Op::TypePointer => (Kind::Pointer { class: words[2], pointee: words[3] }, (1, 8)),
             _ => return unsupported("images, samplers and other opaque types"),
         };
-        if depth > MAX_DEPTH {
-            return Err(SpirvError::Unsupported(format!("types nested more than {MAX_DEPTH} deep")));
-        }
         let layout = match &kind {
             Kind::Struct { members } => (0..members.len() as u32)
                 .map(|member| {
@@ -218,7 +205,7 @@ impl Types {
         };
         let of = decorations.of(id);
         let stride = of.array_stride.unwrap_or(0).into();
-        self.all.insert(id, Type { kind, depth, scalars, bytes, block: of.block, stride, layout });
+        self.all.insert(id, Type { kind, scalars, bytes, block: of.block, stride, layout });
         Ok(())
     }
 
@@ -232,6 +219,15 @@ impl Types {
             Kind::Integer { bits, signed } => Some((*bits, *signed)),
             _ => None,
         }
+    }
+
+    /// Number of components of a 32-bit integer type or vector of such.
+    pub fn components32(&self, id: u32) -> Option<u64> {
+        let (scalar, count) = match self.kind(id)? {
+            Kind::Vector { component, count } => (*component, *count),
+            _ => (id, 1),
+        };
+        self.integer(scalar).filter(|(bits, _)| *bits == 32).map(|_| count)
     }
 
     /// What a pointer type points to.
