@@ -69,13 +69,14 @@ float to_f32(float x) { return x; }
 NX_FROM_INT(int)
 NX_FROM_INT(uint)
 
-// From floats. trunc(x) modulo 2^32 is exact: scaling by a power of two and the difference lose nothing.
+// From floats. |trunc(x)| modulo 2^32 is exact: scaling by a power of two and the difference lose nothing. (Below zero
+// they would: -129 + 2^32 is no float.)
 #define NX_FROM_FLOAT(S) \
   uint wrap32(S x) { \
-    precise S t = trunc(x); \
+    precise S t = abs(trunc(x)); \
     precise S high = floor(t * S(2.3283064365386962890625e-10)); \
     precise S low = t - high * S(4294967296.0); \
-    return uint(low); \
+    return is_negative(x) ? 0u - uint(low) : uint(low); \
   } \
   uint wrap(S x, uint lowest, uint highest) { \
     if (is_nan(x)) return 0u; \
@@ -125,10 +126,11 @@ int64_t to_s64(uint64_t x) { return int64_t(x); }
 
 #define NX_INT64_FROM_FLOAT(S) \
   uint64_t wrap64(S x) { \
-    precise S t = trunc(x); \
+    precise S t = abs(trunc(x)); \
     precise S high = floor(t * S(2.3283064365386962890625e-10)); \
     precise S low = t - high * S(4294967296.0); \
-    return packUint2x32(uvec2(uint(low), wrap32(high))); \
+    uint64_t magnitude = packUint2x32(uvec2(uint(low), wrap32(high))); \
+    return is_negative(x) ? uint64_t(0) - magnitude : magnitude; \
   } \
   uint64_t wrap(S x, uint64_t lowest, uint64_t highest) { \
     if (is_nan(x)) return uint64_t(0); \
