@@ -1,9 +1,12 @@
 //! GLSL to SPIR-V, with `#include` of the shared library in `shaders/`.
 
+use std::sync::OnceLock;
+
 use shaderc::{
     CompileOptions, Compiler, EnvVersion, IncludeCallbackResult, OptimizationLevel, ResolvedInclude, ShaderKind,
     SourceLanguage, TargetEnv,
 };
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
 
@@ -12,6 +15,19 @@ include!(concat!(env!("OUT_DIR"), "/shader_sources.rs"));
 /// The text of a file under `shaders/`, built into the library.
 pub fn source(name: &str) -> Option<&'static str> {
     SOURCES.iter().find(|(file, _)| *file == name).map(|&(_, text)| text)
+}
+
+/// A hash over all that a shader may include: what is made from the same text with another library is another thing.
+pub fn library() -> u128 {
+    static HASH: OnceLock<u128> = OnceLock::new();
+    *HASH.get_or_init(|| {
+        let mut hash = Xxh3::new();
+        for part in SOURCES.iter().flat_map(|&(name, text)| [name, text]) {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        hash.digest128()
+    })
 }
 
 fn include(name: &str) -> IncludeCallbackResult {

@@ -78,7 +78,7 @@ impl Pipelines {
         }
         patience.may_wait()?;
         let source = source();
-        let content = self.disk.key(&[source.as_bytes(), &push_bytes.to_le_bytes()]);
+        let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
         let blueprint = Blueprint { push_bytes, bindings: 0, entry_point: "main" };
         let pipeline = self.build(content, &blueprint, || glsl::compile(&source))?;
         Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
