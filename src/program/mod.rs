@@ -132,7 +132,7 @@ impl Program {
                 _ => true,
             };
             if !fits {
-                let message = format!("{} is not defined for the type {}", node.op.name, node.ty.suffix());
+                let message = format!("nodes: {} is not defined for the type {}", node.op.name, node.ty.suffix());
                 return Err(Error::Argument(message.into()));
             }
         }
