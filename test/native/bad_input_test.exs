@@ -212,6 +212,8 @@ defmodule Nx.Vulkan.BadInputTest do
       for bindings <- [[{0, 0}, {0, 9}], [{1, 0}, {1, 1}, {1, 2}], for(i <- 0..9, do: {0, i})] do
         assert_all_fail(out, a, temporary_file("bindings.spv", spirv(:compute, bindings)))
       end
+
+      assert_all_fail(out, a, spv("leapfrog_regime"))
     end
   end
 
@@ -270,10 +272,8 @@ defmodule Nx.Vulkan.BadInputTest do
         assert elem(result, 0) == :error, inspect(result)
       end
 
-      for path <- ["/nowhere.spv", spv("elementwise_binary")] do
-        assert {:error, :dispatch_failed, _} =
-                 NativeV.leapfrog_chain_synth(q, q, extras, push.(3, 2, 8), 3, path)
-      end
+      assert {:error, :dispatch_failed, _} =
+               NativeV.leapfrog_chain_synth(q, q, extras, push.(3, 2, 8), 3, "/nowhere.spv")
 
       assert {:ok, _} = NativeV.leapfrog_chain_synth(q, q, extras, push.(3, 2, 8), 3, path)
     end
@@ -406,7 +406,7 @@ defmodule Nx.Vulkan.BadInputTest do
           NativeV.transpose_2d(out, a, 2, 2, path)
         ] do
       assert {:error, :dispatch_failed, message} = result
-      assert String.printable?(message) and message != ""
+      assert String.valid?(message) and message != ""
     end
 
     assert_works()
