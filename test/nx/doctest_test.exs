@@ -30,4 +30,5 @@ defmodule Nx.Vulkan.DoctestTest do
   doctest Nx, except: @on_the_cpu
 
   doctest Nx, only: @on_the_cpu, tags: [fallback: :allow]
+  doctest Nx.LinAlg, tags: [fallback: :allow]
 end

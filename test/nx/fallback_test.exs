@@ -115,11 +115,7 @@ defmodule Nx.Vulkan.FallbackTest do
     parent = self()
     id = make_ref()
 
-    handler = fn _event, measurements, metadata, _ ->
-      send(parent, {id, measurements, metadata})
-    end
-
-    :telemetry.attach(id, [:nx_vulkan, :fallback], handler, nil)
+    :telemetry.attach(id, [:nx_vulkan, :fallback], &__MODULE__.tell/4, {parent, id})
     on_exit(fn -> :telemetry.detach(id) end)
 
     a = to_device(Nx.iota({2, 3}))

@@ -48,7 +48,7 @@ defmodule Nx.Vulkan.VulkanoBackend do
   @unary [:exp, :expm1, :log, :log1p, :sigmoid, :cos, :sin, :tan, :cosh, :sinh, :tanh] ++
            [:acos, :asin, :atan, :acosh, :asinh, :atanh, :sqrt, :rsqrt, :cbrt] ++
            [:erf, :erfc, :erf_inv, :is_nan, :is_infinity, :abs, :negate, :sign] ++
-           [:ceil, :floor, :round, :real, :imag, :conjugate] ++
+           [:ceil, :floor, :round, :real, :imag] ++
            [:bitwise_not, :count_leading_zeros, :population_count, :as_type]
 
   @binary [:add, :subtract, :multiply, :divide, :remainder, :quotient, :atan2, :max, :min] ++
@@ -63,7 +63,7 @@ defmodule Nx.Vulkan.VulkanoBackend do
                 [reduce: 5, window_reduce: 6, window_sum: 4, window_product: 4] ++
                 [window_max: 4, window_min: 4, window_scatter_max: 6, window_scatter_min: 6] ++
                 [sort: 3, argsort: 3, indexed_add: 5, indexed_put: 5] ++
-                [triangular_solve: 4, fft: 3, ifft: 3]
+                [triangular_solve: 4, fft: 3, ifft: 3, conjugate: 2]
 
   for op <- @unary do
     @impl true

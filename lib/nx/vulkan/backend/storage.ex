@@ -24,8 +24,10 @@ defmodule Nx.Vulkan.Backend.Storage do
   def from_binary(%T{shape: {}} = out, binary, _options), do: scalar(out, bytes(binary))
   def from_binary(out, binary, _options), do: %{out | data: %B{ref: upload(bytes(binary))}}
 
-  def number(%T{shape: {}} = out, number),
-    do: from_host(Nx.BinaryBackend.constant(out, number, []))
+  def number(%T{shape: {}} = out, number) do
+    host = Nx.BinaryBackend.constant(out, number, [])
+    scalar(out, bytes(Nx.BinaryBackend.to_binary(host, 1)))
+  end
 
   defp scalar(out, binary), do: %{out | data: %B{ref: {binary, :atomics.new(1, [])}}}
 
