@@ -3,26 +3,7 @@
 // to_<type>(x) takes any compute type and gives the value in the compute type of <type>, within its range:
 // integers wrap; floats are truncated towards zero, then wrap; NaN becomes 0 and infinities the type's limits.
 
-bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
-bool is_infinity(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
-bool is_true(float x) { return (floatBitsToUint(x) & 0x7fffffffu) != 0u; }
-bool is_negative(float x) { return (floatBitsToUint(x) >> 31) != 0u; }
-
-#ifdef HAS_FLOAT64
-bool is_nan(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return ((b.y & 0x7fffffffu) | uint(b.x != 0u)) > 0x7ff00000u;
-}
-bool is_infinity(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return (b.y & 0x7fffffffu) == 0x7ff00000u && b.x == 0u;
-}
-bool is_true(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return ((b.y & 0x7fffffffu) | b.x) != 0u;
-}
-bool is_negative(double x) { return (unpackDouble2x32(x).y >> 31) != 0u; }
-#endif
+#include "lib/float_bits.glsl"
 
 // 16-bit floats are bits in memory. f16 rounds to even; bf16 drops the low half of an f32, as BinaryBackend does.
 
@@ -65,7 +46,7 @@ float to_f32(float x) { return x; }
   float to_f32(S x) { return float(x); } \
   float to_f16(S x) { return to_f16(float(x)); } \
   float to_bf16(S x) { return to_bf16(float(x)); } \
-  bool is_true(S x) { return x != S(0); }
+  bool is_zero(S x) { return x == S(0); }
 NX_FROM_INT(int)
 NX_FROM_INT(uint)
 

@@ -7,8 +7,8 @@ int lowest_int() { return int(0x80000000); }
 int highest_int() { return 0x7fffffff; }
 uint lowest_uint() { return 0u; }
 uint highest_uint() { return ~0u; }
-float lowest_float() { return uintBitsToFloat(0xff800000u); }
-float highest_float() { return uintBitsToFloat(0x7f800000u); }
+float lowest_float() { return -F32_INF; }
+float highest_float() { return F32_INF; }
 
 void combine_all(inout uint a, uint x) { a &= x; }
 void combine_any(inout uint a, uint x) { a |= x; }
@@ -59,8 +59,8 @@ NX_REDUCE_ALL(int64_t)
 NX_REDUCE_ALL(uint64_t)
 #endif
 #ifdef HAS_FLOAT64
-double lowest_double() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
-double highest_double() { return packDouble2x32(uvec2(0u, 0x7ff00000u)); }
+double lowest_double() { return -F64_INF; }
+double highest_double() { return F64_INF; }
 NX_REDUCE_ALL(double)
 NX_REDUCE_FLOAT(double)
 #endif

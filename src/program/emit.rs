@@ -459,7 +459,7 @@ impl Emitter<'_> {
                 Typing::Bitcast => load(node.ty, &bitcast(operand(0), node.ty)),
                 Typing::Select => {
                     let (a, b) = (convert(operand(1), node.ty), convert(operand(2), node.ty));
-                    format!("is_true({}) ? {a} : {b}", operand(0).0)
+                    format!("!is_zero({}) ? {a} : {b}", operand(0).0)
                 }
                 Typing::Iota => {
                     let place = self.place(views.next().unwrap_or_default());
@@ -514,7 +514,7 @@ impl Emitter<'_> {
             let argument = format!("v{}", last.args[0]);
             let value = convert((argument, self.program.type_of(last.args[0])), element);
             let lifted = match reduction {
-                Reduction::All | Reduction::Any => format!("uint(is_true({value}))"),
+                Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
                 _ => format!("{}({value})", accumulator.parts[0].glsl()),
             };
             let _ = writeln!(text, "  x0 = {lifted};");

@@ -16,16 +16,16 @@
     return s.x == T(0) ? s : dd_sqrt(s); \
   } \
   T nx_asin(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     if (!(a <= T(1))) return NAN; \
     if (a < tiny) return x; \
     return atan_signed(dd_value(atan_angle(T2(a, T(0)), asin_cathetus(a))), x); \
   } \
   T nx_acos(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     if (!(a <= T(1))) return NAN; \
     T2 r = atan_angle(asin_cathetus(a), T2(a, T(0))); \
-    return dd_value(fp_is_negative(x) ? dd_fast_add(pi, dd_negate(r)) : r); \
+    return dd_value(is_negative(x) ? dd_fast_add(pi, dd_negate(r)) : r); \
   }
 
 NX_ASIN(float, vec2, F32_NAN, vec2(3.1415927f, -8.742278e-08f), 1.0e-6f)

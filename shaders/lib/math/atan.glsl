@@ -66,30 +66,30 @@ dvec2 atan_series(dvec2 z) {
     T2 r = dd_fast_add(atan_point(c, i), dd_fast_add(t, dd_mul(dd_mul(t, z), atan_series(z)))); \
     return steep ? dd_fast_add(half_pi, dd_negate(r)) : r; \
   } \
-  T atan_signed(T r, T s) { return fp_is_negative(s) ? fp_negate(r) : r; } \
+  T atan_signed(T r, T s) { return is_negative(s) ? nx_negate(r) : r; } \
   T nx_atan(T x) { \
-    T a = fp_abs(x); \
-    if (fp_is_nan(x)) return NAN; \
+    T a = nx_abs(x); \
+    if (is_nan(x)) return NAN; \
     if (a < tiny) return x; \
     T2 r = a > huge ? half_pi : atan_angle(T2(a, T(0)), T2(T(1), T(0))); \
     return atan_signed(dd_value(r), x); \
   } \
   T nx_atan2(T y, T x) { \
-    if (fp_is_nan(x) || fp_is_nan(y)) return NAN; \
-    if (fp_is_inf(x) && !fp_is_inf(y)) return fp_is_negative(x) ? pi.x : T(0); \
+    if (is_nan(x) || is_nan(y)) return NAN; \
+    if (is_infinity(x) && !is_infinity(y)) return is_negative(x) ? pi.x : T(0); \
     T2 r; \
-    if (fp_is_zero(y)) { \
+    if (is_zero(y)) { \
       r = T2(T(0), T(0)); \
-    } else if (fp_is_zero(x) || fp_is_inf(y)) { \
-      r = fp_is_inf(x) ? half_pi * T(0.5) : half_pi; \
+    } else if (is_zero(x) || is_infinity(y)) { \
+      r = is_infinity(x) ? half_pi * T(0.5) : half_pi; \
     } else { \
       int e = fp_exponent(y) - fp_exponent(x); \
-      if (e < gap && !fp_is_negative(x)) return nx_divide(y, x); \
+      if (e < gap && !is_negative(x)) return nx_divide(y, x); \
       precise T a = fp_significand(y) * fp_exp2i(y, clamp(e, -100, 0)); \
       precise T b = fp_significand(x) * fp_exp2i(x, clamp(-e, -100, 0)); \
       r = atan_angle(T2(a, T(0)), T2(b, T(0))); \
     } \
-    if (fp_is_negative(x) && !(fp_is_zero(x) && !fp_is_zero(y))) r = dd_fast_add(pi, dd_negate(r)); \
+    if (is_negative(x) && !(is_zero(x) && !is_zero(y))) r = dd_fast_add(pi, dd_negate(r)); \
     return atan_signed(dd_value(r), y); \
   }
 

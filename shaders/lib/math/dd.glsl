@@ -1,7 +1,9 @@
 #ifndef NX_MATH_DD
 #define NX_MATH_DD
 
-// Double-word arithmetic and bit helpers, the ground of the maths library.
+#include "lib/float_bits.glsl"
+
+// Double-word arithmetic and exponents, the ground of the maths library.
 //
 // A double word is a vec2 (dvec2 under HAS_FLOAT64): .x holds the value rounded to the type, .y what is left, |y| <= ulp(x)/2.
 // Everything rests on add, subtract and multiply being correctly rounded (which Vulkan promises) and on `precise`
@@ -13,28 +15,6 @@
 // Sources: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes,
 // J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
 // whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
-
-#define F32_NAN uintBitsToFloat(0x7fc00000u)
-#define F32_INF uintBitsToFloat(0x7f800000u)
-
-// The high word of the bits (all of them for float): sign, exponent, top of the significand.
-uint fp_high(float x) { return floatBitsToUint(x); }
-
-bool fp_is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
-bool fp_is_inf(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
-bool fp_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
-bool fp_is_negative(float x) { return (floatBitsToUint(x) >> 31) != 0u; }
-// By bits, so that a device that reads subnormals as zero still tells them from zero.
-bool fp_is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
-
-float fp_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
-float fp_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
-
-// |x| with the sign of s. Not to be used as `c ? s : fp_copysign(x, s)`: on CPUs with AVX-512, LLVM (and so lavapipe) gets a
-// choice between a value and a bitwise expression of it wrong (its issue 157929). Choose magnitudes, then set the sign.
-float fp_copysign(float x, float s) {
-  return uintBitsToFloat((floatBitsToUint(x) & 0x7fffffffu) | (floatBitsToUint(s) & 0x80000000u));
-}
 
 // 2^n for -126 <= n <= 127, exactly.
 float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23); }
@@ -60,39 +40,6 @@ float fp_significand(float x) {
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
 #ifdef HAS_FLOAT64
-#define F64_NAN packDouble2x32(uvec2(0u, 0x7ff80000u))
-#define F64_INF packDouble2x32(uvec2(0u, 0x7ff00000u))
-
-uint fp_high(double x) { return unpackDouble2x32(x).y; }
-
-bool fp_is_nan(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return ((b.y & 0x7fffffffu) | uint(b.x != 0u)) > 0x7ff00000u;
-}
-bool fp_is_inf(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return (b.y & 0x7fffffffu) == 0x7ff00000u && b.x == 0u;
-}
-bool fp_is_finite(double x) { return (fp_high(x) & 0x7ff00000u) != 0x7ff00000u; }
-bool fp_is_negative(double x) { return (fp_high(x) >> 31) != 0u; }
-bool fp_is_zero(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return ((b.y & 0x7fffffffu) | b.x) == 0u;
-}
-
-double fp_abs(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return packDouble2x32(uvec2(b.x, b.y & 0x7fffffffu));
-}
-double fp_negate(double x) {
-  uvec2 b = unpackDouble2x32(x);
-  return packDouble2x32(uvec2(b.x, b.y ^ 0x80000000u));
-}
-double fp_copysign(double x, double s) {
-  uvec2 b = unpackDouble2x32(x);
-  return packDouble2x32(uvec2(b.x, (b.y & 0x7fffffffu) | (fp_high(s) & 0x80000000u)));
-}
-
 // 2^n for -1022 <= n <= 1023, exactly.
 double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 
@@ -162,7 +109,7 @@ double fp_split(double x) {
     return T2(s, e); \
   } \
   NX_TWO_PROD(T, T2) \
-  T2 dd_negate(T2 a) { return T2(fp_negate(a.x), fp_negate(a.y)); } \
+  T2 dd_negate(T2 a) { return T2(nx_negate(a.x), nx_negate(a.y)); } \
   T2 dd_add(T2 a, T b) { \
     T2 s = dd_two_sum(a.x, b); \
     precise T e = a.y + s.y; \

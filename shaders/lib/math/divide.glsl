@@ -28,12 +28,12 @@
     q = r > h ? q + u : (r < -h ? q - u : q); \
     r = r > h ? -h : (r < -h ? h : r); \
     T v = dd_ldexp(T2(q, r), n); \
-    T sign = fp_is_negative(a) != fp_is_negative(b) ? T(-1) : T(1); \
-    sign = fp_is_inf(a) && fp_is_zero(b) ? a : sign; \
-    v = fp_is_zero(b) || fp_is_inf(a) ? INF : v; \
-    v = fp_is_zero(a) ? T(0) : v; \
-    v = fp_is_inf(b) ? T(0) : fp_copysign(v, sign); \
-    bool invalid = (fp_is_zero(a) && fp_is_zero(b)) || (fp_is_inf(a) && fp_is_inf(b)) || fp_is_nan(a) || fp_is_nan(b); \
+    T sign = is_negative(a) != is_negative(b) ? T(-1) : T(1); \
+    sign = is_infinity(a) && is_zero(b) ? a : sign; \
+    v = is_zero(b) || is_infinity(a) ? INF : v; \
+    v = is_zero(a) ? T(0) : v; \
+    v = is_infinity(b) ? T(0) : fp_copysign(v, sign); \
+    bool invalid = (is_zero(a) && is_zero(b)) || (is_infinity(a) && is_infinity(b)) || is_nan(a) || is_nan(b); \
     return invalid ? NAN : v; \
   }
 

@@ -105,9 +105,9 @@ double erf_inv_guess(double a, double q) { return double(erf_inv_guess(float(a),
   } \
   T erf_scaled(T2 c, T x) { return dd_ldexp(dd_mul(c, fp_significand(x)), fp_exponent(x)); } \
   T nx_erf(T x) { \
-    if (fp_is_nan(x)) return NAN; \
-    if (fp_is_zero(x)) return x; \
-    T a = min(fp_abs(x), ONE_FROM); \
+    if (is_nan(x)) return NAN; \
+    if (is_zero(x)) return x; \
+    T a = min(nx_abs(x), ONE_FROM); \
     T r; \
     if (a < TINY) { \
       r = erf_scaled(TWO_OVER_ROOT_PI, x); \
@@ -119,12 +119,12 @@ double erf_inv_guess(double a, double q) { return double(erf_inv_guess(float(a),
       T2 c = dd_mul(dd_mul(erf_gauss(s, k), erfcx(a)), -fp_exp2i(x, int(k))); \
       r = dd_value(dd_add(c, T(1))); \
     } \
-    return fp_is_negative(x) ? fp_negate(r) : r; \
+    return is_negative(x) ? nx_negate(r) : r; \
   } \
   T nx_erfc(T x) { \
-    if (fp_is_nan(x)) return NAN; \
-    T a = min(fp_abs(x), ZERO_FROM); \
-    bool negative = fp_is_negative(x); \
+    if (is_nan(x)) return NAN; \
+    T a = min(nx_abs(x), ZERO_FROM); \
+    bool negative = is_negative(x); \
     if (a < T(0.5f)) { \
       T2 e = erf_near_zero(a); \
       return dd_value(dd_add(negative ? e : dd_negate(e), T(1))); \
@@ -139,9 +139,9 @@ double erf_inv_guess(double a, double q) { return double(erf_inv_guess(float(a),
     return dd_value(dd_add(dd_mul(c, -fp_exp2i(x, max(e, -100))), T(2))); \
   } \
   T nx_erf_inv(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     if (!(a <= T(1))) return NAN; \
-    if (fp_is_zero(x)) return T(0); \
+    if (is_zero(x)) return T(0); \
     T r; \
     if (a == T(1)) { \
       r = INF; \
@@ -164,7 +164,7 @@ double erf_inv_guess(double a, double q) { return double(erf_inv_guess(float(a),
       precise T v = y + u * (T(1) + u * (y + u * ((T(4) * s.x + T(2)) * SIXTH))); \
       r = v; \
     } \
-    return fp_is_negative(x) ? fp_negate(r) : r; \
+    return is_negative(x) ? nx_negate(r) : r; \
   }
 
 NX_ERF(float, vec2, F32_INF, F32_NAN, vec2(1.1283792f, -5.8635383e-08f), vec2(0.88622695f, -2.66232e-08f),

@@ -58,7 +58,7 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
     T k = dd_exp_k(c); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k)); \
     T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
-    return fp_is_nan(x) ? NAN : v; \
+    return is_nan(x) ? NAN : v; \
   } \
   T nx_expm1(T x) { \
     T c = clamp(x, T(-NEGLIGIBLE), HIGHEST); \
@@ -67,21 +67,21 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
     T one = k > T(2 * NEGLIGIBLE) ? T(0) : fp_exp2i(x, -int(min(k, T(2 * NEGLIGIBLE)))); \
     T2 d = dd_add(dd_two_sum(T(1), -one), e); \
     T v = dd_ldexp(d, int(k)); \
-    v = fp_abs(x) < TINY ? x : v; \
-    v = fp_is_zero(x) ? T(0) : v; \
-    return fp_is_nan(x) ? NAN : v; \
+    v = nx_abs(x) < TINY ? x : v; \
+    v = is_zero(x) ? T(0) : v; \
+    return is_nan(x) ? NAN : v; \
   } \
   T nx_sigmoid(T x) { \
-    T c = max(-fp_abs(x), LOWEST); \
+    T c = max(-nx_abs(x), LOWEST); \
     T k = dd_exp_k(c); \
     T2 p = dd_fast_add(T2(T(1), T(0)), dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k))); \
     int n = int(k); \
     precise T s = n < -2 * NEGLIGIBLE ? T(0) : fp_exp2i(x, max(n, -2 * NEGLIGIBLE)); \
     precise T2 t = T2(p.x * s, p.y * s); \
-    bool negative = fp_is_negative(x); \
+    bool negative = is_negative(x); \
     T2 top = negative ? p : T2(T(1), T(0)); \
     T v = dd_ldexp(dd_div(top, dd_fast_add(T2(T(1), T(0)), t)), negative ? n : 0); \
-    return fp_is_nan(x) ? NAN : v; \
+    return is_nan(x) ? NAN : v; \
   }
 
 NX_EXP(float, vec2, F32_NAN, 1.44269502f, 0.693145752f, 1.42861973e-06f, -1.290532e-11f, -106.0f, 90.0f, 30, 1.49011612e-08f)

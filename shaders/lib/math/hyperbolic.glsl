@@ -22,45 +22,45 @@
 */
 #define NX_HYPERBOLIC(T, T2, INF, NAN, HIGHEST, ONE, TINY, LARGE, NEGLIGIBLE) \
   T nx_sinh(T x) { \
-    T a = min(fp_abs(x), HIGHEST); \
+    T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
     T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * int(min(k, T(NEGLIGIBLE)))); \
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), c); \
     T v = dd_ldexp(dd_add(dd_two_sum(T(1), -c), dd_add(e, d)), int(k) - 1); \
-    v = fp_copysign(fp_abs(x) < TINY ? fp_abs(x) : v, x); \
-    return fp_is_nan(x) ? NAN : v; \
+    v = fp_copysign(nx_abs(x) < TINY ? nx_abs(x) : v, x); \
+    return is_nan(x) ? NAN : v; \
   } \
   T nx_cosh(T x) { \
-    T a = min(fp_abs(x), HIGHEST); \
+    T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
     T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * int(min(k, T(NEGLIGIBLE)))); \
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), -c); \
     T v = dd_ldexp(dd_add(dd_two_sum(T(1), c), dd_add(e, d)), int(k) - 1); \
-    return fp_is_nan(x) ? NAN : v; \
+    return is_nan(x) ? NAN : v; \
   } \
   T nx_tanh(T x) { \
-    precise T a = T(-2) * min(fp_abs(x), ONE); \
+    precise T a = T(-2) * min(nx_abs(x), ONE); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
     precise T s = fp_exp2i(x, int(k)); \
     precise T2 t = T2(e.x * s, e.y * s); \
     T2 m = dd_add(dd_two_sum(s, T(-1)), t); \
     T v = -dd_div(m, dd_add(m, T(2))).x; \
-    v = fp_copysign(fp_abs(x) < TINY ? fp_abs(x) : v, x); \
-    return fp_is_finite(x) ? v : NAN; \
+    v = fp_copysign(nx_abs(x) < TINY ? nx_abs(x) : v, x); \
+    return is_finite(x) ? v : NAN; \
   } \
   T nx_asinh(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     T b = min(a, LARGE); \
     T2 b2 = dd_two_prod(b, b); \
     T2 u = dd_add(dd_div(b2, dd_add(dd_sqrt(dd_add(b2, T(1))), T(1))), b); \
     bool large = a > LARGE; \
     T2 l = dd_log(large ? T2(a, T(0)) : dd_add(u, T(1)), u); \
     l = large ? dd_add(l, dd_log_sum(T(1), T2(T(0), T(0)))) : l; \
-    T v = fp_copysign(a < TINY || fp_is_inf(x) ? a : l.x, x); \
-    return fp_is_nan(x) ? NAN : v; \
+    T v = fp_copysign(a < TINY || is_infinity(x) ? a : l.x, x); \
+    return is_nan(x) ? NAN : v; \
   } \
   T nx_acosh(T x) { \
     T2 t = dd_two_sum(min(x, LARGE), T(-1)); \
@@ -69,11 +69,11 @@
     T2 l = dd_log(large ? T2(x, T(0)) : dd_add(u, T(1)), u); \
     l = large ? dd_add(l, dd_log_sum(T(1), T2(T(0), T(0)))) : l; \
     T v = x == T(1) ? T(0) : l.x; \
-    v = fp_is_inf(x) ? INF : v; \
-    return x >= T(1) && !fp_is_nan(x) ? v : NAN; \
+    v = is_infinity(x) ? INF : v; \
+    return x >= T(1) && !is_nan(x) ? v : NAN; \
   } \
   T nx_atanh(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     T b = a < T(1) ? a : T(0); \
     precise T w = (T(1) + b) / (T(1) - b); \
     int k = fp_log2_nearest(w); \
@@ -84,7 +84,7 @@
     T2 l = dd_log_sum(T(k), dd_two_atanh(s)); \
     precise T h = T(0.5f) * l.x; \
     T v = fp_copysign(a < TINY ? a : (a == T(1) ? INF : h), x); \
-    return a <= T(1) && !fp_is_nan(x) ? v : NAN; \
+    return a <= T(1) && !is_nan(x) ? v : NAN; \
   }
 
 NX_HYPERBOLIC(float, vec2, F32_INF, F32_NAN, 91.0f, 10.0f, 1.2e-4f, 1048576.0f, 30)

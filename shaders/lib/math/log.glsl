@@ -76,15 +76,15 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
   } \
   T nx_log(T x) { \
     T2 l = dd_log(x); \
-    T v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? INF : l.x); \
-    return fp_is_zero(x) ? -INF : v; \
+    T v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? INF : l.x); \
+    return is_zero(x) ? -INF : v; \
   } \
   T nx_log1p(T x) { \
     T2 l = dd_log(dd_two_sum(T(1), x), T2(x, T(0))); \
-    T v = fp_abs(x) < TINY ? x : l.x; \
-    v = fp_is_zero(x) ? T(0) : v; \
-    v = x > T(-1) && !fp_is_nan(x) ? v : (x == T(-1) ? -INF : NAN); \
-    return fp_is_inf(x) && !fp_is_negative(x) ? INF : v; \
+    T v = nx_abs(x) < TINY ? x : l.x; \
+    v = is_zero(x) ? T(0) : v; \
+    v = x > T(-1) && !is_nan(x) ? v : (x == T(-1) ? -INF : NAN); \
+    return is_infinity(x) && !is_negative(x) ? INF : v; \
   }
 
 NX_LOG(float, vec2, F32_INF, F32_NAN, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,

@@ -20,16 +20,16 @@
     bool odd = integer && roundEven(half_y) != half_y; \
     T bound = fp_exp2i(x, P + 12); \
     T2 p = dd_mul(dd_log(x), clamp(y, -bound, bound)); \
-    p = fp_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
+    p = nx_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
     T k = dd_exp_k(p.x); \
     T2 e = dd_expm1_near_zero(dd_exp_r(p, k)); \
     T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
-    v = fp_is_zero(x) || fp_is_inf(x) ? (fp_is_zero(x) == fp_is_negative(y) ? INF : T(0)) : v; \
-    v = fp_is_negative(x) ? (odd ? fp_negate(v) : (integer || fp_is_zero(x) || fp_is_inf(x) ? v : NAN)) : v; \
-    v = fp_is_inf(x) && fp_is_negative(y) ? T(0) : v; \
-    v = fp_is_inf(y) ? (fp_is_zero(x) == fp_is_negative(y) ? INF : T(0)) : v; \
-    v = fp_is_zero(y) ? T(1) : v; \
-    return fp_is_nan(x) || fp_is_nan(y) ? NAN : v; \
+    v = is_zero(x) || is_infinity(x) ? (is_zero(x) == is_negative(y) ? INF : T(0)) : v; \
+    v = is_negative(x) ? (odd ? nx_negate(v) : (integer || is_zero(x) || is_infinity(x) ? v : NAN)) : v; \
+    v = is_infinity(x) && is_negative(y) ? T(0) : v; \
+    v = is_infinity(y) ? (is_zero(x) == is_negative(y) ? INF : T(0)) : v; \
+    v = is_zero(y) ? T(1) : v; \
+    return is_nan(x) || is_nan(y) ? NAN : v; \
   }
 
 NX_POW(float, vec2, 23, F32_INF, F32_NAN, 110.0f)

@@ -50,8 +50,8 @@ double fp_rcbrt_start(double m) {
     precise T h = y * u; \
     y = r > h ? y + u : (r <= -h ? y - u : y); \
     precise T v = y * fp_exp2i(x, e >> 1); \
-    v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? INF : v); \
-    return fp_is_zero(x) ? x : v; \
+    v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? INF : v); \
+    return is_zero(x) ? x : v; \
   } \
   T nx_rsqrt(T x) { \
     int e = fp_exponent(x); \
@@ -62,8 +62,8 @@ double fp_rcbrt_start(double m) {
     precise T r = (T(1) - t.x) - t.y; \
     precise T c = y * (r * (T(0.5f) + T(0.375f) * r)); \
     precise T v = (y + c) * fp_exp2i(x, -(e >> 1)); \
-    v = fp_is_negative(x) || fp_is_nan(x) ? NAN : (fp_is_inf(x) ? T(0) : v); \
-    return fp_is_zero(x) ? fp_copysign(INF, x) : v; \
+    v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? T(0) : v); \
+    return is_zero(x) ? fp_copysign(INF, x) : v; \
   } \
   T nx_cbrt(T x) { \
     int e = fp_exponent(x); \
@@ -79,8 +79,8 @@ double fp_rcbrt_start(double m) {
     precise T r = (m - t.x) - t.y; \
     precise T c = r * (z * z) * THIRD; \
     precise T v = fp_copysign((y + c) * fp_exp2i(x, q), x); \
-    v = fp_is_inf(x) ? x : (fp_is_nan(x) ? NAN : v); \
-    return fp_is_zero(x) ? T(0) : v; \
+    v = is_infinity(x) ? x : (is_nan(x) ? NAN : v); \
+    return is_zero(x) ? T(0) : v; \
   }
 
 NX_ROOT(float, vec2, 23, F32_INF, F32_NAN, 0.333333343f, 0.793700516f, 0.629960537f)

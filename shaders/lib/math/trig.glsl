@@ -176,30 +176,30 @@ dvec2 trig_kernel(dvec2 r, bool cosine) {
 // Where |x| < tiny, sin x and tan x are x to well within half an ulp.
 #define NX_TRIG(T, T2, TrigReduced, NAN, tiny) \
   T nx_sin(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     if (a < tiny) return x; \
-    if (!fp_is_finite(x)) return NAN; \
+    if (!is_finite(x)) return NAN; \
     TrigReduced q = trig_reduce(a); \
     T y = dd_value(trig_kernel(q.r, (q.quadrant & 1u) != 0u)); \
-    return ((q.quadrant & 2u) != 0u) != fp_is_negative(x) ? fp_negate(y) : y; \
+    return ((q.quadrant & 2u) != 0u) != is_negative(x) ? nx_negate(y) : y; \
   } \
   T nx_cos(T x) { \
-    T a = fp_abs(x); \
-    if (!fp_is_finite(x)) return NAN; \
+    T a = nx_abs(x); \
+    if (!is_finite(x)) return NAN; \
     TrigReduced q = trig_reduce(a); \
     T y = dd_value(trig_kernel(q.r, (q.quadrant & 1u) == 0u)); \
-    return ((q.quadrant + 1u) & 2u) != 0u ? fp_negate(y) : y; \
+    return ((q.quadrant + 1u) & 2u) != 0u ? nx_negate(y) : y; \
   } \
   T nx_tan(T x) { \
-    T a = fp_abs(x); \
+    T a = nx_abs(x); \
     if (a < tiny) return x; \
-    if (!fp_is_finite(x)) return NAN; \
+    if (!is_finite(x)) return NAN; \
     TrigReduced q = trig_reduce(a); \
     T2 s = trig_kernel(q.r, false); \
     T2 c = trig_kernel(q.r, true); \
     bool odd = (q.quadrant & 1u) != 0u; \
     T y = dd_value(odd ? dd_div(c, s) : dd_div(s, c)); \
-    return odd != fp_is_negative(x) ? fp_negate(y) : y; \
+    return odd != is_negative(x) ? nx_negate(y) : y; \
   }
 
 NX_TRIG(float, vec2, TrigReduced32, F32_NAN, 1.0e-6f)

@@ -7,13 +7,13 @@
   bool nx_less_equal(T a, T b) { return a <= b; } \
   bool nx_greater(T a, T b) { return a > b; } \
   bool nx_greater_equal(T a, T b) { return a >= b; } \
-  bool nx_logical_not(T a) { return !is_true(a); }
+  bool nx_logical_not(T a) { return is_zero(a); }
 
 // Logic takes any two types: 64-bit integers of either sign meet here too.
 #define NX_LOGIC(A, B) \
-  bool nx_logical_and(A a, B b) { return is_true(a) && is_true(b); } \
-  bool nx_logical_or(A a, B b) { return is_true(a) || is_true(b); } \
-  bool nx_logical_xor(A a, B b) { return is_true(a) != is_true(b); }
+  bool nx_logical_and(A a, B b) { return !is_zero(a) && !is_zero(b); } \
+  bool nx_logical_or(A a, B b) { return !is_zero(a) || !is_zero(b); } \
+  bool nx_logical_xor(A a, B b) { return is_zero(a) != is_zero(b); }
 
 #define NX_NO_NAN(T) \
   bool nx_is_nan(T x) { return false; } \

@@ -1,4 +1,7 @@
-// Sign and rounding. Integers are their own ceiling; abs and negate of the smallest one wrap.
+// Sign and rounding; abs and negate of floats are in float_bits.glsl. Integers are their own ceiling; abs and negate of the
+// smallest one wrap.
+
+#include "lib/float_bits.glsl"
 
 #define NX_ROUNDING_INT(T) \
   T nx_abs(T x) { return x < T(0) ? -x : x; } \
@@ -16,7 +19,7 @@ NX_ROUNDING_INT(uint)
 // sign is x itself for zeros, and 1 for NaN and both infinities, as BinaryBackend has it.
 // round takes ties away from zero and gives no negative zero.
 #define NX_ROUNDING(T) \
-  T nx_sign(T x) { return !is_true(x) ? x : is_negative(x) && !is_nan(x) && !is_infinity(x) ? T(-1) : T(1); } \
+  T nx_sign(T x) { return is_zero(x) ? x : is_negative(x) && !is_nan(x) && !is_infinity(x) ? T(-1) : T(1); } \
   T nx_ceil(T x) { return ceil(x); } \
   T nx_floor(T x) { return floor(x); } \
   T nx_round(T x) { \
@@ -29,8 +32,6 @@ NX_ROUNDING_INT(uint)
   T nx_real(T x) { return x; } \
   T nx_imag(T x) { return T(0); }
 
-float nx_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
-float nx_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
 NX_ROUNDING(float)
 
 #ifdef HAS_INT64
@@ -39,7 +40,5 @@ NX_ROUNDING_INT(uint64_t)
 #endif
 
 #ifdef HAS_FLOAT64
-double nx_abs(double x) { return packDouble2x32(unpackDouble2x32(x) & uvec2(~0u, 0x7fffffffu)); }
-double nx_negate(double x) { return packDouble2x32(unpackDouble2x32(x) ^ uvec2(0u, 0x80000000u)); }
 NX_ROUNDING(double)
 #endif
