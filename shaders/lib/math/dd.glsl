@@ -22,14 +22,19 @@ float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23);
 // floor(log2 |x|) for normal x.
 int fp_ilogb(float x) { return int((floatBitsToUint(x) >> 23) & 0xffu) - 127; }
 
-// Subnormal x times 2^24 (2^54), so that it has its bits where normal numbers have them; others as they are.
+// Subnormals in units of the smallest one, by integers: the same on devices that read and write subnormals as zero.
+
+// |x| in those units where x is subnormal; others as they are.
 float fp_lift(float x) {
-  precise float y = x * 16777216.0f;
-  return (floatBitsToUint(x) & 0x7f800000u) == 0u ? y : x;
+  uint b = floatBitsToUint(x);
+  return (b & 0x7f800000u) == 0u ? float(b & 0x007fffffu) : x;
 }
+// The float that is k units, for integers 0 <= k <= 2^23.
+float fp_from_units(float k) { return uintBitsToFloat(uint(k)); }
+
 // floor(log2 |x|) for finite x that is not zero.
 int fp_exponent(float x) {
-  return fp_ilogb(fp_lift(x)) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 24 : 0);
+  return fp_ilogb(fp_lift(x)) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 149 : 0);
 }
 // |x| / 2^fp_exponent(x), in [1, 2).
 float fp_significand(float x) {
@@ -46,10 +51,17 @@ double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1
 int fp_ilogb(double x) { return int((fp_high(x) >> 20) & 0x7ffu) - 1023; }
 
 double fp_lift(double x) {
-  precise double y = x * 18014398509481984.0lf;
-  return (fp_high(x) & 0x7ff00000u) == 0u ? y : x;
+  uvec2 b = unpackDouble2x32(x);
+  precise double y = double(b.y & 0x000fffffu) * 4294967296.0lf + double(b.x);
+  return (b.y & 0x7ff00000u) == 0u ? y : x;
 }
-int fp_exponent(double x) { return fp_ilogb(fp_lift(x)) - ((fp_high(x) & 0x7ff00000u) == 0u ? 54 : 0); }
+double fp_from_units(double k) {
+  precise double high = floor(k * 2.3283064365386963e-10lf);
+  precise double low = k - high * 4294967296.0lf;
+  return packDouble2x32(uvec2(uint(low), uint(high)));
+}
+
+int fp_exponent(double x) { return fp_ilogb(fp_lift(x)) - ((fp_high(x) & 0x7ff00000u) == 0u ? 1074 : 0); }
 double fp_significand(double x) {
   uvec2 b = unpackDouble2x32(fp_lift(x));
   return packDouble2x32(uvec2(b.x, (b.y & 0x000fffffu) | 0x3ff00000u));
@@ -159,12 +171,16 @@ double fp_split(double x) {
   T dd_ldexp(T2 a, int n) { \
     int m = clamp(n, EMIN - P - 4, -2 * EMIN); \
     T c = m < EMIN + 3 ? fp_exp2i(a.x, EMIN - m) : T(0); \
-    c = a.x < c ? c : T(0); \
+    bool subnormal = nx_abs(a.x) < c; \
+    c = subnormal ? c : T(0); \
     precise T s = c + a.x; \
     precise T e = a.x - (s - c); \
     precise T h = c * fp_exp2i(a.x, -P - 1); \
     precise T tie = (e == h && a.y > T(0)) ? h + h : ((e == -h && a.y < T(0)) ? -(h + h) : T(0)); \
-    precise T r = ((s + tie) - c) * fp_exp2i(a.x, m / 2) * fp_exp2i(a.x, m - m / 2); \
+    precise T r = (s + tie) - c; \
+    precise T units = r * fp_exp2i(a.x, min(m, EMIN + 3) - EMIN + P); \
+    r = r * fp_exp2i(a.x, m / 2) * fp_exp2i(a.x, m - m / 2); \
+    r = subnormal ? fp_from_units(units) : r; \
     return r; \
   }
 

@@ -16,7 +16,7 @@
 #define NX_POW(T, T2, P, INF, NAN, LIMIT) \
   T nx_pow(T x, T y) { \
     precise T half_y = T(0.5f) * y; \
-    bool integer = roundEven(y) == y; \
+    bool integer = nx_abs(y) >= T(1) && roundEven(y) == y; \
     bool odd = integer && roundEven(half_y) != half_y; \
     T bound = fp_exp2i(x, P + 12); \
     T2 p = dd_mul(dd_log(x), clamp(y, -bound, bound)); \

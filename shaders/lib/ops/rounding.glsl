@@ -18,10 +18,12 @@ NX_ROUNDING_INT(uint)
 
 // sign is x itself for zeros, and 1 for NaN and both infinities, as BinaryBackend has it.
 // round takes ties away from zero and gives no negative zero.
+// ceil and floor are right on devices that read subnormals as zero.
 #define NX_ROUNDING(T) \
+  bool is_fraction(T x) { return nx_abs(x) < T(1) && !is_zero(x); } \
   T nx_sign(T x) { return is_zero(x) ? x : is_negative(x) && !is_nan(x) && !is_infinity(x) ? T(-1) : T(1); } \
-  T nx_ceil(T x) { return ceil(x); } \
-  T nx_floor(T x) { return floor(x); } \
+  T nx_ceil(T x) { return is_fraction(x) && !is_negative(x) ? T(1) : ceil(x); } \
+  T nx_floor(T x) { return is_fraction(x) && is_negative(x) ? T(-1) : floor(x); } \
   T nx_round(T x) { \
     if (is_nan(x) || is_infinity(x)) return x; \
     precise T t = trunc(nx_abs(x)); \
