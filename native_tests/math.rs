@@ -9,6 +9,7 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use astro_float_num::{BigFloat, Consts, RoundingMode};
 use bytemuck::Pod;
+use nx_vulkan::memory::Buffer;
 use nx_vulkan::program::Type;
 use oracle::{BINARY, UNARY, big, error_in_ulps, to_double};
 use support::{Random, device, download, node, run, upload};
@@ -24,6 +25,7 @@ struct Precision {
     from_bits: fn(u64) -> f64,
     round: fn(f64) -> f64,
     call: fn(&str, &[Vec<f64>]) -> Vec<f64>,
+    choose: fn(&str, &[u8], &[f64], bool) -> Vec<f64>,
 }
 
 fn call<T: Pod>(ty: Type, name: &str, args: &[Vec<f64>], to: fn(&f64) -> T, from: fn(&T) -> f64) -> Vec<f64> {
@@ -35,6 +37,15 @@ fn call<T: Pod>(ty: Type, name: &str, args: &[Vec<f64>], to: fn(&f64) -> T, from
     out.iter().map(from).collect()
 }
 
+/// `select(choices, x, name(x))`, or with the two swapped.
+fn choose<T: Pod>(ty: Type, name: &str, choices: &[u8], xs: &[f64], swapped: bool, to: fn(&f64) -> T) -> Buffer {
+    let shape = [xs.len() as u64];
+    let (choices, xs) = (upload(choices), upload(&xs.iter().map(to).collect::<Vec<T>>()));
+    let inputs = [(&choices, Type::U8, shape.as_slice()), (&xs, ty, shape.as_slice())];
+    let select: &[usize] = if swapped { &[0, 2, 1] } else { &[0, 1, 2] };
+    run(&[node(name, ty, &[1]), node("select", ty, select)], &inputs, &shape).unwrap()
+}
+
 static SINGLE: Precision = Precision {
     ty: Type::F32,
     bits: 24,
@@ -44,6 +55,10 @@ static SINGLE: Precision = Precision {
     from_bits: |bits| f64::from(f32::from_bits((bits >> 32) as u32)),
     round: |x| f64::from(x as f32),
     call: |name, args| call(Type::F32, name, args, |x| *x as f32, |x| f64::from(*x)),
+    choose: |name, choices, xs, swapped| {
+        let chosen = choose(Type::F32, name, choices, xs, swapped, |x| *x as f32);
+        download(&chosen).into_iter().map(f32::into).collect()
+    },
 };
 
 static DOUBLE: Precision = Precision {
@@ -55,6 +70,7 @@ static DOUBLE: Precision = Precision {
     from_bits: f64::from_bits,
     round: |x| x,
     call: |name, args| call(Type::F64, name, args, |x| *x, |x| *x),
+    choose: |name, choices, xs, swapped| download(&choose(Type::F64, name, choices, xs, swapped, |x| *x)),
 };
 
 impl Precision {
@@ -197,6 +213,33 @@ fn division_and_square_root_are_correctly_rounded() {
         for (i, root) in (precision.call)("sqrt", &args[..1]).into_iter().enumerate() {
             let a = args[0][i];
             assert!(same(root, host(a)), "sqrt {a:e} is {root:e} as {:?}", precision.ty);
+        }
+    }
+}
+
+/// LLVM makes one bitwise operation of a choice between a value and a change of its bits, and gets it wrong on CPUs with
+/// AVX-512 for some ways to write the change (its issue 157929).
+#[test]
+fn a_choice_between_a_value_and_its_image_takes_one_or_the_other() {
+    let mut random = random();
+    for precision in Precision::all() {
+        let xs: Vec<f64> = (0..20_000).map(|_| (precision.from_bits)(random.next())).collect();
+        let choices: Vec<u8> = xs.iter().map(|_| random.below(2) as u8).collect();
+        for name in ["negate", "abs", "sign", "asinh", "sinh", "cbrt", "rsqrt"] {
+            let images = (precision.call)(name, std::slice::from_ref(&xs));
+            for swapped in [false, true] {
+                let chosen = (precision.choose)(name, &choices, &xs, swapped);
+                for (i, chosen) in chosen.into_iter().enumerate() {
+                    let expected = if (choices[i] != 0) != swapped { xs[i] } else { images[i] };
+                    assert!(
+                        chosen.to_bits() == expected.to_bits() || (chosen.is_nan() && expected.is_nan()),
+                        "{name} of {:e}, {}: {chosen:e}, not {expected:e}, as {:?}",
+                        xs[i],
+                        choices[i],
+                        precision.ty
+                    );
+                }
+            }
         }
     }
 }
