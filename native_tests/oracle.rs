@@ -207,7 +207,7 @@ fn atan2(y: &BigFloat, x: &BigFloat, c: &mut Consts) -> BigFloat {
     if y.is_negative() { angle.neg() } else { angle }
 }
 
-/// The nearest double but for subnormals, which come out zero; NaN and infinities as they are.
+/// The nearest double, to about 2^-63 of it; NaN and infinities as they are.
 pub fn to_double(x: &BigFloat) -> f64 {
     scaled(x, 0)
 }
@@ -223,7 +223,8 @@ fn scaled(x: &BigFloat, n: i32) -> f64 {
     match x.as_raw_parts() {
         Some((words, _, sign, exponent, _)) if !x.is_zero() => {
             let top = words[words.len() - 1] as f64 / 2f64.powi(64);
-            let magnitude = top * 2f64.powi((exponent - n).clamp(-1074, 1100));
+            let power = (exponent - n).clamp(-1200, 1100);
+            let magnitude = top * 2f64.powi(power / 2) * 2f64.powi(power - power / 2);
             if sign == Sign::Neg { -magnitude } else { magnitude }
         }
         _ => 0.0,
