@@ -105,7 +105,7 @@ pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[C
     mode(caps.signed_zero_inf_nan, 4466, 4461, 32);
     mode(caps.round_to_even, 4467, 4462, 32);
     mode(float64 && caps.denorm_preserve64, 4464, 4459, 64);
-    for (has, name) in [(float64, "HAS_FLOAT64"), (int64, "HAS_INT64")] {
+    for (has, name) in [(float64, "HAS_FLOAT64"), (int64, "HAS_INT64"), (caps.fma, "HAS_FMA")] {
         if has {
             let _ = writeln!(text, "#define {name}");
         }

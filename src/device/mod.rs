@@ -1,5 +1,7 @@
 //! Instance, choice of device, features, limits and queue: one global [`Gpu`], made once and fallibly.
 
+mod probe;
+
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
@@ -38,6 +40,8 @@ pub struct Capabilities {
     pub denorm_preserve64: bool,
     pub round_to_even: bool,
     pub signed_zero_inf_nan: bool,
+    /// Whether `fma` rounds once.
+    pub fma: bool,
     pub push_descriptor: bool,
     pub max_groups: [u32; 3],
     pub max_push_constants: u32,
@@ -60,6 +64,7 @@ impl Capabilities {
             ("int8", self.int8),
             ("int16", self.int16),
             ("denorm_preserve", self.denorm_preserve),
+            ("fma", self.fma),
             ("push_descriptor", self.push_descriptor),
         ]
         .into_iter()
@@ -67,7 +72,7 @@ impl Capabilities {
         .collect()
     }
 
-    fn of(physical: &PhysicalDevice) -> Self {
+    fn of(physical: &PhysicalDevice, fma: bool) -> Self {
         let (p, f) = (physical.properties(), physical.supported_features());
         let heap = physical
             .memory_properties()
@@ -96,6 +101,7 @@ impl Capabilities {
             denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false),
             round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
+            fma,
             push_descriptor: physical.supported_extensions().khr_push_descriptor,
             max_groups: p.max_compute_work_group_count,
             max_push_constants: p.max_push_constants_size,
@@ -225,7 +231,7 @@ impl Gpu {
         let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
         let physical = choose(&physical_devices(&instance()?)?, wanted.as_deref())?;
         let (device, queue) = open(&physical)?;
-        let caps = Capabilities::of(&physical);
+        let caps = Capabilities::of(&physical, probe::fma_rounds_once(&device, &queue));
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
