@@ -240,6 +240,10 @@ pub fn emit(program: &Program, layout: &Layout, variant: Variant, params: Params
     if program.nodes.iter().any(|node| emitter.divides_in_double(node)) {
         computes.push(Compute::Double);
     }
+    // Operands of a comparison are converted to a type that may be none of theirs: u32 and s32 meet in s64.
+    for node in program.nodes.iter().filter(|node| node.op.typing == Typing::Merged) {
+        computes.push(program.type_of(node.args[0]).merge(program.type_of(node.args[1])).compute());
+    }
     if let Some(accumulator) = &accumulator {
         computes.extend_from_slice(&accumulator.parts);
     }
