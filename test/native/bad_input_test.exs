@@ -8,6 +8,8 @@ defmodule Nx.Vulkan.BadInputTest do
 
   use Nx.Vulkan.Test.NativeCase, async: true
 
+  @moduletag timeout: 1_800_000
+
   setup do
     %{a: upload!([1.0, 2.0, 3.0, 4.0]), out: alloc!(4), path: spv("elementwise_binary")}
   end
@@ -380,7 +382,7 @@ defmodule Nx.Vulkan.BadInputTest do
     test "random terms", %{a: a} do
       :rand.seed(:exsss, {ExUnit.configuration()[:seed], 0, 0})
 
-      for _ <- 1..2000 do
+      for _ <- 1..500 do
         arguments = [term(a, 3), term(a, 3), term(a, 2)]
 
         try do
