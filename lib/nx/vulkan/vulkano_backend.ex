@@ -10,7 +10,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
   ## On the device
 
-    * all types are stored; u8 to u64, s8 to s64, f16, bf16, f32 and f64 are computed with, as far as the device has them
+    * all types are stored; u8 to u64, s8 to s64, f16, bf16, f32 and f64 are computed with, as far as
+      the device has them
     * element-wise operations, comparisons, logic, `select`, `clip`, `as_type`, `bitcast`
     * `iota`, `eye`, constants
     * `sum`, `product`, `reduce_max`, `reduce_min`, `all`, `any`, `argmax`, `argmin` over any axes

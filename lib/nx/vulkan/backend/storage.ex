@@ -6,8 +6,8 @@ defmodule Nx.Vulkan.Backend.Storage do
   #
   #   * a buffer of the device: the elements in row-major order; types below a byte packed as Nx packs
   #     them, the last byte filled up with zero bits
-  #   * `{binary, flag}` for a scalar given as a number: literals in expressions are such tensors, and
-  #     their bytes travel with the dispatch that uses them. The flag (an atomic, 1 once deallocated)
+  #   * `{binary, flag}` for a scalar that came from the host: literals in expressions are such tensors,
+  #     and their bytes travel with the dispatch that uses them. The flag (an atomic, 1 once deallocated)
   #     makes them as deallocatable as any other tensor.
 
   require Nx.Vulkan.Native, as: Native
