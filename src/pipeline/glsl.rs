@@ -38,7 +38,10 @@ fn include(name: &str) -> IncludeCallbackResult {
 /// Compiles a compute shader for Vulkan 1.2.
 pub fn compile(source: &str) -> Result<Vec<u32>> {
     let failed = |what: &str| Error::DispatchFailed(format!("GLSL compiler: {what}"));
-    let compiler = Compiler::new().ok_or_else(|| failed("could not be started"))?;
+    // One for the process, never dropped: with the last one glslang frees the language's built-in declarations, and parsing
+    // them again takes ten times as long as a kernel.
+    static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
+    let compiler = COMPILER.get_or_init(Compiler::new).as_ref().ok_or_else(|| failed("could not be started"))?;
     let mut options = CompileOptions::new().ok_or_else(|| failed("no options"))?;
     options.set_source_language(SourceLanguage::GLSL);
     options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
