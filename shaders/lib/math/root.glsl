@@ -2,23 +2,16 @@
 #define NX_MATH_ROOT
 
 #include "lib/math/dd.glsl"
+#include "lib/math/divide.glsl"
 
-// A first approximation of 1/sqrt(m) for m in [1, 4), to a few ulp; of a double, Vulkan promises no more than a float's.
-float fp_rsqrt_start(float m) { return inversesqrt(m); }
-// Of 1/cbrt(m) for m in [1, 2): a polynomial to 2^-14.7 (Sollya's fpminimax), then Newton's z + z (1 - m z^3) / 3, which
-// doubles the digits.
+// A first approximation of 1/cbrt(m) for m in [1, 2): a polynomial to 2^-14.7 (Sollya's fpminimax), then Newton's
+// z + z (1 - m z^3) / 3, which doubles the digits.
 float fp_rcbrt_start(float m) {
   precise float z = 1.67000842f + m * (-1.17288518f + m * (0.695488036f + m * (-0.221240416f + m * 0.0285914727f)));
   precise float r = z + z * ((1.0f - m * z * z * z) * 0.333333343f);
   return r;
 }
 #ifdef HAS_FLOAT64
-double fp_rsqrt_start(double m) {
-  precise double y = double(inversesqrt(float(m)));
-  precise double r = 1.0lf - m * y * y;
-  y = y + y * (r * (0.5lf + 0.375lf * r));
-  return y;
-}
 double fp_rcbrt_start(double m) {
   precise double z = double(fp_rcbrt_start(float(m)));
   z = z + z * ((1.0lf - m * z * z * z) * 0.33333333333333331lf);
@@ -30,9 +23,8 @@ double fp_rcbrt_start(double m) {
  nx_sqrt   correctly rounded, whatever the device's sqrt does. y within an ulp of the root is the nearest one unless
            m - y^2, which is exact, exceeds y ulp(y) in magnitude: the midpoints (y ± ulp/2)^2 differ from that by ulp^2/4
            only (B. Tuckerman's test). sqrt(-0) = -0; NaN for x < 0.
- nx_rsqrt  1/sqrt(x): one step of y + y (r/2 + 3r^2/8), r = 1 - m y^2, in double words. rsqrt(±0) = ±Inf, NaN for x < 0.
  nx_cbrt   one Newton step of y = m z^2, z = 1/cbrt(m), in double words. cbrt(-0) = +0, as BinaryBackend has it.
-           Both: error < 0.500001 ulp (float and double); of 20 million floats at most one was not correctly rounded.
+           Error < 0.500001 ulp (float and double); of 20 million floats at most one was not correctly rounded.
 */
 #define NX_ROOT(T, T2, P, INF, NAN, THIRD, RCBRT2, RCBRT4) \
   T nx_sqrt(T x) { \
@@ -52,18 +44,6 @@ double fp_rcbrt_start(double m) {
     precise T v = y * fp_exp2i(x, e >> 1); \
     v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? INF : v); \
     return is_zero(x) ? x : v; \
-  } \
-  T nx_rsqrt(T x) { \
-    int e = fp_exponent(x); \
-    precise T m = fp_significand(x); \
-    m = (e & 1) != 0 ? m + m : m; \
-    precise T y = fp_rsqrt_start(m); \
-    T2 t = dd_mul(dd_two_prod(y, y), m); \
-    precise T r = (T(1) - t.x) - t.y; \
-    precise T c = y * (r * (T(0.5f) + T(0.375f) * r)); \
-    precise T v = (y + c) * fp_exp2i(x, -(e >> 1)); \
-    v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? T(0) : v); \
-    return is_zero(x) ? fp_copysign(INF, x) : v; \
   } \
   T nx_cbrt(T x) { \
     int e = fp_exponent(x); \
@@ -86,6 +66,25 @@ double fp_rcbrt_start(double m) {
 NX_ROOT(float, vec2, 23, F32_INF, F32_NAN, 0.333333343f, 0.793700516f, 0.629960537f)
 #ifdef HAS_FLOAT64
 NX_ROOT(double, dvec2, 52, F64_INF, F64_NAN, 0.33333333333333331lf, 0.79370052598409979lf, 0.62996052494743659lf)
+#endif
+
+// 1/sqrt(x): one step of y + y (r/2 + 3r^2/8), r = 1 - m y^2, in double words: error < 0.500001 ulp, at most one of 20 million
+// not correctly rounded. rsqrt(±0) = ±Inf, NaN for x < 0.
+float nx_rsqrt(float x) {
+  int e = fp_exponent(x);
+  precise float m = fp_significand(x);
+  m = (e & 1) != 0 ? m + m : m;
+  precise float y = inversesqrt(m);
+  vec2 t = dd_mul(dd_two_prod(y, y), m);
+  precise float r = (1.0f - t.x) - t.y;
+  precise float c = y * (r * (0.5f + 0.375f * r));
+  precise float v = (y + c) * fp_exp2i(x, -(e >> 1));
+  v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? 0.0f : v);
+  return is_zero(x) ? fp_copysign(F32_INF, x) : v;
+}
+#ifdef HAS_FLOAT64
+// Both steps rounded, to give a double's last digits as BinaryBackend does: error < 1.5 ulp.
+double nx_rsqrt(double x) { return nx_divide(1.0lf, nx_sqrt(x)); }
 #endif
 
 #endif
