@@ -59,7 +59,7 @@ pub static UNARY: &[Unary] = &[
     unary("cosh", f64::cosh, |x, c| clamp(x).cosh(P, M, c), [90.0, 711.0], [0.503, 0.53]),
     unary("tanh", f64::tanh, |x, c| clamp(x).tanh(P, M, c), [10.0, 20.0], [0.504, 0.55]),
     unary("asinh", libm::asinh, |x, c| x.asinh(P, M, c), [100.0, 100.0], [0.5001, 0.5001]),
-    unary("acosh", acosh, |x, c| x.acosh(P, M, c), [100.0, 100.0], [0.5001, 0.5001]),
+    unary("acosh", acosh, |x, c| x.acosh(P, M, c), [100.0, 100.0], [0.5001, 2.0]),
     unary("atanh", libm::atanh, |x, c| x.atanh(P, M, c), [1.0, 1.0], [0.5001, 2.0]),
     unary("sin", f64::sin, |x, c| x.sin(P, M, c), [100.0, 1e7], [0.51, 0.51]),
     unary("cos", f64::cos, |x, c| x.cos(P, M, c), [100.0, 1e7], [0.51, 0.51]),

@@ -14,12 +14,12 @@
  Where |x| < TINY, x is nearer than any other value.
 
  sinh, nx_cosh, nx_tanh  error < 0.502 ulp (float), 0.543, 0.515, 0.535 (double); sinh is nx_sinh for floats, the one for
-                         doubles stands below
+                         doubles stands below, and so does acosh
  nx_asinh, nx_acosh      error < 0.500001 ulp (float and double)
 
  tanh(±Inf) is NaN, as BinaryBackend has it. acosh(x) for x < 1 is NaN, where BinaryBackend raises.
 */
-#define NX_HYPERBOLIC(T, T2, INF, NAN, HIGHEST, ONE, TINY, LARGE, NEGLIGIBLE, SINH) \
+#define NX_HYPERBOLIC(T, T2, INF, NAN, HIGHEST, ONE, TINY, LARGE, NEGLIGIBLE, SINH, ACOSH) \
   T SINH(T x) { \
     T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
@@ -61,7 +61,7 @@
     T v = fp_copysign(a < TINY || is_infinity(x) ? a : l.x, x); \
     return is_nan(x) ? NAN : v; \
   } \
-  T nx_acosh(T x) { \
+  T ACOSH(T x) { \
     T2 t = dd_two_sum(min(x, LARGE), T(-1)); \
     T2 u = dd_add(dd_sqrt(dd_mul(t, dd_add(t, T(2)))), t); \
     bool large = x > LARGE; \
@@ -72,9 +72,9 @@
     return x >= T(1) && !is_nan(x) ? v : NAN; \
   }
 
-NX_HYPERBOLIC(float, vec2, F32_INF, F32_NAN, 91.0f, 10.0f, 1.2e-4f, 1048576.0f, 30, nx_sinh)
+NX_HYPERBOLIC(float, vec2, F32_INF, F32_NAN, 91.0f, 10.0f, 1.2e-4f, 1048576.0f, 30, nx_sinh, nx_acosh)
 #ifdef HAS_FLOAT64
-NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 22.0lf, 7.4e-9lf, 274877906944.0lf, 60, fp_sinh)
+NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 22.0lf, 7.4e-9lf, 274877906944.0lf, 60, fp_sinh, fp_acosh)
 #endif
 
 // atanh |x| = (k ln2)/2 + atanh(s), s = ((1 - q) + |x| (1 + q)) / ((1 + q) + |x| (1 - q)), q = 2^k near (1 + |x|) / (1 - |x|),
@@ -141,6 +141,14 @@ double nx_atanh(double x) {
   precise double h = 0.5lf * fp_log1p(u);
   double v = fp_copysign(a < 3.7e-9lf ? a : (a == 1.0lf ? F64_INF : h), x);
   return a <= 1.0lf && !is_nan(x) ? v : F64_NAN;
+}
+
+// As glibc rounds (fdlibm's e_acosh.c): log1p(t + sqrt(2t + t^2)) with t = x - 1 up to 2. Error < 2 ulp there.
+double nx_acosh(double x) {
+  precise double t = x - 1.0lf;
+  precise double square = 2.0lf * t + t * t;
+  precise double u = t + nx_sqrt(square);
+  return x > 1.0lf && x <= 2.0lf ? fp_log1p(u) : fp_acosh(x);
 }
 #endif
 
