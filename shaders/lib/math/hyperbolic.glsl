@@ -3,6 +3,7 @@
 
 #include "lib/math/exp.glsl"
 #include "lib/math/log.glsl"
+#include "lib/math/root.glsl"
 
 /*
  With exp(|x|) = 2^k (1 + e), c = 2^-2k and d = e / (1 + e), so that exp(-|x|) = 2^-k (1 - d):
