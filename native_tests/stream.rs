@@ -11,6 +11,9 @@ use support::{Random, device, download, node, run, upload};
 
 const N: usize = 3000;
 
+/// An op's name and what it does.
+type Step = (&'static str, fn(u32, u32) -> u32);
+
 fn step(name: &str, a: &Buffer, b: &Buffer) -> Buffer {
     let shape = [N as u64];
     run(&[node(name, Type::U32, &[0, 1])], &[(a, Type::U32, &shape), (b, Type::U32, &shape)], &shape).unwrap()
@@ -27,7 +30,7 @@ fn random_work(seed: u64, steps: usize) {
         .collect();
     for _ in 0..steps {
         let (i, j) = (random.below(live.len() as u64) as usize, random.below(live.len() as u64) as usize);
-        let ops: [(&str, fn(u32, u32) -> u32); 3] =
+        let ops: [Step; 3] =
             [("add", u32::wrapping_add), ("multiply", u32::wrapping_mul), ("bitwise_xor", |a, b| a ^ b)];
         let (name, f) = ops[random.below(3) as usize];
         let expected = live[i].1.iter().zip(&live[j].1).map(|(&a, &b)| f(a, b)).collect();
