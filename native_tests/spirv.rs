@@ -612,7 +612,9 @@ fn a_loaded_kernel_computes_what_the_original_does() {
         values.flat_map(|bits| [bits as u32, (bits >> 32) as u32]).collect::<Vec<u32>>()
     };
     let push_mixed = [1f32.to_bits(); 15].to_vec();
-    let cases: [(&str, Vec<Vec<u32>>, Vec<u32>, [u32; 3]); 4] = [
+    // Source, buffers, push constants, workgroups.
+    type Case = (&'static str, Vec<Vec<u32>>, Vec<u32>, [u32; 3]);
+    let cases: [Case; 4] = [
         (BINARY, vec![floats(1000), floats(1000), vec![0; 1000]], vec![990], [4, 1, 1]),
         (REDUCE, vec![floats(1000), vec![0; 2]], vec![1, 1000, 1, 0], [2, 1, 1]),
         (MATMUL, vec![doubles(9 * 13), doubles(13 * 11), vec![0; 9 * 11 * 2]], vec![9, 11, 13], [2, 3, 1]),
