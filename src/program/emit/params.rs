@@ -1,0 +1,138 @@
+//! A kernel's parameters and the text that every kernel starts with.
+
+use std::fmt::Write as _;
+
+use smallvec::SmallVec;
+
+use crate::device::Capabilities;
+use crate::program::types::Compute;
+
+/// The kernel's parameters: their bytes for each call and, where the source is wanted, their declarations.
+/// Both come from one place so that they cannot differ.
+#[derive(Default)]
+pub struct Params {
+    pub bytes: SmallVec<[u8; 256]>,
+    declarations: Option<String>,
+}
+
+impl Params {
+    pub fn with_declarations() -> Self {
+        Self { declarations: Some(String::new()), ..Self::default() }
+    }
+
+    fn push(&mut self, bytes: &[u8], ty: &str, name: std::fmt::Arguments) {
+        self.bytes.extend_from_slice(bytes);
+        if let Some(text) = &mut self.declarations {
+            let _ = writeln!(text, "  {ty} {name};");
+        }
+    }
+
+    /// A buffer of elements of a storage type, by address.
+    pub fn address(&mut self, value: u64, storage: &str, name: std::fmt::Arguments) {
+        self.push(&value.to_le_bytes(), &format!("Buffer_{storage}"), name);
+    }
+
+    /// An index, extent or stride; strides wrap, so that negative ones work out.
+    pub fn index(&mut self, value: i64, wide: bool, name: std::fmt::Arguments) {
+        if wide {
+            self.push(&value.to_le_bytes(), "IDX", name);
+        } else {
+            self.push(&(value as u32).to_le_bytes(), "IDX", name);
+        }
+    }
+
+    /// An extent or count.
+    pub fn extent(&mut self, value: u64, wide: bool, name: std::fmt::Arguments) {
+        self.index(value as i64, wide, name);
+    }
+
+    /// The bits of an immediate value.
+    pub fn bits(&mut self, value: [u8; 8], name: std::fmt::Arguments) {
+        self.push(&value, "uvec2", name);
+    }
+
+    pub fn declarations(self) -> String {
+        self.declarations.unwrap_or_default()
+    }
+}
+
+/// The start of every kernel of ours: extensions, float modes, buffer types, index type. `computes` names all types that
+/// the kernel computes in: the library's 64-bit halves are compiled only where they are used.
+pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute]) -> String {
+    let uses = |types: &[Compute]| computes.iter().any(|compute| types.contains(compute));
+    let float64 = uses(&[Compute::Double]);
+    let int64 = caps.int64 && (wide || float64 || uses(&[Compute::Uint64, Compute::Int64]));
+    let mut text = String::from(
+        "#version 460\n\
+         #extension GL_GOOGLE_include_directive : require\n\
+         #include \"lib/extensions.glsl\"\n",
+    );
+    // Subnormals, infinities and NaN are kept and rounding is to even wherever the device can promise it.
+    let mut mode = |has: bool, capability: u32, mode: u32, width: u32| {
+        if has {
+            let extension = "extensions = [\"SPV_KHR_float_controls\"]";
+            let _ =
+                writeln!(text, "spirv_execution_mode({extension}, capabilities = [{capability}], {mode}, {width});");
+        }
+    };
+    mode(caps.denorm_preserve, 4464, 4459, 32);
+    mode(caps.signed_zero_inf_nan, 4466, 4461, 32);
+    mode(caps.round_to_even, 4467, 4462, 32);
+    mode(float64 && caps.denorm_preserve64, 4464, 4459, 64);
+    for (has, name) in [(float64, "HAS_FLOAT64"), (int64, "HAS_INT64"), (caps.fma, "HAS_FMA")] {
+        if has {
+            let _ = writeln!(text, "#define {name}");
+        }
+    }
+    let _ = writeln!(text, "#define IDX {}", if wide { "uint64_t" } else { "uint" });
+    let mut seen: Vec<&str> = vec![];
+    for &storage in storages {
+        if !seen.contains(&storage) {
+            seen.push(storage);
+            let _ = writeln!(text, "layout(buffer_reference, scalar) buffer Buffer_{storage} {{ {storage} v[]; }};");
+            let quad = quad_of(storage);
+            let align = quad_bytes(storage);
+            let _ = writeln!(
+                text,
+                "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Quads_{storage} {{ {quad} v[]; }};\n\
+                 #define SIZE_{storage} {}ul",
+                align / 4
+            );
+        }
+    }
+    // Arrays take 32-bit indices; beyond that the address itself is moved.
+    text.push_str(if wide {
+        "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
+         #define QUAD(T, b, i) Quads_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
+    } else {
+        "#define AT(T, b, i) b.v[i]\n\
+         #define QUAD(T, b, i) Quads_##T(b).v[i]\n"
+    });
+    text
+}
+
+/// The GLSL type of four elements of a storage type.
+pub(super) fn quad_of(storage: &str) -> &'static str {
+    match storage {
+        "uint8_t" => "u8vec4",
+        "int8_t" => "i8vec4",
+        "uint16_t" => "u16vec4",
+        "int16_t" => "i16vec4",
+        "uint" => "uvec4",
+        "int" => "ivec4",
+        "uint64_t" => "u64vec4",
+        "int64_t" => "i64vec4",
+        "double" => "dvec4",
+        _ => "vec4",
+    }
+}
+
+/// Bytes of four elements of a storage type, to which addresses of quads are aligned.
+pub fn quad_bytes(storage: &str) -> u64 {
+    match storage {
+        "uint8_t" | "int8_t" => 4,
+        "uint16_t" | "int16_t" => 8,
+        "uint64_t" | "int64_t" | "double" => 32,
+        _ => 16,
+    }
+}
