@@ -15,7 +15,8 @@ bool is_infinity(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800
 bool is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
 
 float nx_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
-float nx_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
+// Added, not xored: NVIDIA's compiler makes a negation of the xor, and that flushes subnormals.
+float nx_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) + 0x80000000u); }
 
 #ifdef HAS_FLOAT64
 #define F64_NAN packDouble2x32(uvec2(0u, 0x7ff80000u))

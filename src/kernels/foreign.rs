@@ -183,8 +183,9 @@ impl<'a> Call<'a> {
         let upload = |data: &[u8]| self.gpu.upload(data, self.patience);
         let inputs = [upload(q_init)?, upload(p_init)?, upload(extras)?];
         let lens = [k * d, k * d, k * d, k].map(|elements| elements * self.size);
-        let allocate = |&len: &u64| Ok(Buffer::new(len, self.gpu.allocate(Kind::Device, len, self.patience)?));
-        let outputs = lens.iter().map(allocate).collect::<Result<SmallVec<[Buffer; 4]>>>()?;
+        // Zeroed: a module that leaves a part unwritten must not show what lay there before.
+        let zeroed = |&len: &u64| self.gpu.zeroed(len, self.patience);
+        let outputs = lens.iter().map(zeroed).collect::<Result<SmallVec<[Buffer; 4]>>>()?;
         let leases = |buffers: &[Buffer]| buffers.iter().map(Buffer::lease).collect::<Result<SmallVec<[_; 4]>>>();
         let (inputs, held) = (leases(&inputs)?, leases(&outputs)?);
         let reads = [(&inputs[0], d), (&inputs[1], d), (&inputs[2], n_obs + d)];

@@ -87,7 +87,6 @@ pub static OPS: &[Op] = &[
     op("logical_and", 2, Merged, "ops/compare.glsl"),
     op("logical_or", 2, Merged, "ops/compare.glsl"),
     op("logical_xor", 2, Merged, "ops/compare.glsl"),
-    op("logical_not", 1, Operand, "ops/compare.glsl"),
     op("is_nan", 1, Operand, "ops/compare.glsl"),
     op("is_infinity", 1, Operand, "ops/compare.glsl"),
     op("select", 3, Select, "ops/compare.glsl"),

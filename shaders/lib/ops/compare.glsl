@@ -6,8 +6,7 @@
   bool nx_less(T a, T b) { return a < b; } \
   bool nx_less_equal(T a, T b) { return a <= b; } \
   bool nx_greater(T a, T b) { return a > b; } \
-  bool nx_greater_equal(T a, T b) { return a >= b; } \
-  bool nx_logical_not(T a) { return is_zero(a); }
+  bool nx_greater_equal(T a, T b) { return a >= b; }
 
 // Logic takes any two types: 64-bit integers of either sign meet here too.
 #define NX_LOGIC(A, B) \
