@@ -101,12 +101,22 @@ impl Precision {
         (0..count).map(|_| self.argument(random, reach)).collect()
     }
 
+    /// Whether zero stands for a subnormal on a GPU that does not promise to keep them. (On NVIDIA's only negative ones
+    /// are lost: its compiler makes the setting of a sign an operation that flushes.)
+    fn may_flush(&self, result: f64, exact: f64) -> bool {
+        let caps = &device().caps;
+        result == 0.0 && exact.abs() < 2f64.powi(self.least) && !(caps.cpu || caps.denorm_preserve)
+    }
+
     /// Runs a function on the device and holds every result against the oracle.
     fn sweep(&self, name: &str, args: &[Vec<f64>], bound: f64, mut exact: impl FnMut(usize) -> BigFloat) -> f64 {
         let results = (self.call)(name, args);
         let mut worst = 0.0f64;
         for (i, result) in results.iter().enumerate() {
             let exact = exact(i);
+            if self.may_flush(*result, to_double(&exact)) {
+                continue;
+            }
             let error = error_in_ulps(*result, &exact, self.bits, self.least, self.largest);
             let at: Vec<f64> = args.iter().map(|arg| arg[i]).collect();
             assert!(error <= bound, "{name} {:?} of {at:?} is {result:e}, not {exact}: {error} ulp", self.ty);
@@ -207,7 +217,8 @@ fn division_and_square_root_are_correctly_rounded() {
         let host = |a: f64, b: f64| if precision.index == 0 { f64::from(a as f32 / b as f32) } else { a / b };
         for (i, quotient) in (precision.call)("divide", &args).into_iter().enumerate() {
             let (a, b) = (args[0][i], args[1][i]);
-            assert!(same(quotient, host(a, b)), "{a:e} / {b:e} is {quotient:e} as {:?}", precision.ty);
+            let right = same(quotient, host(a, b)) || precision.may_flush(quotient, host(a, b));
+            assert!(right, "{a:e} / {b:e} is {quotient:e} as {:?}", precision.ty);
         }
         let host = |a: f64| if precision.index == 0 { f64::from((a as f32).sqrt()) } else { a.sqrt() };
         for (i, root) in (precision.call)("sqrt", &args[..1]).into_iter().enumerate() {
