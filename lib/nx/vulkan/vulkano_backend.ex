@@ -33,7 +33,13 @@ defmodule Nx.Vulkan.VulkanoBackend do
     * Operands are converted to the type of the result (for comparisons: to the merged type) before
       the operation, as in XLA. BinaryBackend computes with the exact numbers and rounds once.
     * The maths functions are accurate where BinaryBackend cancels: `expm1` and `log1p` near zero.
+    * A GPU may lose subnormal numbers where it does not promise to keep them: NVIDIA's give -0.0 for
+      negative subnormal results of some f32 functions. Mesa's CPU device keeps them all.
     * `slice` with starts that are tensors reads them first.
+
+  `erf_inv` follows BinaryBackend's formula, so that random numbers agree; its relative error to the
+  true function is 1.25e-7 (more next to ±1), in f64 too. `erfc` in f64 rounds as glibc does, within
+  4 ulp. All other functions are within 1 ulp in f32 and 2 ulp in f64.
   """
 
   @behaviour Nx.Backend
