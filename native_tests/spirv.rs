@@ -474,6 +474,14 @@ fn what_a_driver_would_take_at_its_word_is_refused() {
     let vector = "%vec = OpTypeVector %u32 3\n%pin = OpTypePointer Input %vec\n%in = OpVariable %pin Input";
     refused("OpDecorate %in BuiltIn LocalInvocationIndex", vector, "", "of its proper type");
     refused("OpDecorate %out Binding 1", "", "", "");
+    let sizes = "%vec = OpTypeVector %u32 3\n%x = OpConstantComposite %vec %one %one %one
+        %y = OpConstantComposite %vec %one %one %one";
+    refused(
+        "OpDecorate %x BuiltIn WorkgroupSize\nOpDecorate %y BuiltIn WorkgroupSize",
+        sizes,
+        "",
+        "two workgroup sizes",
+    );
     refused("%group = OpDecorationGroup\nOpGroupDecorate %group %out", "", "", "decoration groups");
     let mut schema = kernel("", "", "");
     schema[16] = 1;

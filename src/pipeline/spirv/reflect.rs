@@ -201,7 +201,10 @@ impl Walk {
     fn execution_mode(&mut self, words: &[u32]) -> Result<(), SpirvError> {
         match ExecutionMode::from_u32(words[2]) {
             Some(ExecutionMode::LocalSize) => {
-                self.local_sizes.insert(words[1], [words[3], words[4], words[5]]);
+                let sizes = [words[3], words[4], words[5]];
+                if self.local_sizes.insert(words[1], sizes).is_some_and(|other| other != sizes) {
+                    return unsupported("two workgroup sizes");
+                }
             }
             Some(
                 ExecutionMode::DenormPreserve
@@ -243,10 +246,8 @@ impl Walk {
                 self.shared_bytes = self.shared_bytes.saturating_add(self.types.bytes(pointee));
             }
             Some(StorageClass::PushConstant) => match self.types.extent(pointee) {
-                Some(bytes) if bytes <= u32::MAX.into() => {
-                    self.push_constant_bytes = self.push_constant_bytes.max(bytes as u32);
-                }
-                _ => return unsupported("a push-constant block without a fixed size"),
+                Some(bytes) => self.push_constant_bytes = self.push_constant_bytes.max(bytes as u32),
+                None => return unsupported("push constants of more than 4 GiB"),
             },
             Some(class @ (StorageClass::StorageBuffer | StorageClass::Uniform)) => {
                 let storage = match class {

@@ -46,8 +46,9 @@ impl Decorations {
             Some(Decoration::DescriptorSet) => &mut of.set,
             Some(Decoration::Binding) => &mut of.binding,
             Some(Decoration::BuiltIn) => {
-                if words[1] == BuiltIn::WorkgroupSize as u32 {
-                    self.workgroup_size = Some(id);
+                let second = words[1] == BuiltIn::WorkgroupSize as u32 && self.workgroup_size.replace(id).is_some();
+                if second {
+                    return Err(SpirvError::Unsupported("two workgroup sizes".into()));
                 }
                 &mut of.built_in
             }
