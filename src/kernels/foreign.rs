@@ -231,14 +231,17 @@ impl<'a> Call<'a> {
             Ok(Binding { block: span.block, offset, range })
         });
         let bindings = bindings.collect::<Result<SmallVec<[Binding; 8]>>>()?;
-        let reads: SmallVec<[&Block; 4]> = reads.iter().map(|span| span.block).collect();
-        let writes: SmallVec<[&Block; 4]> = writes.iter().map(|span| span.block).collect();
+        let (mut read, mut written): (SmallVec<[&Block; 4]>, SmallVec<[&Block; 4]>) = Default::default();
+        for (i, binding) in bindings.iter().enumerate() {
+            let list = if kernel.written >> i & 1 == 1 { &mut written } else { &mut read };
+            list.push(binding.block);
+        }
         self.gpu.stream.dispatch(&Dispatch {
             pipeline: &kernel.pipeline,
             push,
             groups: groups.map(|groups| groups as u32),
-            reads: &reads,
-            writes: &writes,
+            reads: &read,
+            writes: &written,
             bindings: &bindings,
         })
     }

@@ -28,6 +28,8 @@ pub type KernelKey = u128;
 pub struct Foreign {
     pub pipeline: Arc<Pipeline>,
     pub local_size: [u32; 3],
+    /// A bit for each binding that the module may write to, inputs included.
+    pub written: u32,
 }
 
 /// What a foreign module is loaded for: everything its pipeline depends on besides the file.
@@ -44,6 +46,9 @@ struct Loaded {
     stamp: (u64, Option<SystemTime>),
     used_for: ForeignUse,
 }
+
+/// Stack of the thread that builds a pipeline.
+const STACK_BYTES: usize = 64 << 20;
 
 pub struct Pipelines {
     device: Arc<Device>,
@@ -114,25 +119,35 @@ impl Pipelines {
             entry_point: &module.entry_point,
         };
         let pipeline = self.build(content, &blueprint, || Ok(module.words.clone()))?;
-        let foreign = Foreign { pipeline, local_size: module.local_size };
+        let written = module.bindings.iter().filter(|b| b.written).fold(0, |bits, b| bits | 1 << b.binding);
+        let foreign = Foreign { pipeline, local_size: module.local_size, written };
         self.foreign.lock().insert(key, Loaded { foreign: foreign.clone(), stamp, used_for });
         Ok(foreign)
     }
 
-    /// Builds a pipeline from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy.
+    /// Builds a pipeline from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On a
+    /// thread of its own: compilers walk deeply nested code recursively, and the BEAM's schedulers have small stacks.
     fn build(
         &self,
         content: u128,
         blueprint: &Blueprint,
-        words: impl FnOnce() -> Result<Vec<u32>>,
+        words: impl FnOnce() -> Result<Vec<u32>> + Send,
     ) -> Result<Arc<Pipeline>> {
-        if let Some(entry) = self.disk.read(content) {
-            let (pipeline, _) = Pipeline::build(&self.device, &entry.words, blueprint, &entry.driver_data)?;
-            return Ok(Arc::new(pipeline));
-        }
-        let words = words()?;
-        let (pipeline, driver_data) = Pipeline::build(&self.device, &words, blueprint, &[])?;
-        self.disk.write(content, &disk::Entry { words, driver_data });
-        Ok(Arc::new(pipeline))
+        let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
+        let build = || {
+            if let Some(entry) = self.disk.read(content) {
+                let (pipeline, _) = Pipeline::build(&self.device, &entry.words, blueprint, &entry.driver_data)?;
+                return Ok(Arc::new(pipeline));
+            }
+            let words = words()?;
+            let (pipeline, driver_data) = Pipeline::build(&self.device, &words, blueprint, &[])?;
+            self.disk.write(content, &disk::Entry { words, driver_data });
+            Ok(Arc::new(pipeline))
+        };
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(STACK_BYTES);
+            let thread = builder.spawn_scoped(scope, build).map_err(|e| failed(format!("no thread: {e}")))?;
+            thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked".into())))
+        })
     }
 }
