@@ -309,6 +309,19 @@ fn a_wild_module_changes_nothing_outside_its_buffers() {
 }
 
 #[test]
+fn outputs_that_a_module_leaves_unwritten_are_zero() {
+    // An elementwise kernel in the chain's place writes none of the four outputs; the pool holds other people's data.
+    let (k, d) = (64u32, 64u32);
+    drop((0..64).map(|_| upload(&[7f32; 4096])).collect::<Vec<_>>());
+    let zeros = vec![0u8; d as usize * 4];
+    let push: Vec<u8> = [k, 0, d, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let path = spv("elementwise_binary");
+    let chain =
+        Call::new(device(), &path, Patience::Patient).leapfrog(&zeros, &zeros, &zeros, &push, k.into()).unwrap();
+    assert!(chain.iter().all(|output| !output.bytes().is_empty() && output.bytes().iter().all(|&byte| byte == 0)));
+}
+
+#[test]
 fn a_graphics_module_is_refused_and_the_next_call_works() {
     use shaderc::{EnvVersion, ShaderKind};
     let source = "#version 450\nvoid main() { gl_Position = vec4(0.0); }";

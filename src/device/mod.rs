@@ -45,12 +45,8 @@ pub struct Capabilities {
     pub push_descriptor: bool,
     pub max_groups: [u32; 3],
     pub max_push_constants: u32,
-    pub max_shared_memory: u32,
-    pub max_local_size: [u32; 3],
-    pub max_invocations: u32,
     pub max_storage_range: u64,
     pub storage_alignment: u64,
-    pub subgroup_size: u32,
     /// Size in bytes of the largest device-local heap.
     pub heap: u64,
 }
@@ -105,12 +101,8 @@ impl Capabilities {
             push_descriptor: physical.supported_extensions().khr_push_descriptor,
             max_groups: p.max_compute_work_group_count,
             max_push_constants: p.max_push_constants_size,
-            max_shared_memory: p.max_compute_shared_memory_size,
-            max_local_size: p.max_compute_work_group_size,
-            max_invocations: p.max_compute_work_group_invocations,
             max_storage_range: p.max_storage_buffer_range as u64,
             storage_alignment: p.min_storage_buffer_offset_alignment.as_devicesize(),
-            subgroup_size: p.subgroup_size.unwrap_or(32),
             heap,
         }
     }

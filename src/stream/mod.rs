@@ -37,12 +37,6 @@ impl Stream {
         self.recorder.lock().dispatch(dispatch)
     }
 
-    /// Records several dispatches with nothing from other callers between them.
-    pub fn dispatch_all(&self, dispatches: &[Dispatch]) -> Result<()> {
-        let mut recorder = self.recorder.lock();
-        dispatches.iter().try_for_each(|dispatch| recorder.dispatch(dispatch))
-    }
-
     /// Records a copy between two different blocks.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
         self.recorder.lock().copy(copy)
