@@ -5,7 +5,8 @@ defmodule NxVulkan.MixProject do
 
   # What compiles and runs without Nx: the raw calls and the step that builds the crate.
   @without_nx ~w(lib/nx/vulkan.ex lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex) ++
-                ~w(lib/mix/tasks/compile.nx_vulkan.ex)
+                ~w(lib/nx/vulkan/doctor.ex lib/mix/tasks/compile.nx_vulkan.ex) ++
+                ~w(lib/mix/tasks/nx_vulkan.doctor.ex)
 
   def project do
     [
@@ -16,6 +17,8 @@ defmodule NxVulkan.MixProject do
       # Last: the step is one of the project's own modules, so Elixir comes first.
       compilers: Mix.compilers() ++ [:nx_vulkan],
       start_permanent: Mix.env() == :prod,
+      # Nx's own tests implement its protocols after compilation.
+      consolidate_protocols: Mix.env() != :test,
       deps: deps(nx_from()),
       name: "NxVulkan",
       description: "GPU tensors for Elixir on any Vulkan driver: an Nx backend written in Rust",

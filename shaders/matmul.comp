@@ -10,10 +10,17 @@
 #define TN 1u
 #define ELEMENT REAL
 #define ACCUMULATOR REAL
-#define A_ALONG_K true
-#define B_ALONG_N true
-#define LOAD_A(i, j) a[(i) * push.k + (j)]
-#define LOAD_B(i, j) b[(i) * push.n + (j)]
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#define WIDTH 1
+#define VECTOR REAL
+#define A_ALONG_K 1
+#define B_ALONG_N 1
+#define A_ROW(i) (i) * push.k
+#define A_DEPTH(k, slot, step) (k)
+#define A_AT(place) a[place]
+#define B_DEPTH(k, slot, step) (k) * push.n
+#define B_COLUMN(j) (j)
+#define B_AT(place) b[place]
 #define STORE(i, j, value) c[(i) * push.n + (j)] = value
 
 layout(local_size_x = 16, local_size_y = 16) in;
@@ -25,5 +32,5 @@ layout(push_constant) uniform Push { uint m, n, k; } push;
 #include "lib/matmul.glsl"
 
 void main() {
-  matmul(gl_LocalInvocationIndex, gl_WorkGroupID.y * BM, gl_WorkGroupID.x * BN, push.m, push.n, push.k);
+  matmul(gl_LocalInvocationIndex, gl_WorkGroupID.y * BM, gl_WorkGroupID.x * BN, push.m, push.n, 0, push.k);
 }

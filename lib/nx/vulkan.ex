@@ -18,6 +18,7 @@ defmodule Nx.Vulkan do
   | --- | --- |
   | `NX_VULKAN_DEVICE` | the device to use: its index, or part of its name |
   | `NX_VULKAN_MEMORY_LIMIT` | bytes that the pool of buffers may take from the device |
+  | `NX_VULKAN_DISABLE` | features to do without, to test what other devices do: some of `float64,int64,int8,int16,float16,denorm_preserve,fma,push_descriptor,subgroup` |
 
   They are read once, when the device is made.
 
@@ -33,6 +34,14 @@ defmodule Nx.Vulkan do
       config :nx_vulkan, fallback: :allow
 
   What happens when an operation cannot run on the device: see `Nx.Vulkan.Fallback`.
+
+  ## Telemetry
+
+  | event | measurements | metadata |
+  | --- | --- | --- |
+  | `[:nx_vulkan, :fallback]` | `:duration` in native time units | `:op`, `:shapes`, `:types`, `:reason` |
+  | `[:nx_vulkan, :compile]`: a call built kernels | `:pipelines`, `:from_disk` of them, `:nanoseconds` | `:call` |
+  | `[:nx_vulkan, :memory]`: the pool is about to grow, or is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
   """
 
   require Nx.Vulkan.Native, as: Native
@@ -71,4 +80,16 @@ defmodule Nx.Vulkan do
   """
   @spec synchronize() :: :ok | {:error, atom(), String.t()}
   def synchronize, do: Native.call(sync())
+
+  if Code.ensure_loaded?(Nx) do
+    @doc """
+    Prints which operations run on the device, are emulated there or fall back to the CPU, by type.
+    `Nx.Vulkan.Support.table/1` has it as data.
+    """
+    @spec support() :: :ok | {:error, atom(), String.t()}
+    def support do
+      with {:ok, places} <- Nx.Vulkan.Support.device_types(),
+           do: IO.write(Nx.Vulkan.Support.text(places))
+    end
+  end
 end

@@ -5,7 +5,8 @@
 
 #include "lib/float_bits.glsl"
 
-// 16-bit floats are bits in memory. f16 rounds to even; bf16 drops the low half of an f32, as BinaryBackend does.
+// Narrow floats are bits in memory; what is rounded to them rounds as BinaryBackend does. f16 rounds to even; bf16 drops
+// the low half of an f32.
 
 float f16_to_float(uint h) {
   uint s = (h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
@@ -31,19 +32,65 @@ uint float_to_f16(float x) {
 float bf16_to_float(uint h) { return uintBitsToFloat(h << 16); }
 uint float_to_bf16(float x) { return is_nan(x) ? 0x7fc0u : floatBitsToUint(x) >> 16; }
 
+// f8 (5 bits of exponent, 2 of significand) is the high byte of an f16. BinaryBackend reads the exponent 0 as any other,
+// so that reading does not undo rounding: float_to_f8 gives back the bits that f8_to_float read.
+float f8_to_float(uint h) {
+  uint s = (h & 0x80u) << 24, a = h & 0x7fu;
+  if (a == 0u) return uintBitsToFloat(s);
+  if (a >= 0x7cu) return a == 0x7cu ? uintBitsToFloat(s | 0x7f800000u) : F32_NAN;
+  return uintBitsToFloat(s | ((a + 448u) << 21));
+}
+
+uint round_to_f8(float x) { return float_to_f16(x) >> 8; }
+
+uint float_to_f8(float x) {
+  uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
+  bool subnormal = (a & 0x1fffffu) == 0u && a > 448u << 21 && a < 452u << 21;
+  return subnormal ? ((b >> 24) & 0x80u) | ((a >> 21) - 448u) : round_to_f8(x);
+}
+
+// f8_e4m3fn (4 bits of exponent, 3 of significand) has no infinities: everything beyond 448 becomes 448. It rounds ties
+// away from zero, and never up to the next power of two.
+float f8_e4m3fn_to_float(uint h) {
+  uint s = (h & 0x80u) << 24, a = h & 0x7fu;
+  if (a == 0x7fu) return F32_NAN;
+  if (a < 8u) return uintBitsToFloat(s | floatBitsToUint(float(a) * 0.001953125));
+  return uintBitsToFloat(s | ((a + 960u) << 20));
+}
+
+uint float_to_f8_e4m3fn(float x) {
+  uint b = floatBitsToUint(x), s = (b >> 24) & 0x80u, a = b & 0x7fffffffu;
+  if (a > 0x7f800000u) return 0x7fu;
+  if (a >= 0x43e00000u) return s | 0x7eu;
+  if (a < 0x3c800000u) {
+    // Subnormal: units of 2^-9.
+    float t = uintBitsToFloat(a) * 512.0;
+    return s | min(7u, uint(t) + uint(fract(t) >= 0.5));
+  }
+  return s | (((a >> 23) - 120u) << 3) | min(7u, ((a & 0x7fffffu) + 0x80000u) >> 20);
+}
+
+float to_f8(float x) { return f8_to_float(round_to_f8(x)); }
+float to_f8_e4m3fn(float x) { return f8_e4m3fn_to_float(float_to_f8_e4m3fn(x)); }
 float to_f16(float x) { return f16_to_float(float_to_f16(x)); }
 float to_bf16(float x) { return bf16_to_float(float_to_bf16(x)); }
 float to_f32(float x) { return x; }
 
 // From integers.
 #define NX_FROM_INT(S) \
+  uint to_u2(S x) { return uint(x) & 3u; } \
+  uint to_u4(S x) { return uint(x) & 0xfu; } \
   uint to_u8(S x) { return uint(x) & 0xffu; } \
   uint to_u16(S x) { return uint(x) & 0xffffu; } \
   uint to_u32(S x) { return uint(x); } \
+  int to_s2(S x) { return bitfieldExtract(int(x), 0, 2); } \
+  int to_s4(S x) { return bitfieldExtract(int(x), 0, 4); } \
   int to_s8(S x) { return bitfieldExtract(int(x), 0, 8); } \
   int to_s16(S x) { return bitfieldExtract(int(x), 0, 16); } \
   int to_s32(S x) { return int(x); } \
   float to_f32(S x) { return float(x); } \
+  float to_f8(S x) { return to_f8(float(x)); } \
+  float to_f8_e4m3fn(S x) { return to_f8_e4m3fn(float(x)); } \
   float to_f16(S x) { return to_f16(float(x)); } \
   float to_bf16(S x) { return to_bf16(float(x)); } \
   bool is_zero(S x) { return x == S(0); }
@@ -64,9 +111,13 @@ NX_FROM_INT(uint)
     if (is_infinity(x)) return is_negative(x) ? lowest : highest; \
     return wrap32(x); \
   } \
+  uint to_u2(S x) { return wrap(x, 0u, 3u) & 3u; } \
+  uint to_u4(S x) { return wrap(x, 0u, 0xfu) & 0xfu; } \
   uint to_u8(S x) { return wrap(x, 0u, 0xffu) & 0xffu; } \
   uint to_u16(S x) { return wrap(x, 0u, 0xffffu) & 0xffffu; } \
   uint to_u32(S x) { return wrap(x, 0u, 0xffffffffu); } \
+  int to_s2(S x) { return bitfieldExtract(int(wrap(x, 2u, 1u)), 0, 2); } \
+  int to_s4(S x) { return bitfieldExtract(int(wrap(x, 8u, 7u)), 0, 4); } \
   int to_s8(S x) { return bitfieldExtract(int(wrap(x, 0x80u, 0x7fu)), 0, 8); } \
   int to_s16(S x) { return bitfieldExtract(int(wrap(x, 0x8000u, 0x7fffu)), 0, 16); } \
   int to_s32(S x) { return int(wrap(x, 0x80000000u, 0x7fffffffu)); }
@@ -92,16 +143,20 @@ float to_f32(double x) {
 }
 float to_bf16(double x) { return to_bf16(to_f32(x)); }
 
-// Rounded once: on the way through f32 to odd, so that f16 sees on which side of a tie the value was.
-float to_f16(double x) {
-  float f = float(x);
-  uint b = floatBitsToUint(f);
-  if (double(f) != x && !is_nan(x) && !is_infinity(f)) {
-    if (abs(double(f)) > abs(x)) b -= 1u;
-    b |= 1u;
-  }
-  return to_f16(uintBitsToFloat(b));
+// To f32 rounded to odd, from which rounding to a narrower type rounds only once: the last bit says whether anything was
+// lost. By bits, as compilers take a conversion there and back for none.
+float to_odd(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  uint s = b.y & 0x80000000u, e = (b.y >> 20) & 0x7ffu, m = ((b.y & 0xfffffu) << 3) | (b.x >> 29);
+  uint rest = uint((b.x & 0x1fffffffu) != 0u);
+  if (e == 0x7ffu) return uintBitsToFloat(s | 0x7f800000u | m | rest);
+  if (e > 1150u) return uintBitsToFloat(s | 0x7f7fffffu);
+  if (e < 897u) return uintBitsToFloat(s | uint((e | m | rest) != 0u));
+  return uintBitsToFloat(s | ((e - 896u) << 23) | m | rest);
 }
+float to_f16(double x) { return to_f16(to_odd(x)); }
+float to_f8(double x) { return to_f8(to_odd(x)); }
+float to_f8_e4m3fn(double x) { return to_f8_e4m3fn(to_odd(x)); }
 #endif
 
 #ifdef HAS_INT64
@@ -137,4 +192,8 @@ NX_INT64_FROM_FLOAT(double)
 double to_f64(int64_t x) { return double(x); }
 double to_f64(uint64_t x) { return double(x); }
 #endif
+#endif
+
+#ifdef EMULATED_INT64
+#include "lib/int64.glsl"
 #endif

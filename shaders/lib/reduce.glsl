@@ -20,12 +20,12 @@ void combine_any(inout uint a, uint x) { a |= x; }
   void combine_min(inout T a, T x) { a = nx_min(a, x); }
 
 // The index ~0 stands for no element. Of several NaN the last wins, as in BinaryBackend.
-#define NX_REDUCE_ARG(NAME, OP, T, I) \
+#define NX_REDUCE_ARG(NAME, BEATS, T, I) \
   void NAME(inout T a, inout I i, T x, I j) { \
     if (j == ~I(0)) return; \
     bool both = i != ~I(0), nan_a = both && is_nan(a), nan_x = is_nan(x); \
     bool later = LAST_WINS ? j > i : j < i; \
-    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : x == a ? later : x OP a); \
+    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : x == a ? later : BEATS(x, a)); \
     if (take) { a = x; i = j; } \
   }
 
@@ -41,10 +41,12 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
+#define IS_GREATER(x, a) x > a
+#define IS_LESS(x, a) x < a
 #define NX_REDUCE_ALL(T) \
   NX_REDUCE(T) \
-  NX_REDUCE_ARG(combine_argmax, >, T, IDX) \
-  NX_REDUCE_ARG(combine_argmin, <, T, IDX)
+  NX_REDUCE_ARG(combine_argmax, IS_GREATER, T, IDX) \
+  NX_REDUCE_ARG(combine_argmin, IS_LESS, T, IDX)
 
 NX_REDUCE_ALL(int)
 NX_REDUCE_ALL(uint)
@@ -57,6 +59,21 @@ uint64_t lowest_uint64_t() { return uint64_t(0); }
 uint64_t highest_uint64_t() { return ~uint64_t(0); }
 NX_REDUCE_ALL(int64_t)
 NX_REDUCE_ALL(uint64_t)
+#endif
+#ifdef EMULATED_INT64
+U64 lowest_U64() { return U64(uvec2(0u)); }
+U64 highest_U64() { return U64(uvec2(~0u)); }
+S64 lowest_S64() { return S64(uvec2(0u, 0x80000000u)); }
+S64 highest_S64() { return S64(uvec2(~0u, 0x7fffffffu)); }
+#define NX_REDUCE_EMULATED(T) \
+  void combine_sum(inout T a, T x) { a = nx_add(a, x); } \
+  void combine_product(inout T a, T x) { a = nx_multiply(a, x); } \
+  void combine_max(inout T a, T x) { a = nx_max(a, x); } \
+  void combine_min(inout T a, T x) { a = nx_min(a, x); } \
+  NX_REDUCE_ARG(combine_argmax, nx_greater, T, IDX) \
+  NX_REDUCE_ARG(combine_argmin, nx_less, T, IDX)
+NX_REDUCE_EMULATED(U64)
+NX_REDUCE_EMULATED(S64)
 #endif
 #ifdef HAS_FLOAT64
 double lowest_double() { return -F64_INF; }

@@ -1,19 +1,23 @@
 //! Instance, choice of device, features, limits and queue: one global [`Gpu`], made once and fallibly.
 
+mod matrix;
 mod probe;
 
 use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
-use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType};
+use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
 use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo, QueueFlags};
 use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo};
-use vulkano::{Version, VulkanLibrary};
+use vulkano::shader::ShaderStages;
+use vulkano::{Validated, Version, VulkanError, VulkanLibrary};
 
 use crate::error::{Error, Result};
 use crate::memory::Pool;
 use crate::pipeline::Pipelines;
+use crate::program::types::lay_out;
 use crate::stream::Stream;
+pub use matrix::Matrices;
 
 /// Everything that exists once: the device, its queue, the stream, the memory pool and the pipelines.
 pub struct Gpu {
@@ -40,15 +44,62 @@ pub struct Capabilities {
     pub denorm_preserve64: bool,
     pub round_to_even: bool,
     pub signed_zero_inf_nan: bool,
+    pub signed_zero_inf_nan64: bool,
     /// Whether `fma` rounds once.
     pub fma: bool,
     pub push_descriptor: bool,
+    pub matrices: Matrices,
     pub max_groups: [u32; 3],
     pub max_push_constants: u32,
+    /// Bytes of memory that the invocations of a workgroup share.
+    pub max_shared: u32,
+    /// Invocations of a workgroup at most.
+    pub max_threads: u32,
+    /// Invocations of a subgroup, 0 where those cannot exchange values.
+    pub subgroup: u32,
     pub max_storage_range: u64,
     pub storage_alignment: u64,
     /// Size in bytes of the largest device-local heap.
     pub heap: u64,
+}
+
+/// The features that `NX_VULKAN_DISABLE` turns off, as if the device had them not: what it does then can be tested.
+struct Disabled(Vec<String>);
+
+impl Disabled {
+    const NAMES: [&str; 10] = [
+        "float64",
+        "int64",
+        "int8",
+        "int16",
+        "float16",
+        "denorm_preserve",
+        "fma",
+        "push_descriptor",
+        "subgroup",
+        "cooperative_matrix",
+    ];
+
+    fn from_env() -> Result<Self> {
+        let text = std::env::var("NX_VULKAN_DISABLE").unwrap_or_default();
+        let names: Vec<String> =
+            text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+        match names.iter().find(|name| !Self::NAMES.contains(&name.as_str())) {
+            None => Ok(Self(names)),
+            Some(name) => {
+                Err(Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::NAMES.join(", "))))
+            }
+        }
+    }
+
+    fn matrices(&self, physical: &PhysicalDevice) -> Matrices {
+        let needed = ["cooperative_matrix", "float16", "int16"];
+        if needed.iter().any(|name| self.has(name)) { Matrices::default() } else { Matrices::of(physical) }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|disabled| disabled == name)
+    }
 }
 
 impl Capabilities {
@@ -62,13 +113,15 @@ impl Capabilities {
             ("denorm_preserve", self.denorm_preserve),
             ("fma", self.fma),
             ("push_descriptor", self.push_descriptor),
+            ("cooperative_matrix", self.matrices.float16),
+            ("cooperative_matrix_bfloat16", self.matrices.bfloat16),
         ]
         .into_iter()
         .filter_map(|(name, has)| has.then_some(name))
         .collect()
     }
 
-    fn of(physical: &PhysicalDevice, fma: bool) -> Self {
+    fn of(physical: &PhysicalDevice, fma: bool, disabled: &Disabled) -> Self {
         let (p, f) = (physical.properties(), physical.supported_features());
         let heap = physical
             .memory_properties()
@@ -78,6 +131,10 @@ impl Capabilities {
             .map(|heap| heap.size)
             .max()
             .unwrap_or(0);
+        let exchange = SubgroupFeatures::ARITHMETIC | SubgroupFeatures::BALLOT | SubgroupFeatures::SHUFFLE;
+        let subgroups = p.subgroup_supported_operations.is_some_and(|operations| operations.contains(exchange))
+            && p.subgroup_supported_stages.is_some_and(|stages| stages.intersects(ShaderStages::COMPUTE))
+            && !disabled.has("subgroup");
         Self {
             name: p.device_name.clone(),
             driver: [&p.driver_name, &p.driver_info]
@@ -89,18 +146,23 @@ impl Capabilities {
             api_version: physical.api_version().to_string(),
             kind: kind_name(p.device_type),
             cpu: p.device_type == PhysicalDeviceType::Cpu,
-            float64: f.shader_float64,
-            int64: f.shader_int64,
-            int8: f.shader_int8 && f.storage_buffer8_bit_access,
-            int16: f.shader_int16 && f.storage_buffer16_bit_access,
-            denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false),
-            denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false),
+            float64: f.shader_float64 && !disabled.has("float64"),
+            int64: f.shader_int64 && !disabled.has("int64"),
+            int8: f.shader_int8 && f.storage_buffer8_bit_access && !disabled.has("int8"),
+            int16: f.shader_int16 && f.storage_buffer16_bit_access && !disabled.has("int16"),
+            denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false) && !disabled.has("denorm_preserve"),
+            denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false) && !disabled.has("denorm_preserve"),
             round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
-            fma,
-            push_descriptor: physical.supported_extensions().khr_push_descriptor,
+            signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),
+            fma: fma && !disabled.has("fma"),
+            push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
+            matrices: disabled.matrices(physical),
             max_groups: p.max_compute_work_group_count,
             max_push_constants: p.max_push_constants_size,
+            max_shared: p.max_compute_shared_memory_size,
+            max_threads: p.max_compute_work_group_invocations,
+            subgroup: p.subgroup_size.filter(|_| subgroups).unwrap_or(0),
             max_storage_range: p.max_storage_buffer_range as u64,
             storage_alignment: p.min_storage_buffer_offset_alignment.as_devicesize(),
             heap,
@@ -138,13 +200,15 @@ pub fn devices() -> Result<Vec<Listed>> {
 
 fn kind_name(kind: PhysicalDeviceType) -> &'static str {
     match kind {
-        PhysicalDeviceType::DiscreteGpu => "discrete",
-        PhysicalDeviceType::IntegratedGpu => "integrated",
-        PhysicalDeviceType::VirtualGpu => "virtual",
+        PhysicalDeviceType::DiscreteGpu => "discrete_gpu",
+        PhysicalDeviceType::IntegratedGpu => "integrated_gpu",
+        PhysicalDeviceType::VirtualGpu => "virtual_gpu",
         PhysicalDeviceType::Cpu => "cpu",
         _ => "other",
     }
 }
+
+const NO_DRIVER: &str = "the Vulkan loader found no driver: install one (Mesa's lavapipe runs on any CPU)";
 
 fn no_device(error: impl std::fmt::Debug) -> Error {
     Error::NoDevice(format!("no Vulkan device: {error:?}"))
@@ -154,7 +218,10 @@ fn instance() -> Result<Arc<Instance>> {
     let library = VulkanLibrary::new()
         .map_err(|e| Error::NoDevice(format!("the Vulkan loader (libvulkan) could not be opened: {e}")))?;
     let create_info = InstanceCreateInfo { flags: InstanceCreateFlags::ENUMERATE_PORTABILITY, ..Default::default() };
-    Instance::new(library, create_info).map_err(no_device)
+    Instance::new(library, create_info).map_err(|error| match error {
+        Validated::Error(VulkanError::IncompatibleDriver) => Error::NoDevice(NO_DRIVER.into()),
+        other => no_device(other),
+    })
 }
 
 fn physical_devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevice>>> {
@@ -187,7 +254,7 @@ fn choose(list: &[Arc<PhysicalDevice>], wanted: Option<&str>) -> Result<Arc<Phys
     let Some(device) = found else {
         return Err(Error::NoDevice(match wanted {
             Some(wanted) => format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names()),
-            None => "the Vulkan loader found no device: install a driver (Mesa's lavapipe runs on any CPU)".into(),
+            None => NO_DRIVER.into(),
         }));
     };
     match missing(device) {
@@ -222,8 +289,10 @@ impl Gpu {
     fn new() -> Result<Self> {
         let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
         let physical = choose(&physical_devices(&instance()?)?, wanted.as_deref())?;
-        let (device, queue) = open(&physical)?;
-        let caps = Capabilities::of(&physical, probe::fma_rounds_once(&device, &queue));
+        let disabled = Disabled::from_env()?;
+        let (device, queue) = open(&physical, &disabled)?;
+        let caps = Capabilities::of(&physical, probe::fma_rounds_once(&device, &queue), &disabled);
+        lay_out(&caps);
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
@@ -247,23 +316,30 @@ fn memory_limit(caps: &Capabilities) -> Result<u64> {
     }
 }
 
-fn open(physical: &Arc<PhysicalDevice>) -> Result<(Arc<Device>, Arc<Queue>)> {
+fn open(physical: &Arc<PhysicalDevice>, disabled: &Disabled) -> Result<(Arc<Device>, Arc<Queue>)> {
+    let matrices = disabled.matrices(physical);
     let wanted = DeviceFeatures {
         timeline_semaphore: true,
         buffer_device_address: true,
         scalar_block_layout: true,
         robust_buffer_access: true,
-        shader_float64: true,
-        shader_int64: true,
-        shader_int8: true,
-        shader_int16: true,
-        storage_buffer8_bit_access: true,
-        storage_buffer16_bit_access: true,
-        shader_float16: true,
+        shader_float64: !disabled.has("float64"),
+        shader_int64: !disabled.has("int64"),
+        shader_int8: !disabled.has("int8"),
+        shader_int16: !disabled.has("int16"),
+        storage_buffer8_bit_access: !disabled.has("int8"),
+        storage_buffer16_bit_access: !disabled.has("int16"),
+        shader_float16: !disabled.has("float16"),
         variable_pointers_storage_buffer: true,
+        vulkan_memory_model: true,
+        cooperative_matrix: matrices.float16 || matrices.bfloat16,
         ..DeviceFeatures::empty()
     };
-    let extensions = DeviceExtensions { khr_push_descriptor: true, ..DeviceExtensions::empty() };
+    let extensions = DeviceExtensions {
+        khr_push_descriptor: true,
+        khr_cooperative_matrix: wanted.cooperative_matrix,
+        ..DeviceExtensions::empty()
+    };
     let create_info = DeviceCreateInfo {
         queue_create_infos: vec![QueueCreateInfo {
             queue_family_index: compute_family(physical).unwrap_or(0),
@@ -273,6 +349,9 @@ fn open(physical: &Arc<PhysicalDevice>) -> Result<(Arc<Device>, Arc<Queue>)> {
         enabled_extensions: physical.supported_extensions().intersection(&extensions),
         ..Default::default()
     };
+    if matrices.bfloat16 {
+        return matrix::open_with_bfloat16(physical, create_info);
+    }
     let (device, mut queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
     let queue = queues.next().ok_or_else(|| no_device("no queue"))?;
     Ok((device, queue))

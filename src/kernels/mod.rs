@@ -1,19 +1,29 @@
 //! Kernel families: when each applies, its grid and its parameters.
 
+pub mod assemble;
+pub mod contraction;
+pub mod decompositions;
 pub mod dot;
 pub mod foreign;
+pub mod fourier;
+pub mod linalg;
+pub mod matrices;
 pub mod program;
+pub mod scan;
+pub mod scatter;
+pub mod sort;
+pub mod window;
 
-use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
-use crate::memory::{Block, Kind, Lease, Patience};
-use crate::pipeline::Pipeline;
+use crate::memory::{Block, Kind, Patience};
+use crate::program::emit::Params;
 use crate::stream::Dispatch;
 
 /// Spreads `groups` workgroups over two axes: devices promise no more than 65,535 along one.
-pub fn grid(gpu: &Gpu, groups: u64) -> Result<[u32; 3]> {
+fn grid(gpu: &Gpu, groups: u64) -> Result<[u32; 3]> {
     let most = u64::from(gpu.caps.max_groups[0]).min(65_535);
     let x = groups.min(most).max(1);
     let y = groups.div_ceil(x).max(1);
@@ -23,33 +33,51 @@ pub fn grid(gpu: &Gpu, groups: u64) -> Result<[u32; 3]> {
     Ok([x as u32, y as u32, 1])
 }
 
-/// The most bytes of parameters that are pushed; more go through a buffer.
-pub fn max_push(gpu: &Gpu) -> usize {
-    gpu.caps.max_push_constants.min(256) as usize
+/// Fails where indices need 64 bits and the device has no such integers.
+pub fn check_indices(gpu: &Gpu, wide: bool) -> Result<()> {
+    if wide && !gpu.caps.int64 {
+        return Err(Error::Unsupported(format!("{} has no 64-bit integers to index 2^31 elements", gpu.caps.name)));
+    }
+    Ok(())
 }
 
-/// A run of a kernel of ours, whose buffers are addresses within `params`.
-pub struct Launch<'a> {
-    pub pipeline: &'a Arc<Pipeline>,
-    pub params: &'a [u8],
-    /// Whether the parameters go into a block of their own, whose address is pushed.
-    pub buffered: bool,
-    pub groups: [u32; 3],
+/// A kernel of ours with what one run of it needs.
+pub struct Kernel<'a> {
+    /// All that the source depends on, the parameters' declarations included.
+    pub key: &'a [u8],
+    /// Adds the parameters.
+    pub params: &'a dyn Fn(&mut Params),
+    /// The source, from the GLSL of the parameters' block.
+    pub source: &'a dyn Fn(&str) -> String,
+    pub groups: u64,
     pub reads: &'a [&'a Block],
     pub writes: &'a [&'a Block],
 }
 
-impl Launch<'_> {
-    pub fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
-        let &Self { pipeline, params, groups, reads, writes, .. } = self;
-        if !self.buffered {
+impl Kernel<'_> {
+    /// Builds the pipeline where it is not in memory yet, and records the run.
+    pub fn launch(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+        let &Self { reads, writes, .. } = self;
+        let mut params = Params::default();
+        (self.params)(&mut params);
+        let params = params.bytes.as_slice();
+        // Parameters that are too many to be pushed go into a block of their own, whose address is pushed.
+        let buffered = params.len() > gpu.caps.max_push_constants.min(256) as usize;
+        let size = if buffered { 8 } else { params.len() as u32 };
+        let pipeline = gpu.pipelines.kernel(xxh3_128(self.key), size, patience, || {
+            let mut declared = Params::with_declarations();
+            (self.params)(&mut declared);
+            (self.source)(&declared.block(buffered))
+        })?;
+        let pipeline = &pipeline;
+        let groups = grid(gpu, self.groups)?;
+        if !buffered {
             return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
         }
-        let block: Lease = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
+        let block = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
         gpu.stream.update(&block, params)?;
-        let push = block.address.to_le_bytes();
-        let mut reads = reads.to_vec();
-        reads.push(&block);
-        gpu.stream.dispatch(&Dispatch { pipeline, push: &push, groups, reads: &reads, writes, bindings: &[] })
+        let push = &block.address.to_le_bytes();
+        let reads = &[reads, &[&block]].concat();
+        gpu.stream.dispatch(&Dispatch { pipeline, push, groups, reads, writes, bindings: &[] })
     }
 }

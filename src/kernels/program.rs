@@ -1,13 +1,12 @@
 //! Runs programs: elementwise kernels, and reductions in one pass or two.
 
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Launch, grid, max_push};
+use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Variant, emit, quad_bytes};
+use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Tile, emit, quad_bytes};
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::{Attribute, Program, Source, Type};
@@ -16,24 +15,36 @@ const THREADS: u32 = 256;
 
 /// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
 pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
+    let layout = layout(gpu, program, blocks, 0)?;
+    let bytes = layout.outputs() * program.result().size();
+    let out = gpu.allocate(Kind::Device, bytes, patience)?;
+    Run { gpu, program, layout: &layout, blocks, patience }.record(&out)?;
+    Ok(Buffer::new(bytes, out))
+}
+
+/// Runs a program with an output place into `out`, a buffer of `bytes`.
+pub fn run_into(
+    gpu: &Gpu,
+    program: &Program,
+    blocks: &[Option<(&Lease, u64)>],
+    (out, bytes): (&Lease, u64),
+    patience: Patience,
+) -> Result<()> {
+    let layout = layout(gpu, program, blocks, bytes)?;
+    Run { gpu, program, layout: &layout, blocks, patience }.record(out)
+}
+
+fn layout(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], out_bytes: u64) -> Result<Layout> {
     for index in 0..program.inputs.len() + program.nodes.len() {
-        program.type_of(index).check(&gpu.caps)?;
+        program.type_of(index).check_program(&gpu.caps)?;
     }
     let element_size = |input: usize| program.inputs[input].ty.size();
-    let lens: SmallVec<[u64; 4]> =
+    let mut lens: SmallVec<[u64; 4]> =
         blocks.iter().enumerate().map(|(i, block)| block.map_or(0, |(_, bytes)| bytes / element_size(i))).collect();
+    lens.push(out_bytes / program.result().size());
     let layout = Layout::new(program, &lens)?;
-    let result = program.nodes[program.nodes.len() - 1].ty;
-    let bytes = layout.outputs() * result.size();
-    let out = gpu.allocate(Kind::Device, bytes, patience)?;
-    let run = Run { gpu, program, layout: &layout, blocks, patience };
-    if program.elements() > 0 {
-        match Accumulator::of(program, &layout, &gpu.caps) {
-            None => run.map(&out)?,
-            Some(accumulator) => run.reduce(&out, &accumulator)?,
-        }
-    }
-    Ok(Buffer::new(bytes, out))
+    check_indices(gpu, layout.wide)?;
+    Ok(layout)
 }
 
 struct Run<'a> {
@@ -42,6 +53,12 @@ struct Run<'a> {
     layout: &'a Layout,
     blocks: &'a [Option<(&'a Lease, u64)>],
     patience: Patience,
+}
+
+/// Threads of a reduction across outputs and along the reduced axes. On a CPU a barrier costs more than lanes that read
+/// apart: as few threads as its vectors take wait for each other.
+fn shape_on_cpu(outputs: u64) -> (u32, u32) {
+    if outputs >= 64 { (32, 1) } else { (1, 8) }
 }
 
 /// The parts of the partial results with their GLSL types.
@@ -57,8 +74,31 @@ enum Pass<'a> {
 }
 
 impl Run<'_> {
+    fn record(&self, out: &Block) -> Result<()> {
+        if self.program.elements() == 0 {
+            return Ok(());
+        }
+        match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
+            None if self.program.reduced_axes().is_some() => self.fold(out),
+            None => self.map(out),
+            Some(accumulator) => self.reduce(out, &accumulator),
+        }
+    }
+
+    /// The address of the first result, with the offset of an output that is linear or one place.
+    fn result_address(&self, out: &Block) -> u64 {
+        let view = self.layout.views.last().filter(|_| self.program.output.is_some());
+        let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
+        out.address + folded as u64 * self.program.result().size()
+    }
+
     fn map(&self, out: &Block) -> Result<()> {
-        let quads = self.in_quads(out);
+        if let Some(mut tile) = Tile::of(self.program, self.layout, &self.gpu.caps) {
+            tile.quads = self.tiles_in_quads(&tile, out);
+            let stage = Stage::Tile { threads: THREADS, tile };
+            return self.pass(stage, Pass::Map { out }, tile.groups(self.layout));
+        }
+        let quads = !self.program.is_long() && self.in_quads(out);
         let stage = Stage::Map { threads: THREADS, quads };
         let elements = if quads { 4 * QUADS } else { ELEMENTS };
         // Fours and what they leave over.
@@ -69,15 +109,41 @@ impl Run<'_> {
     /// Whether every view is linear or one element, and all that is read or written four at a time is aligned for it.
     fn in_quads(&self, out: &Block) -> bool {
         let quad = |ty: Type| quad_bytes(ty.storage());
+        let types = self.program.inputs.iter().map(|input| input.ty).chain([self.program.result()]);
+        if types.into_iter().any(|ty| ty.compute().is_emulated()) {
+            return false;
+        }
         let aligned = |view: &View| {
             let Some(input) = view.input.filter(|_| view.pattern == Pattern::Linear) else { return true };
             let ty = self.program.inputs[input].ty;
             let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
             (base + view.offset as u64 * ty.size()).is_multiple_of(quad(ty))
         };
-        let result = self.program.nodes[self.program.nodes.len() - 1].ty;
         let mut views = self.layout.views.iter();
-        out.address.is_multiple_of(quad(result)) && views.all(|view| view.pattern != Pattern::Strided && aligned(view))
+        self.result_address(out).is_multiple_of(quad(self.program.result()))
+            && views.all(|view| view.pattern != Pattern::Strided && aligned(view))
+    }
+
+    /// Whether a tile's rows and columns are whole fours of aligned elements. The program stands in the kernel four times.
+    fn tiles_in_quads(&self, tile: &Tile, out: &Block) -> bool {
+        let (across, along) = (usize::from(tile.across), usize::from(tile.along));
+        let (dims, result) = (&self.layout.dims, self.program.result());
+        let held = |view: &&View| view.input.is_some_and(|input| input < 32 && tile.inputs >> input & 1 == 1);
+        tile.inputs != 0
+            && !self.program.is_long()
+            && (self.program.output.is_none() || self.layout.views.last().is_some_and(|v| v.pattern == Pattern::Linear))
+            && dims[across].is_multiple_of(4)
+            && dims[along].is_multiple_of(4)
+            && self.result_address(out).is_multiple_of(quad_bytes(result.storage()))
+            && !result.compute().is_emulated()
+            && self.layout.views.iter().filter(held).all(|view| self.is_quad(view, along))
+    }
+
+    /// The order is the function's: all that runs side by side is the outputs.
+    fn fold(&self, out: &Block) -> Result<()> {
+        let threads = 64;
+        let groups = self.layout.outputs().div_ceil(threads.into());
+        self.pass(Stage::Fold { threads }, Pass::Whole { out, chunk: self.layout.reduced() }, groups)
     }
 
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
@@ -85,13 +151,14 @@ impl Run<'_> {
         let (across, along) = self.shape_of_groups(outputs, reduced);
         let groups = outputs.div_ceil(across.into());
         // Split the reduced axes where the outputs alone do not fill the device.
-        let wanted = if self.gpu.caps.cpu { 32 } else { 4096 };
+        let wanted = if self.gpu.caps.cpu { 32 } else { 2048 };
         let chunks = (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1);
-        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial };
+        let quads = self.quads();
+        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, quads };
         if chunks == 1 {
             return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
         }
-        let chunk = reduced.div_ceil(chunks);
+        let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
         let partial = accumulator
             .parts
@@ -102,14 +169,47 @@ impl Run<'_> {
             })
             .collect::<Result<SmallVec<[_; 2]>>>()?;
         let partial = &partial;
+        let _together = self.gpu.stream.together();
         self.pass(stage(false, true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
-        let (across, along) = if outputs >= 64 { (64, 4) } else { (1, THREADS) };
-        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false };
+        let (across, along) = match outputs {
+            _ if self.gpu.caps.cpu => shape_on_cpu(outputs),
+            64.. => (64, 4),
+            _ => (1, THREADS),
+        };
+        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, quads: 0 };
         self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
+    }
+
+    /// The inputs that a reduction can load four neighbours of at once: those lie along the last axis, which is reduced,
+    /// and are aligned.
+    fn quads(&self) -> u32 {
+        let (dims, kept) = (&self.layout.dims, self.layout.kept);
+        let Some(last) = dims.len().checked_sub(1).filter(|&axis| axis >= kept) else { return 0 };
+        // Fours end with a row, or the last of all is taken apart.
+        if last > kept && !dims[last].is_multiple_of(4) || self.program.is_long() {
+            return 0;
+        }
+        let loads = |view: &View| self.is_quad(view, last).then_some(1 << view.input?);
+        self.layout.views.iter().filter_map(loads).sum()
+    }
+
+    /// Whether a view reads four neighbours along an axis, the first of each at an aligned address.
+    fn is_quad(&self, view: &View, axis: usize) -> bool {
+        let Some(input) = view.input.filter(|&input| input < 32 && view.strides[axis] == 1) else { return false };
+        let ty = self.program.inputs[input].ty;
+        let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
+        let others = (0..view.strides.len()).filter(|&other| other != axis).map(|other| view.strides[other]);
+        self.program.steps(input).next().is_none()
+            && others.chain([view.offset]).all(|step| step % 4 == 0)
+            && base.is_multiple_of(quad_bytes(ty.storage()))
+            && !ty.compute().is_emulated()
     }
 
     /// Threads across outputs and along the reduced axes: neighbouring threads should read neighbouring elements.
     fn shape_of_groups(&self, outputs: u64, reduced: u64) -> (u32, u32) {
+        if self.gpu.caps.cpu {
+            return shape_on_cpu(outputs);
+        }
         let kept = self.layout.kept;
         let step = |axis: Option<usize>| {
             let axis = axis?;
@@ -129,16 +229,6 @@ impl Run<'_> {
     }
 
     fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
-        let mut params = Params::default();
-        self.params(&mut params, pass);
-        let buffered = params.bytes.len() > max_push(self.gpu);
-        let variant = Variant { stage, buffered };
-        let push = if buffered { 8 } else { params.bytes.len() as u32 };
-        let pipeline = self.gpu.pipelines.kernel(self.key(variant), push, self.patience, || {
-            let mut declared = Params::with_declarations();
-            self.params(&mut declared, pass);
-            emit(self.program, self.layout, variant, declared, &self.gpu.caps)
-        })?;
         let mut reads: SmallVec<[&Block; 4]> = SmallVec::new();
         let mut writes: SmallVec<[&Block; 2]> = SmallVec::new();
         if !matches!(pass, Pass::FromPartial { .. }) {
@@ -152,21 +242,21 @@ impl Run<'_> {
                 writes.push(out);
             }
         }
-        let launch = Launch {
-            pipeline: &pipeline,
-            params: &params.bytes,
-            buffered,
-            groups: grid(self.gpu, groups)?,
+        let kernel = Kernel {
+            key: &self.key(stage),
+            params: &|params| self.params(params, pass),
+            source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
+            groups,
             reads: &reads,
             writes: &writes,
         };
-        launch.record(self.gpu, self.patience)
+        kernel.launch(self.gpu, self.patience)
     }
 
     /// The parameters in the order of their declaration: addresses, immediates, then indices.
     fn params(&self, params: &mut Params, pass: Pass) {
         let (program, layout, wide) = (self.program, self.layout, self.layout.wide);
-        let result = program.nodes[program.nodes.len() - 1].ty;
+        let result = program.result();
         let parts = |params: &mut Params, partial: Partial, name: &str| {
             for (i, (lease, part)) in partial.iter().enumerate() {
                 params.address(lease.address, part, format_args!("{name}{i}"));
@@ -174,7 +264,7 @@ impl Run<'_> {
         };
         match pass {
             Pass::Map { out } | Pass::Whole { out, .. } => {
-                params.address(out.address, result.storage(), format_args!("result"))
+                params.address(self.result_address(out), result.storage(), format_args!("result"))
             }
             Pass::ToPartial { partial, .. } => parts(params, partial, "partial_out"),
             Pass::FromPartial { partial, out, .. } => {
@@ -192,7 +282,10 @@ impl Run<'_> {
         let mut views = layout.views.iter();
         for (i, input) in program.inputs.iter().enumerate() {
             match (&input.source, self.blocks[i]) {
-                (Source::Scalar(bits), _) => params.bits(*bits, format_args!("scalar{i}")),
+                (Source::Scalar(bits), _) => {
+                    let held = input.ty.size().max(8) as usize;
+                    params.bits(&bits[..held], format_args!("scalar{i}"));
+                }
                 (Source::View { .. }, block) => {
                     let base = block.map_or(0, |(lease, _)| lease.address);
                     let view = views.next();
@@ -213,6 +306,13 @@ impl Run<'_> {
             }
             Pass::FromPartial { .. } => {}
         }
+        for (n, node) in program.nodes.iter().enumerate() {
+            let Attribute::Steps(steps) = &node.attribute else { continue };
+            for (k, &(extent, step)) in steps.iter().enumerate() {
+                params.extent(extent, wide, format_args!("extentv{}_{k}", program.inputs.len() + n));
+                params.index(step, wide, format_args!("stepv{}_{k}", program.inputs.len() + n));
+            }
+        }
         for (axis, &dim) in layout.dims.iter().enumerate() {
             params.extent(dim, wide, format_args!("dim{axis}"));
         }
@@ -222,10 +322,14 @@ impl Run<'_> {
                 params.index(stride, wide, format_args!("stride{v}_{axis}"));
             }
         }
+        for (s, start) in program.starts().iter().enumerate() {
+            params.extent(start.extent, wide, format_args!("extent{s}"));
+            params.index(start.step, wide, format_args!("step{s}"));
+        }
     }
 
-    /// A hash over everything that the source depends on; extents, strides and values are parameters.
-    fn key(&self, variant: Variant) -> u128 {
+    /// Everything that the source depends on; extents, strides and values are parameters.
+    fn key(&self, stage: Stage) -> SmallVec<[u8; 256]> {
         let mut bytes: SmallVec<[u8; 256]> = SmallVec::new();
         for node in &self.program.nodes {
             bytes.extend_from_slice(node.op.name.as_bytes());
@@ -238,21 +342,24 @@ impl Run<'_> {
             bytes.extend_from_slice(&[input.ty as u8, matches!(input.source, Source::Scalar(_)) as u8]);
         }
         bytes.extend(self.layout.views.iter().map(|view| view.pattern as u8));
-        bytes.extend_from_slice(&[
-            0xfe,
-            self.layout.dims.len() as u8,
-            self.layout.kept as u8,
-            self.layout.wide as u8,
-            variant.buffered as u8,
-        ]);
-        let (kind, numbers) = match variant.stage {
-            Stage::Map { threads, quads } => (0, [threads, quads.into(), 0]),
-            Stage::Reduce { across, along, from_partial, to_partial } => {
-                (1, [across, along, u32::from(from_partial) + 2 * u32::from(to_partial)])
+        for start in self.program.starts() {
+            bytes.extend_from_slice(&[0xfd, start.value as u8]);
+        }
+        bytes.push(self.program.output.is_some().into());
+        bytes.extend_from_slice(&[0xfe, self.layout.dims.len() as u8, self.layout.kept as u8, self.layout.wide as u8]);
+        let (kind, numbers) = match stage {
+            Stage::Map { threads, quads } => (0, [threads, quads.into(), 0, 0]),
+            Stage::Reduce { across, along, from_partial, to_partial, quads } => {
+                (1, [across, along, u32::from(from_partial) + 2 * u32::from(to_partial), quads])
+            }
+            Stage::Fold { threads } => (2, [threads, 0, 0, 0]),
+            Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {
+                let axes = (u32::from(across) << 16) + (u32::from(along) << 24);
+                (3 + u8::from(quads), [threads + axes, width, height, inputs])
             }
         };
         bytes.push(kind);
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        xxh3_128(&bytes)
+        bytes
     }
 }

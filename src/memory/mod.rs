@@ -5,10 +5,12 @@
 //! Blocks that the host maps (staging) are handed out again only when the timeline has passed their last use.
 
 mod buffer;
+mod packing;
 mod pool;
 mod transfer;
 
 pub use buffer::Buffer;
+pub use packing::Packing;
 pub use pool::{Block, Kind, Lease, MemoryInfo, Pool};
 pub use transfer::Readback;
 

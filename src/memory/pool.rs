@@ -61,9 +61,13 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
             let mut state = self.pool.state.lock();
-            if block.kind == Kind::Device {
-                state.used -= block.size;
-                state.leased -= 1;
+            match block.kind {
+                Kind::Device => {
+                    state.used -= block.size;
+                    state.leased -= 1;
+                }
+                Kind::Readback => state.readbacks -= 1,
+                Kind::Upload => {}
             }
             state.free.entry((block.kind, block.size)).or_default().push(block);
         }
@@ -88,6 +92,8 @@ struct State {
     taken: u64,
     used: u64,
     leased: u64,
+    /// Blocks of read-back data that the host still holds.
+    readbacks: u64,
     /// Above this many taken bytes a prompt allocation asks its caller to collect garbage first. The BEAM does not
     /// see how large the memory behind a reference is; this grows with what is really held, as a heap does.
     soft_limit: u64,
@@ -121,8 +127,14 @@ impl Pool {
         let slabs = vec![SLAB; device.physical_device().memory_properties().memory_types.len()];
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let state =
-            State { free: HashMap::new(), taken: 0, used: 0, leased: 0, soft_limit: FIRST_SOFT_LIMIT.min(limit) };
+        let state = State {
+            free: HashMap::new(),
+            taken: 0,
+            used: 0,
+            leased: 0,
+            readbacks: 0,
+            soft_limit: FIRST_SOFT_LIMIT.min(limit),
+        };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
 
@@ -179,11 +191,22 @@ impl Pool {
     }
 
     fn lease(&self, state: &mut State, block: Block) -> Lease {
-        if block.kind == Kind::Device {
-            state.used += block.size;
-            state.leased += 1;
+        match block.kind {
+            Kind::Device => {
+                state.used += block.size;
+                state.leased += 1;
+            }
+            Kind::Readback => state.readbacks += 1,
+            Kind::Upload => {}
         }
         Lease { block: Some(block), pool: self.0.clone() }
+    }
+
+    /// Whether a block for reading back `len` bytes would have to be made while earlier ones are still held.
+    pub fn is_short_of_readback(&self, len: u64) -> bool {
+        let state = self.0.state.lock();
+        let free = size_class(len).and_then(|size| state.free.get(&(Kind::Readback, size)));
+        state.readbacks > 0 && !free.is_some_and(|list| list.iter().any(|block| self.0.passed(block)))
     }
 
     /// Gives all free memory that the device no longer uses back to the driver.

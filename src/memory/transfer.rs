@@ -1,5 +1,7 @@
 //! Bytes between host and device.
 
+use parking_lot::Mutex;
+
 use super::{Block, Buffer, Kind, Lease, Patience};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
@@ -9,6 +11,19 @@ use crate::stream::Copy;
 const INLINE: usize = 16 << 10;
 /// Copying more than this on a normal scheduler would hold it up.
 const PROMPT: usize = 256 << 10;
+
+/// Larger data go to the device in pieces: it fetches one while the next are copied to staging memory.
+const PIECE: usize = 4 << 20;
+/// From this size on several threads copy: one does not read and write as fast as the bus takes it.
+const PARALLEL: usize = 4 * PIECE;
+/// Memory for results of this size takes the driver milliseconds to make: garbage is collected first, in which the
+/// memory of earlier ones may be.
+const LARGE_READBACK: u64 = 4 << 20;
+
+/// How many threads copy: a quarter of the processors, since their memory is shared by all.
+fn copiers() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 4).clamp(1, 4))
+}
 
 /// Bytes read back, in staging memory of their own.
 pub struct Readback {
@@ -70,20 +85,50 @@ impl Gpu {
         if data.len() <= INLINE {
             return self.stream.update(block, data);
         }
+        let pieces = Mutex::new(data.chunks(PIECE).enumerate());
+        let copy = || -> Result<()> {
+            loop {
+                let Some((index, piece)) = pieces.lock().next() else { return Ok(()) };
+                self.stage(block, index * PIECE, piece, patience)?;
+                if data.len() > PIECE {
+                    self.stream.submit()?;
+                }
+            }
+        };
+        let helpers = if data.len() < PARALLEL { 0 } else { copiers() - 1 };
+        std::thread::scope(|scope| {
+            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy)).collect();
+            let copied = copy();
+            let failed = |_| Err(Error::DispatchFailed("a thread that copies panicked".into()));
+            helpers.into_iter().fold(copied, |done, helper| done.and(helper.join().unwrap_or_else(failed)))
+        })
+    }
+
+    /// Copies to staging memory, and records the way from there.
+    fn stage(&self, block: &Block, to_offset: usize, data: &[u8], patience: Patience) -> Result<()> {
         let staging = self.allocate(Kind::Upload, data.len() as u64, patience)?;
         staging
             .buffer
             .write()
             .map_err(|e| Error::DispatchFailed(format!("staging memory cannot be written: {e:?}")))?[..data.len()]
             .copy_from_slice(data);
-        let len = data.len() as u64;
-        self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset: 0, len, to_host: false })
+        let (to_offset, len) = (to_offset as u64, data.len() as u64);
+        self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset, len, to_host: false })
     }
 
     /// `len` bytes from `offset` on, once all that was recorded before has run.
     pub fn read(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
         let [readback] = self.read_all([(buffer, offset, len)])?;
         Ok(readback)
+    }
+
+    /// What a normal scheduler can do about reading `len` bytes: have the device start, and tell whether garbage should
+    /// be collected before a dirty one waits.
+    pub fn prepare_read(&self, len: u64) -> Error {
+        if let Err(error) = self.stream.submit() {
+            return error;
+        }
+        if len >= LARGE_READBACK && self.pool.is_short_of_readback(len) { Error::Collect } else { Error::Defer }
     }
 
     /// Several ranges `(buffer, offset, len)` with one wait.

@@ -7,6 +7,8 @@ use crate::memory::Patience;
 
 pair!(buf_alloc, buf_alloc_dirty, (n_bytes), reply, alloc);
 pair!(buf_upload, buf_upload_dirty, (data), reply, upload);
+pair!(buf_download, buf_download_dirty, (buffer), reply, download);
+pair!(buf_read, buf_read_dirty, (buffer, offset, len), reply, read_range);
 pair!(buf_upload_into, buf_upload_into_dirty, (buffer, data), reply_ok, upload_into);
 
 fn alloc(n_bytes: Term, patience: Patience) -> Result<BufferRef> {
@@ -24,30 +26,26 @@ fn upload_into(buffer: Term, data: Term, patience: Patience) -> Result<()> {
     gpu(patience)?.upload_into(&buffer, &data, patience)
 }
 
-#[rustler::nif(schedule = "DirtyCpu")]
-fn buf_download<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
-    let read = buffer_arg(buffer, "ref").and_then(|buffer| {
-        let len = buffer.len();
-        read(env, &buffer, 0, len)
-    });
-    reply(env, read)
+fn download(buffer: Term, patience: Patience) -> Result<Term> {
+    let held = buffer_arg(buffer, "ref")?;
+    let len = held.len();
+    read(buffer.get_env(), &held, 0, len, patience)
 }
 
-#[rustler::nif(schedule = "DirtyCpu")]
-fn buf_read<'a>(env: Env<'a>, buffer: Term<'a>, offset: Term<'a>, len: Term<'a>) -> NifResult<Term<'a>> {
-    let read = buffer_arg(buffer, "ref").and_then(|buffer| {
-        let (offset, len) = (size_arg(offset, "offset")?, size_arg(len, "len")?);
-        read(env, &buffer, offset, len)
-    });
-    reply(env, read)
+fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, patience: Patience) -> Result<Term<'a>> {
+    let held = buffer_arg(buffer, "ref")?;
+    read(buffer.get_env(), &held, size_arg(offset, "offset")?, size_arg(len, "len")?, patience)
 }
 
 /// Results of at most this size are copied: small binaries should not each hold a block of staging memory.
 const COPIED: usize = 64 << 10;
 
-fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64) -> Result<Term<'a>> {
-    let readback = gpu(Patience::Patient)?.read(buffer, offset, len)?;
-    binary(env, readback)
+fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, patience: Patience) -> Result<Term<'a>> {
+    let gpu = gpu(patience)?;
+    match patience {
+        Patience::Prompt => Err(gpu.prepare_read(len)),
+        Patience::Patient => binary(env, gpu.read(buffer, offset, len)?),
+    }
 }
 
 /// Bytes read back as a binary: a copy where small, else the staging memory itself.

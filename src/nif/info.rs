@@ -4,6 +4,9 @@ use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
 use crate::device;
+use crate::memory::Patience;
+use crate::program::Type;
+use crate::program::types::Support;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
@@ -25,12 +28,35 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
             (atoms::driver(), caps.driver.encode(env)),
             (atoms::api_version(), caps.api_version.encode(env)),
             (atoms::heap_bytes(), caps.heap.encode(env)),
+            (
+                atoms::cache_dir(),
+                gpu.pipelines.folder().map(|folder| folder.to_string_lossy().into_owned()).encode(env),
+            ),
             (atoms::features(), features.encode(env)),
             (atoms::devices(), devices.encode(env)),
         ];
         Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))
     });
     reply(env, info)
+}
+
+/// For each type by its Nx name: who computes with it, and the bits of an element in a buffer.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
+    let support = device::gpu().and_then(|gpu| {
+        let pairs = Type::ALL.map(|ty| {
+            let kind = rustler::Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
+            let support = match ty.support(&gpu.caps) {
+                Support::Device => atoms::device(),
+                Support::Emulated => atoms::emulated(),
+                Support::Fallback => atoms::fallback(),
+            };
+            Ok(((kind, ty.bits()).encode(env), (support, ty.held_bits()).encode(env)))
+        });
+        let pairs = pairs.into_iter().collect::<Result<Vec<_>>>()?;
+        Term::map_from_pairs(env, &pairs).map_err(|_| Error::Invalid("types are distinct".into()))
+    });
+    reply(env, support)
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -50,7 +76,14 @@ fn memory_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
     }
 }
 
-#[rustler::nif(schedule = "DirtyCpu")]
-fn sync<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    reply_ok(env, device::gpu().and_then(|gpu| gpu.stream.finish()))
+pair!(sync, sync_dirty, (), reply_ok, wait);
+
+/// A prompt caller has the device start before it goes where it may wait.
+fn wait(patience: Patience) -> Result<()> {
+    let stream = &gpu(patience)?.stream;
+    match patience {
+        Patience::Prompt if stream.submit_and_look()? => Ok(()),
+        Patience::Prompt => Err(Error::Defer),
+        Patience::Patient => stream.finish(),
+    }
 }

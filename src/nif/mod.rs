@@ -1,22 +1,36 @@
 //! The NIFs, one file a family: decode, check, call, encode. Nothing here knows Vulkan.
 
+mod args;
+mod assemble;
 mod buffer;
+mod contract;
+mod decompositions;
 mod dot;
+mod fourier;
 mod info;
+mod linalg;
+mod packing;
 mod program;
 mod raw;
+mod scan;
+mod scatter;
+mod sort;
+mod window;
 
-use rustler::types::tuple::get_tuple;
-use rustler::{Binary, Encoder, Env, ListIterator, NifResult, ResourceArc, Term};
+use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Readback};
+use args::*;
 
 mod atoms {
     rustler::atoms! {
-        ok, error, nil, defer, collect, already_deallocated, low, high, u, s, f, bf,
+        ok, error, nil, defer, device, emulated, fallback, collect, already_deallocated, low, high, u, s, f, bf, c, f8_e4m3fn,
+        window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, devices, index, used,
-        limit, pool_bytes, used_bytes, buffers, heap_bytes,
+        limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
+        built, pipelines, from_disk, nanoseconds,
+        fft, ifft, rfft, irfft,
     }
 }
 
@@ -104,34 +118,19 @@ fn reply_ok<'a>(env: Env<'a>, result: Result<()>) -> NifResult<Term<'a>> {
     }
 }
 
-fn wrong(name: &str, expected: &str) -> Error {
-    Error::Argument(format!("{name}: expected {expected}").into())
-}
-
-fn buffer_arg(term: Term, name: &str) -> Result<BufferRef> {
-    term.decode().map(BufferRef).map_err(|_| wrong(name, "a buffer reference of this node"))
-}
-
-fn bytes_arg<'a>(term: Term<'a>, name: &str) -> Result<Binary<'a>> {
-    term.decode().map_err(|_| wrong(name, "a binary"))
-}
-
-/// A count or size. Negative numbers and those beyond 2^63 are refused.
-fn size_arg(term: Term, name: &str) -> Result<u64> {
-    let value: i64 = term.decode().map_err(|_| wrong(name, "a non-negative integer below 2^63"))?;
-    u64::try_from(value).map_err(|_| wrong(name, "a non-negative integer below 2^63"))
-}
-
-fn text_arg<'a>(term: Term<'a>, name: &str) -> Result<&'a str> {
-    term.decode().map_err(|_| wrong(name, "a string"))
-}
-
-fn tuple_arg<'a>(term: Term<'a>, name: &str) -> Result<Vec<Term<'a>>> {
-    get_tuple(term).map_err(|_| wrong(name, "a tuple"))
-}
-
-fn list_arg<'a>(term: Term<'a>, name: &str) -> Result<ListIterator<'a>> {
-    term.decode().map_err(|_| wrong(name, "a list"))
+/// An answer, as `{:built, measurements, answer}` where pipelines were built for it.
+fn with_builds<'a>(env: Env<'a>, answer: Term<'a>) -> Term<'a> {
+    let builds = crate::pipeline::take_builds();
+    if builds.pipelines == 0 {
+        return answer;
+    }
+    let nanoseconds = u64::try_from(builds.elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let keys = [atoms::pipelines(), atoms::from_disk(), atoms::nanoseconds()].map(|key| key.encode(env));
+    let values = [builds.pipelines.encode(env), builds.from_disk.encode(env), nanoseconds.encode(env)];
+    match Term::map_from_term_arrays(env, &keys, &values) {
+        Ok(measurements) => (atoms::built(), measurements, answer).encode(env),
+        Err(_) => answer,
+    }
 }
 
 /// Defines the NIF `name` on a normal scheduler, which returns `:defer` where it would have to wait, and `name_dirty`
@@ -147,7 +146,9 @@ macro_rules! pair {
         #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
         #[rustler::nif(schedule = "DirtyCpu")]
         fn $dirty<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
-            $reply(env, $body($($arg,)* crate::memory::Patience::Patient))
+            crate::pipeline::take_builds();
+            let answer = $reply(env, $body($($arg,)* crate::memory::Patience::Patient))?;
+            Ok(with_builds(env, answer))
         }
     };
 }

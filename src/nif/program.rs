@@ -9,46 +9,47 @@ use super::*;
 use crate::kernels;
 use crate::memory::{Lease, Patience};
 use crate::program::op::{OPS, Op, Reduction, Typing};
-use crate::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides};
+use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
 
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
 fn run_program(nodes: Term, inputs: Term, shape: Term, patience: Patience) -> Result<BufferRef> {
     let shape = shape_arg(shape, "shape")?;
-    let mut decoded: SmallVec<[Input; 4]> = SmallVec::new();
-    let mut buffers: SmallVec<[Option<BufferRef>; 4]> = SmallVec::new();
-    for term in list_arg(inputs, "inputs")? {
-        let (input, buffer) = input_arg(term, &shape)?;
-        decoded.push(input);
-        buffers.push(buffer);
-    }
+    let inputs = Inputs::decode(inputs, &shape)?;
     let nodes = list_arg(nodes, "nodes")?.map(node_arg).collect::<Result<_>>()?;
-    let program = Program::new(decoded, nodes, shape)?;
-    let leases = buffers
-        .iter()
-        .map(|buffer| buffer.as_ref().map(|b| Ok((b.lease()?, b.len()))).transpose())
-        .collect::<Result<SmallVec<[_; 4]>>>()?;
-    let blocks: SmallVec<[Option<(&Lease, u64)>; 4]> =
-        leases.iter().map(|lease| lease.as_ref().map(|(lease, len)| (&**lease, *len))).collect();
-    kernels::program::run(gpu(patience)?, &program, &blocks, patience).map(BufferRef::from)
+    let program = Program::new(inputs.inputs, nodes, shape)?;
+    let leases = leases(&inputs.buffers)?;
+    kernels::program::run(gpu(patience)?, &program, &blocks(&leases), patience).map(BufferRef::from)
 }
 
-/// A tuple of extents.
-pub(super) fn shape_arg(term: Term, name: &str) -> Result<Axes<u64>> {
-    tuple_arg(term, name)?.into_iter().map(|dim| size_arg(dim, name)).collect()
+/// The inputs of a program with their buffers.
+pub(super) struct Inputs {
+    pub inputs: SmallVec<[Input; 4]>,
+    pub buffers: SmallVec<[Option<BufferRef>; 4]>,
 }
 
-pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
-    let invalid = || wrong(name, "a type such as {:f, 32}");
-    let (kind, bits): (Atom, u32) = term.decode().map_err(|_| invalid())?;
-    let kind = match kind {
-        kind if kind == atoms::f() => "f",
-        kind if kind == atoms::s() => "s",
-        kind if kind == atoms::u() => "u",
-        kind if kind == atoms::bf() => "bf",
-        _ => "",
-    };
-    Type::from_nx(kind, bits).ok_or_else(|| Error::Unsupported(format!("{name}: no kernels for this type")))
+impl Inputs {
+    /// `over` is the iteration space.
+    pub fn decode(term: Term, over: &Axes<u64>) -> Result<Self> {
+        let mut all = Self { inputs: SmallVec::new(), buffers: SmallVec::new() };
+        for term in list_arg(term, "inputs")? {
+            let (input, buffer) = input_arg(term, over)?;
+            all.inputs.push(input);
+            all.buffers.push(buffer);
+        }
+        Ok(all)
+    }
+}
+
+/// A buffer that is kept while its use is recorded, and its size in bytes; `None` for an immediate.
+pub(super) type Leases = SmallVec<[Option<(std::sync::Arc<Lease>, u64)>; 4]>;
+
+pub(super) fn leases(buffers: &[Option<BufferRef>]) -> Result<Leases> {
+    buffers.iter().map(|buffer| buffer.as_ref().map(|b| Ok((b.lease()?, b.len()))).transpose()).collect()
+}
+
+pub(super) fn blocks(leases: &Leases) -> SmallVec<[Option<(&Lease, u64)>; 4]> {
+    leases.iter().map(|lease| lease.as_ref().map(|(lease, len)| (&**lease, *len))).collect()
 }
 
 fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)> {
@@ -57,27 +58,21 @@ fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)>
         [buffer, ty, shape] if buffer.is_atom() => {
             let ty = type_arg(ty, "inputs")?;
             let value = bytes_arg(shape, "inputs")?;
-            let mut bits = [0; 8];
+            let mut bits = [0; 16];
             let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
             place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
             Ok((Input { ty, source: Source::Scalar(bits) }, None))
         }
-        [buffer, ty, shape] => {
-            let (buffer, ty) = (buffer_arg(buffer, "inputs")?, type_arg(ty, "inputs")?);
-            let shape = shape_arg(shape, "inputs")?;
+        [_, _, _] => {
+            let (buffer, ty, shape) = tensor_arg(term, "inputs")?;
             let strides = broadcast_strides(&shape, over)
                 .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
             Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)))
         }
         [buffer, ty, offset, strides] => {
             let (buffer, ty) = (buffer_arg(buffer, "inputs")?, type_arg(ty, "inputs")?);
-            let number = |term: Term| {
-                let value: i64 = term.decode().map_err(|_| wrong("inputs", "integers as offset and strides"))?;
-                // Larger than any buffer, and small enough that sums of products cannot overflow.
-                if value.abs() > 1 << 48 { Err(Error::SizeMismatch) } else { Ok(value) }
-            };
-            let strides = list_arg(strides, "inputs")?.map(number).collect::<Result<_>>()?;
-            Ok((Input { ty, source: Source::View { offset: number(offset)?, strides } }, Some(buffer)))
+            let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
+            Ok((Input { ty, source: Source::View { offset, strides } }, Some(buffer)))
         }
         _ => Err(wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}")),
     }
@@ -91,8 +86,7 @@ fn node_arg(term: Term) -> Result<Node> {
         _ => return Err(wrong("nodes", "{op, type, args} or {op, type, args, attrs}")),
     };
     let op = op_arg(op)?;
-    let index = |term: Term| size_arg(term, "nodes").map(|index| index as usize);
-    let args = list_arg(args, "nodes")?.map(index).collect::<Result<_>>()?;
+    let args = indices_arg(args, "nodes")?;
     Ok(Node { op, ty: type_arg(ty, "nodes")?, args, attribute: attribute_arg(op, attribute)? })
 }
 
@@ -108,7 +102,7 @@ fn op_arg(term: Term) -> Result<&'static Op> {
 
 fn attribute_arg(op: &Op, term: Option<Term>) -> Result<Attribute> {
     let axis = |term: Term| {
-        if term.decode::<Atom>().is_ok_and(|atom| atom == atoms::nil()) {
+        if is_nil(term) {
             return Ok(None);
         }
         size_arg(term, "nodes").map(|axis| Some(axis as usize))
@@ -116,6 +110,10 @@ fn attribute_arg(op: &Op, term: Option<Term>) -> Result<Attribute> {
     let Some(term) = term else { return Ok(Attribute::None) };
     match op.typing {
         Typing::Iota => Ok(Attribute::Axis(axis(term)?)),
+        Typing::Gather => {
+            let step = |term: Term| term.decode().map_err(|_| wrong("nodes", "{extent, step} for each index"));
+            Ok(Attribute::Steps(list_arg(term, "nodes")?.map(step).collect::<Result<_>>()?))
+        }
         Typing::Reduce(Reduction::ArgMax | Reduction::ArgMin) => {
             let invalid = || wrong("nodes", "{axis | nil, :low | :high} for argmax and argmin");
             let (at, tie): (Term, Atom) = term.decode().map_err(|_| invalid())?;
@@ -125,10 +123,7 @@ fn attribute_arg(op: &Op, term: Option<Term>) -> Result<Attribute> {
             }
             Ok(Attribute::Arg { axis: axis(at)?, last })
         }
-        Typing::Reduce(_) => {
-            let axes = list_arg(term, "nodes")?.map(|axis| size_arg(axis, "nodes").map(|axis| axis as usize));
-            Ok(Attribute::Axes(axes.collect::<Result<_>>()?))
-        }
+        Typing::Reduce(_) => Ok(Attribute::Axes(indices_arg(term, "nodes")?)),
         _ if term.is_atom() => Ok(Attribute::None),
         _ => Err(wrong("nodes", "no attributes for this op")),
     }

@@ -3,7 +3,7 @@
 //! the same as none; a folder that cannot be written costs only time.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use vulkano::device::physical::PhysicalDevice;
@@ -61,6 +61,10 @@ impl Disk {
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
+    }
+
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     fn path(&self, key: u128) -> Option<PathBuf> {

@@ -51,5 +51,43 @@ pub fn compile(source: &str) -> Result<Vec<u32>> {
     let artifact = compiler
         .compile_into_spirv(source, ShaderKind::Compute, "kernel", "main", Some(&options))
         .map_err(|error| failed(&error.to_string()))?;
-    Ok(artifact.as_binary().to_vec())
+    let words = artifact.as_binary();
+    Ok(if source.contains(BFLOAT16) { with_bfloat16(words) } else { words.to_vec() })
+}
+
+/// A line that makes a kernel's `float16_t` bfloat16 (SPV_KHR_bfloat16), for which the compiler has no name. It may be
+/// the type of cooperative matrices only.
+pub const BFLOAT16: &str = "// float16_t is bfloat16\n";
+
+fn with_bfloat16(words: &[u32]) -> Vec<u32> {
+    const HEADER: usize = 5;
+    let instruction = |opcode: u32, operands: &[u32]| {
+        let mut words = vec![((operands.len() as u32 + 1) << 16) | opcode];
+        words.extend(operands);
+        words
+    };
+    let mut result = words[..HEADER.min(words.len())].to_vec();
+    // OpCapability BFloat16TypeKHR and BFloat16CooperativeMatrixKHR.
+    result.extend(instruction(17, &[5116]));
+    result.extend(instruction(17, &[5118]));
+    let mut extension = false;
+    let mut rest = words.get(HEADER..).unwrap_or_default();
+    while let Some(&first) = rest.first() {
+        let (opcode, count) = (first & 0xffff, (first >> 16) as usize);
+        let Some((operation, after)) = rest.split_at_checked(count.max(1)) else { break };
+        // Capabilities come first, then extensions.
+        if opcode != 17 && !extension {
+            extension = true;
+            let name: Vec<u32> =
+                b"SPV_KHR_bfloat16".as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).chain([0]).collect();
+            result.extend(instruction(10, &name));
+        }
+        match operation {
+            // OpTypeFloat 16, with the encoding BFloat16KHR.
+            &[_, id, 16] if opcode == 22 => result.extend(instruction(22, &[id, 16, 0])),
+            _ => result.extend(operation),
+        }
+        rest = after;
+    }
+    result
 }

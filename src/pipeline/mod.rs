@@ -7,10 +7,11 @@ pub mod spirv;
 
 pub use build::{Blueprint, Pipeline};
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use vulkano::device::Device;
@@ -47,6 +48,24 @@ struct Loaded {
     used_for: ForeignUse,
 }
 
+/// Pipelines that calls of one thread have built.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Builds {
+    pub pipelines: u32,
+    /// How many of them came from the cache on disk.
+    pub from_disk: u32,
+    pub elapsed: Duration,
+}
+
+thread_local! {
+    static BUILDS: Cell<Builds> = const { Cell::new(Builds { pipelines: 0, from_disk: 0, elapsed: Duration::ZERO }) };
+}
+
+/// What this thread has built since it was last asked.
+pub fn take_builds() -> Builds {
+    BUILDS.take()
+}
+
 /// Stack of the thread that builds a pipeline.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -68,6 +87,11 @@ impl Pipelines {
             kernels: RwLock::default(),
             foreign: Mutex::default(),
         }
+    }
+
+    /// The folder of the cache on disk; `None` where there is no place for one.
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        self.disk.folder()
     }
 
     /// The pipeline of a kernel of ours: `source` is called for its GLSL where it is not in memory yet.
@@ -134,20 +158,34 @@ impl Pipelines {
         words: impl FnOnce() -> Result<Vec<u32>> + Send,
     ) -> Result<Arc<Pipeline>> {
         let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
+        let start = Instant::now();
         let build = || {
+            let check = |words: &[u32]| match spirv::missing_capability(&self.device, words) {
+                None => Ok(()),
+                Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device has not"))),
+            };
             if let Some(entry) = self.disk.read(content) {
+                check(&entry.words)?;
                 let (pipeline, _) = Pipeline::build(&self.device, &entry.words, blueprint, &entry.driver_data)?;
-                return Ok(Arc::new(pipeline));
+                return Ok((Arc::new(pipeline), true));
             }
             let words = words()?;
+            check(&words)?;
             let (pipeline, driver_data) = Pipeline::build(&self.device, &words, blueprint, &[])?;
             self.disk.write(content, &disk::Entry { words, driver_data });
-            Ok(Arc::new(pipeline))
+            Ok((Arc::new(pipeline), false))
         };
-        std::thread::scope(|scope| {
+        let (pipeline, from_disk) = std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(STACK_BYTES);
             let thread = builder.spawn_scoped(scope, build).map_err(|e| failed(format!("no thread: {e}")))?;
             thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked".into())))
-        })
+        })?;
+        let builds = BUILDS.get();
+        BUILDS.set(Builds {
+            pipelines: builds.pipelines + 1,
+            from_disk: builds.from_disk + u32::from(from_disk),
+            elapsed: builds.elapsed + start.elapsed(),
+        });
+        Ok(pipeline)
     }
 }

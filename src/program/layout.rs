@@ -1,5 +1,7 @@
 //! Reduces a program's iteration space to as few axes as its views need.
 
+use smallvec::SmallVec;
+
 use super::{Attribute, Axes, Program, Source, dense_strides, op::Typing};
 use crate::error::{Error, Result};
 
@@ -14,12 +16,13 @@ pub enum Pattern {
     Strided,
 }
 
+/// What is read or written over the collapsed iteration space, and how its place is found.
 #[derive(Clone, Debug)]
 pub struct View {
     pub pattern: Pattern,
     pub offset: i64,
     pub strides: Axes<i64>,
-    /// The input that is read; `None` where the place itself is the value, as in `iota`.
+    /// The input that is read; `None` where the place itself is the value, as in `iota`, and for the output.
     pub input: Option<usize>,
 }
 
@@ -29,34 +32,48 @@ pub struct Layout {
     pub dims: Axes<u64>,
     /// How many of `dims` are kept; all of them without a reduction.
     pub kept: usize,
-    /// One for each input that is a view, in order, then those of `iota` and `eye` nodes in order.
+    /// One for each input that is a view, in order, then those of `iota` and `eye` nodes in order, then the program's
+    /// output if it has one.
     pub views: Vec<View>,
     /// Whether indices need 64 bits.
     pub wide: bool,
 }
 
 impl Layout {
-    /// `lens`: for each input the number of elements in its buffer, to check its view's bounds.
+    /// `lens`: for each input the number of elements in its buffer, then for the output that of the results, to check
+    /// the views' bounds.
     pub fn new(program: &Program, lens: &[u64]) -> Result<Self> {
         let shape = &program.shape;
         let mut views = vec![];
         let mut largest = program.elements();
+        // What an index of `gather` or a start chooses from is an axis more, of which every place might be taken.
+        let mut view = |input, offset, strides: &Axes<i64>, chosen: &[(u64, i64)], len| -> Result<View> {
+            let dims: Axes<u64> = shape.iter().copied().chain(chosen.iter().map(|step| step.0)).collect();
+            let steps: Axes<i64> = strides.iter().copied().chain(chosen.iter().map(|step| step.1)).collect();
+            largest = largest.max(check_bounds(offset, &steps, &dims, len)?);
+            Ok(View { pattern: Pattern::Strided, offset, strides: strides.clone(), input })
+        };
         for (index, input) in program.inputs.iter().enumerate() {
             if let Source::View { offset, strides } = &input.source {
-                let last = check_bounds(*offset, strides, shape, lens[index])?;
-                largest = largest.max(last);
-                views.push(View {
-                    pattern: Pattern::Strided,
-                    offset: *offset,
-                    strides: strides.clone(),
-                    input: Some(index),
-                });
+                for chosen in program.steps(index) {
+                    view(Some(index), *offset, strides, chosen, lens[index])?;
+                }
+                views.push(view(Some(index), *offset, strides, &[], lens[index])?);
             }
         }
+        let output = match &program.output {
+            Some(place) => {
+                let chosen: SmallVec<[_; 4]> = place.starts.iter().map(|start| (start.extent, start.step)).collect();
+                Some(view(None, place.offset, &place.strides, &chosen, lens[program.inputs.len()])?)
+            }
+            None => None,
+        };
         for node in &program.nodes {
             let rank = shape.len();
             let unit = |axis: usize| (0..rank).map(|a| i64::from(a == axis)).collect::<Axes<i64>>();
-            let mut push = |strides| views.push(View { pattern: Pattern::Strided, offset: 0, strides, input: None });
+            let mut push = |strides| {
+                views.push(View { pattern: Pattern::Strided, offset: 0, strides, input: None });
+            };
             match (node.op.typing, &node.attribute) {
                 (Typing::Iota, Attribute::Axis(Some(axis))) => push(unit(*axis)),
                 (Typing::Iota, _) => push(dense_strides(shape)),
@@ -67,10 +84,15 @@ impl Layout {
                 _ => {}
             }
         }
+        views.extend(output);
         let reduced = program.reduced_axes().unwrap_or_default();
         let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31 };
         layout.collapse(shape, &reduced);
         layout.classify(program.reduced_axes().is_some());
+        // A start moves the place itself, whatever the strides are.
+        if let Some(view) = layout.views.last_mut().filter(|_| !program.starts().is_empty()) {
+            view.pattern = Pattern::Strided;
+        }
         Ok(layout)
     }
 
@@ -133,7 +155,7 @@ impl Layout {
 }
 
 /// Fails where a view would leave its buffer; the largest index that it reaches.
-fn check_bounds(offset: i64, strides: &[i64], shape: &[u64], len: u64) -> Result<u64> {
+pub fn check_bounds(offset: i64, strides: &[i64], shape: &[u64], len: u64) -> Result<u64> {
     if shape.contains(&0) {
         return Ok(0);
     }

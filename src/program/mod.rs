@@ -3,6 +3,7 @@
 //! A [`Program`] says what to compute over an iteration space; [`layout`] reduces its views to as few axes as they
 //! need, [`emit`] writes the kernel, and `kernels::program` runs it.
 
+pub mod complex;
 pub mod emit;
 pub mod layout;
 pub mod op;
@@ -23,13 +24,24 @@ pub enum Source {
     /// A buffer read at `offset + Σ index·stride`, in elements, over the axes of the iteration space.
     View { offset: i64, strides: Axes<i64> },
     /// One value, in the first bytes as the type stores it.
-    Scalar([u8; 8]),
+    Scalar([u8; 16]),
 }
 
+/// What a program reads: a type, and where the elements are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     pub ty: Type,
     pub source: Source,
+}
+
+impl Input {
+    /// Whether it is the same all over the iteration space.
+    fn is_one_value(&self) -> bool {
+        match &self.source {
+            Source::Scalar(_) => true,
+            Source::View { strides, .. } => strides.iter().all(|&stride| stride == 0),
+        }
+    }
 }
 
 /// What an op needs besides its operands.
@@ -38,6 +50,8 @@ pub enum Attribute {
     None,
     /// The axis of `iota`; `None` for the flat index.
     Axis(Option<usize>),
+    /// Of `gather`, for each index: how many elements it chooses from, and how far they are apart.
+    Steps(SmallVec<[(u64, i64); 4]>),
     /// The axes of a reduction, ascending.
     Axes(Axes<usize>),
     /// Of `argmax` and `argmin`: the axis, `None` for the flat index, and whether the last of equal elements wins.
@@ -47,6 +61,7 @@ pub enum Attribute {
     },
 }
 
+/// An op on inputs and earlier nodes; `ty` is the type of its result.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub op: &'static Op,
@@ -56,22 +71,51 @@ pub struct Node {
     pub attribute: Attribute,
 }
 
+/// Nodes over an iteration space; the last is the result, and only that one may be a reduction.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub inputs: SmallVec<[Input; 4]>,
     pub nodes: SmallVec<[Node; 2]>,
     /// Extents of the iteration space.
     pub shape: Axes<u64>,
+    /// Where the results go in a buffer of the caller's; `None` for a dense buffer of their own.
+    pub output: Option<Place>,
+}
+
+/// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, moved by `starts`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    pub offset: i64,
+    pub strides: Axes<i64>,
+    pub starts: SmallVec<[Start; 4]>,
+}
+
+/// Moves the results by `step` elements as often as a value says that the kernel reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The input that holds the value: one element of an integer type.
+    pub value: usize,
+    /// The value is clamped to be below.
+    pub extent: u64,
+    pub step: i64,
 }
 
 /// More axes than this would only waste time: Nx itself goes no further in practice.
 pub const MAX_RANK: usize = 64;
 
+/// Offsets, strides and steps are at most this: more than any buffer holds, and sums of their products do not overflow.
+pub const MAX_STEP: u64 = 1 << 48;
+
+/// Whether a stride or offset is within [`MAX_STEP`].
+pub fn in_reach(step: i64) -> bool {
+    step.unsigned_abs() <= MAX_STEP
+}
+
 /// Inputs and nodes of a program, so that an index fits a byte.
 pub const MAX_VALUES: usize = 255;
 
 impl Program {
-    /// A program that is sound: arities, references and attributes are checked here once.
+    /// A program that is sound: arities, references, attributes and types are checked here once.
     pub fn new(inputs: SmallVec<[Input; 4]>, nodes: SmallVec<[Node; 2]>, shape: Axes<u64>) -> Result<Self> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
         if nodes.is_empty() {
@@ -83,49 +127,94 @@ impl Program {
         if shape.len() > MAX_RANK {
             return argument("shape: more than 64 axes");
         }
-        if shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).is_none_or(|n| n > 1 << 48) {
+        if shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).is_none_or(|n| n > MAX_STEP) {
             return argument("shape: too many elements");
-        }
-        for (index, node) in nodes.iter().enumerate() {
-            if node.args.len() != node.op.arity {
-                return argument("nodes: wrong number of operands");
-            }
-            if node.args.iter().any(|&arg| arg >= inputs.len() + index) {
-                return argument("nodes: an operand must be an input or an earlier node");
-            }
-            let reduces = matches!(node.op.typing, Typing::Reduce(_));
-            if reduces && index + 1 != nodes.len() {
-                return argument("nodes: only the last node may be a reduction");
-            }
-            let rank = shape.len();
-            let sound = match (node.op.typing, &node.attribute) {
-                (Typing::Iota, Attribute::Axis(axis)) => axis.is_none_or(|axis| axis < rank),
-                (Typing::Eye, Attribute::None) => rank >= 2,
-                (Typing::Reduce(op::Reduction::ArgMax | op::Reduction::ArgMin), Attribute::Arg { axis, .. }) => {
-                    axis.is_none_or(|axis| axis < rank)
-                }
-                (Typing::Reduce(op::Reduction::ArgMax | op::Reduction::ArgMin), _) => false,
-                (Typing::Reduce(_), Attribute::Axes(axes)) => {
-                    axes.iter().all(|&axis| axis < rank) && axes.is_sorted_by(|a, b| a < b)
-                }
-                (Typing::Iota | Typing::Eye | Typing::Reduce(_), _) => false,
-                (_, attribute) => *attribute == Attribute::None,
-            };
-            if !sound {
-                return argument("nodes: attributes do not fit the op");
-            }
         }
         if inputs.iter().any(|i| matches!(&i.source, Source::View { strides, .. } if strides.len() != shape.len())) {
             return argument("inputs: one stride is needed for each axis of the iteration space");
         }
-        let program = Self { inputs, nodes, shape };
+        let program = Self { inputs, nodes, shape, output: None };
+        for (index, node) in program.nodes.iter().enumerate() {
+            let indices = if let Attribute::Steps(steps) = &node.attribute { steps.len() } else { 0 };
+            if node.args.len() != node.op.arity + indices {
+                return argument("nodes: wrong number of operands");
+            }
+            if node.args.iter().any(|&arg| arg >= program.inputs.len() + index) {
+                return argument("nodes: an operand must be an input or an earlier node");
+            }
+            if matches!(node.op.typing, Typing::Reduce(_)) && index + 1 != program.nodes.len() {
+                return argument("nodes: only the last node may be a reduction");
+            }
+            if !program.takes_attribute(node) {
+                return argument("nodes: attributes do not fit the op");
+            }
+        }
+        if !program.folds_soundly() {
+            return argument("nodes: a fold has one accumulator of its type, which starts with an input of one value");
+        }
         program.check_types()?;
         Ok(program)
+    }
+
+    fn takes_attribute(&self, node: &Node) -> bool {
+        use op::Reduction::{ArgMax, ArgMin};
+        let rank = self.shape.len();
+        match (node.op.typing, &node.attribute) {
+            (Typing::Iota, Attribute::Axis(axis)) => axis.is_none_or(|axis| axis < rank),
+            (Typing::Eye, Attribute::None) => rank >= 2,
+            (Typing::Reduce(ArgMax | ArgMin), Attribute::Arg { axis, .. }) => axis.is_none_or(|axis| axis < rank),
+            (Typing::Reduce(ArgMax | ArgMin), _) => false,
+            (Typing::Reduce(_), Attribute::Axes(axes)) => {
+                axes.iter().all(|&axis| axis < rank) && axes.is_sorted_by(|a, b| a < b)
+            }
+            (Typing::Gather, Attribute::Steps(steps)) => {
+                let view = self.inputs.get(node.args[0]);
+                view.is_some_and(|input| matches!(input.source, Source::View { .. }))
+                    && steps.iter().all(|&(extent, step)| (1..=MAX_STEP).contains(&extent) && in_reach(step))
+            }
+            (Typing::Iota | Typing::Eye | Typing::Gather | Typing::Reduce(_), _) => false,
+            (_, attribute) => *attribute == Attribute::None,
+        }
+    }
+
+    /// Whether there is one accumulator where the program ends with a fold, and none where it does not.
+    fn folds_soundly(&self) -> bool {
+        let accumulators = self.nodes.iter().filter(|node| node.op.typing == Typing::Accumulator).count();
+        let Some(last) = self.nodes.last().filter(|last| last.op.typing == Typing::Reduce(op::Reduction::Fold)) else {
+            return accumulators == 0;
+        };
+        let node = last.args[0].checked_sub(self.inputs.len()).map(|index| &self.nodes[index]);
+        let first = node.filter(|node| node.op.typing == Typing::Accumulator && node.ty == last.ty);
+        accumulators == 1 && first.and_then(|node| self.inputs.get(node.args[0])).is_some_and(Input::is_one_value)
+    }
+
+    /// The program writing its results to `output` of a buffer that the caller has.
+    pub fn with_output(mut self, output: Place) -> Result<Self> {
+        let argument = |text: &'static str| Err(Error::Argument(text.into()));
+        if self.reduced_axes().is_some() || output.strides.len() != self.shape.len() {
+            return argument("output: one stride is needed for each axis, and no reduction");
+        }
+        let sound = |start: &Start| {
+            let value = self.inputs.get(start.value).filter(|input| !input.ty.is_float() && !input.ty.is_complex());
+            let in_buffer =
+                value.is_some_and(|input| matches!(input.source, Source::View { .. }) && input.is_one_value());
+            in_buffer && (1..=MAX_STEP).contains(&start.extent) && in_reach(start.step)
+        };
+        if !output.starts.iter().all(sound) {
+            return argument("output: a start must be one integer in a buffer, and have an extent");
+        }
+        self.output = Some(output);
+        Ok(self)
     }
 
     fn check_types(&self) -> Result<()> {
         for node in &self.nodes {
             let fits = match node.op.typing {
+                Typing::Gather => {
+                    let is_index = |&arg: &usize| !self.type_of(arg).is_float() && !self.type_of(arg).is_complex();
+                    node.ty == self.type_of(node.args[0]) && node.args[1..].iter().all(is_index)
+                }
+                _ if self.is_complex(node) => complex::allows(node.op),
                 Typing::Bitcast => self.type_of(node.args[0]).bits() == node.ty.bits(),
                 Typing::Own | Typing::Divide => float_or_int(node.op.name).is_none_or(|f| f == node.ty.is_float()),
                 Typing::Width => !self.type_of(node.args[0]).is_float(),
@@ -147,6 +236,35 @@ impl Program {
         }
     }
 
+    /// The steps of each `gather` that reads the input.
+    pub fn steps(&self, input: usize) -> impl Iterator<Item = &SmallVec<[(u64, i64); 4]>> {
+        self.nodes.iter().filter_map(move |node| match &node.attribute {
+            Attribute::Steps(steps) if node.args[0] == input => Some(steps),
+            _ => None,
+        })
+    }
+
+    /// What moves the results.
+    pub fn starts(&self) -> &[Start] {
+        self.output.as_ref().map_or(&[], |output| &output.starts)
+    }
+
+    /// The type of the results.
+    pub fn result(&self) -> Type {
+        self.nodes[self.nodes.len() - 1].ty
+    }
+
+    /// Whether the node gives or takes complex numbers.
+    pub fn is_complex(&self, node: &Node) -> bool {
+        node.ty.is_complex() || node.args.iter().any(|&arg| self.type_of(arg).is_complex())
+    }
+
+    /// Whether the kernel should hold the program once, and not for several elements side by side.
+    pub fn is_long(&self) -> bool {
+        self.nodes.iter().any(|node| self.is_complex(node) && complex::is_long(node.op.name))
+    }
+
+    /// Elements of the iteration space.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
@@ -158,10 +276,10 @@ impl Program {
         let Typing::Reduce(reduction) = last.op.typing else { return None };
         let ty = match reduction {
             // A program may sum wider values than its result holds.
-            op::Reduction::Sum | op::Reduction::Product if last.ty.is_float() => {
+            op::Reduction::Sum | op::Reduction::Product if last.ty.is_float() || last.ty.is_complex() => {
                 last.ty.merge(self.type_of(last.args[0]))
             }
-            op::Reduction::Sum | op::Reduction::Product => last.ty,
+            op::Reduction::Sum | op::Reduction::Product | op::Reduction::Fold => last.ty,
             _ => self.type_of(last.args[0]),
         };
         Some((reduction, ty))

@@ -26,6 +26,10 @@ pub enum Typing {
     Iota,
     /// No operand: 1 where the last two indices are equal.
     Eye,
+    /// The element of an input's view that further operands, indices, point to; those of no element are clamped.
+    Gather,
+    /// What the fold that ends the program has so far; the operand is what it starts with.
+    Accumulator,
     /// Reduction of the last node.
     Reduce(Reduction),
 }
@@ -40,11 +44,14 @@ pub enum Reduction {
     Any,
     ArgMax,
     ArgMin,
+    /// Of any function: the operands are the accumulator and its next value, in terms of it and the inputs.
+    Fold,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
     pub name: &'static str,
+    /// Operands; for `gather` those before the indices.
     pub arity: usize,
     pub typing: Typing,
     /// File under `shaders/lib` that holds the formula, if it needs one.
@@ -98,6 +105,7 @@ pub static OPS: &[Op] = &[
     op("round", 1, Own, "ops/rounding.glsl"),
     op("real", 1, Own, "ops/rounding.glsl"),
     op("imag", 1, Own, "ops/rounding.glsl"),
+    op("conjugate", 1, Own, "complex/arithmetic.glsl"),
     op("exp", 1, Own, "math/exp.glsl"),
     op("expm1", 1, Own, "math/exp.glsl"),
     op("log", 1, Own, "math/log.glsl"),
@@ -123,6 +131,7 @@ pub static OPS: &[Op] = &[
     op("erf_inv", 1, Own, "math/erf_inv.glsl"),
     op("as_type", 1, Convert, ""),
     op("bitcast", 1, Bitcast, ""),
+    op("gather", 1, Gather, "indices.glsl"),
     op("iota", 0, Iota, ""),
     op("eye", 0, Eye, ""),
     op("sum", 1, Reduce(Reduction::Sum), ""),
@@ -133,6 +142,8 @@ pub static OPS: &[Op] = &[
     op("any", 1, Reduce(Reduction::Any), ""),
     op("argmax", 1, Reduce(Reduction::ArgMax), ""),
     op("argmin", 1, Reduce(Reduction::ArgMin), ""),
+    op("fold", 2, Reduce(Reduction::Fold), ""),
+    op("accumulator", 1, Accumulator, ""),
 ];
 
 /// The op of that name.
@@ -146,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_formula_is_in_the_file_that_its_row_names() {
-        for op in OPS.iter().filter(|op| !op.file.is_empty() && !matches!(op.typing, Reduce(_) | Select)) {
+        for op in OPS.iter().filter(|op| !op.file.is_empty() && !matches!(op.typing, Reduce(_) | Select | Gather)) {
             let source = crate::pipeline::glsl::source(&format!("lib/{}", op.file));
             let source = source.unwrap_or_else(|| panic!("{} is missing", op.file));
             assert!(source.contains(&format!("nx_{}", op.name)), "nx_{} is not in {}", op.name, op.file);

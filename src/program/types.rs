@@ -1,5 +1,7 @@
 //! Tensor element types: how they are stored, and the type that kernels compute them in.
 
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
 
@@ -7,18 +9,58 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Type {
+    U2,
+    U4,
     U8,
     U16,
     U32,
     U64,
+    S2,
+    S4,
     S8,
     S16,
     S32,
     S64,
+    /// 5 bits of exponent, 2 of significand.
+    F8,
+    /// 4 bits of exponent, 3 of significand, no infinities.
+    F8E4M3FN,
     F16,
     BF16,
     F32,
     F64,
+    C64,
+    C128,
+}
+
+/// Who computes with a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    Device,
+    /// The device, in kernels that do without a feature it lacks.
+    Emulated,
+    /// Only the CPU.
+    Fallback,
+}
+
+/// What the device lacks, as bits: fixed with the process's one device, so that a type's layout is the same everywhere.
+static LACKING: AtomicU8 = AtomicU8::new(0);
+const INT8: u8 = 1;
+const INT16: u8 = 2;
+const INT64: u8 = 4;
+
+fn lacking(feature: u8) -> bool {
+    LACKING.load(Relaxed) & feature != 0
+}
+
+/// Lays the types out for the device: called once, when it is made.
+///
+/// Without 8- or 16-bit storage each narrow element has a 32-bit word of its own, so that threads never write parts of
+/// one word. Without 64-bit integers kernels hold them in structures of two words, for which `shaders/lib/int64.glsl`
+/// has the ops.
+pub fn lay_out(caps: &Capabilities) {
+    let bits = [(caps.int8, INT8), (caps.int16, INT16), (caps.int64, INT64)];
+    LACKING.store(bits.iter().filter(|(has, _)| !has).fold(0, |all, (_, bit)| all | bit), Relaxed);
 }
 
 /// What a value is while a kernel holds it: narrow types are widened on loading and narrowed after every op.
@@ -30,22 +72,34 @@ pub enum Compute {
     Int64,
     Float,
     Double,
+    /// Two floats, real and imaginary part.
+    Complex,
+    /// Two doubles.
+    ComplexDouble,
 }
 
 impl Type {
-    pub const ALL: [Type; 12] = [
+    pub const ALL: [Type; 20] = [
+        Type::U2,
+        Type::U4,
         Type::U8,
         Type::U16,
         Type::U32,
         Type::U64,
+        Type::S2,
+        Type::S4,
         Type::S8,
         Type::S16,
         Type::S32,
         Type::S64,
+        Type::F8,
+        Type::F8E4M3FN,
         Type::F16,
         Type::BF16,
         Type::F32,
         Type::F64,
+        Type::C64,
+        Type::C128,
     ];
 
     /// By Nx's kind and number of bits, as in `{:f, 32}`.
@@ -55,71 +109,120 @@ impl Type {
 
     pub fn kind(self) -> &'static str {
         match self {
-            Type::U8 | Type::U16 | Type::U32 | Type::U64 => "u",
-            Type::S8 | Type::S16 | Type::S32 | Type::S64 => "s",
-            Type::F16 | Type::F32 | Type::F64 => "f",
+            Type::U2 | Type::U4 | Type::U8 | Type::U16 | Type::U32 | Type::U64 => "u",
+            Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 => "s",
+            Type::F8 | Type::F16 | Type::F32 | Type::F64 => "f",
+            Type::F8E4M3FN => "f8_e4m3fn",
             Type::BF16 => "bf",
+            Type::C64 | Type::C128 => "c",
         }
     }
 
     pub fn bits(self) -> u32 {
         match self {
-            Type::U8 | Type::S8 => 8,
+            Type::U2 | Type::S2 => 2,
+            Type::U4 | Type::S4 => 4,
+            Type::U8 | Type::S8 | Type::F8 | Type::F8E4M3FN => 8,
             Type::U16 | Type::S16 | Type::F16 | Type::BF16 => 16,
             Type::U32 | Type::S32 | Type::F32 => 32,
-            Type::U64 | Type::S64 | Type::F64 => 64,
+            Type::U64 | Type::S64 | Type::F64 | Type::C64 => 64,
+            Type::C128 => 128,
         }
     }
 
-    /// Bytes of an element.
+    /// Bytes of an element in a buffer.
     pub fn size(self) -> u64 {
-        (self.bits() / 8).into()
+        (self.held_bits() / 8).into()
+    }
+
+    /// Bits that an element takes in a buffer, of which it uses the low ones: a byte at least.
+    pub fn held_bits(self) -> u32 {
+        match self.bits() {
+            2 | 4 | 8 if lacking(INT8) => 32,
+            16 if lacking(INT16) => 32,
+            bits => bits.max(8),
+        }
+    }
+
+    /// Whether an element has more bits in a buffer than its own.
+    fn is_padded(self) -> bool {
+        self.bits() < self.held_bits()
+    }
+
+    /// Whether the sign of an element has to be extended when it is read.
+    pub fn extends_sign(self) -> bool {
+        self.is_signed_int() && self.is_padded()
     }
 
     pub fn is_float(self) -> bool {
-        matches!(self, Type::F16 | Type::BF16 | Type::F32 | Type::F64)
+        matches!(self, Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 | Type::F32 | Type::F64)
+    }
+
+    pub fn is_complex(self) -> bool {
+        matches!(self, Type::C64 | Type::C128)
+    }
+
+    /// The type of a complex type's parts; every other type itself.
+    pub fn part(self) -> Self {
+        match self {
+            Type::C64 => Type::F32,
+            Type::C128 => Type::F64,
+            other => other,
+        }
     }
 
     pub fn is_signed_int(self) -> bool {
-        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+        matches!(self, Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
     pub fn compute(self) -> Compute {
         match self {
-            Type::U8 | Type::U16 | Type::U32 => Compute::Uint,
-            Type::S8 | Type::S16 | Type::S32 => Compute::Int,
+            Type::U2 | Type::U4 | Type::U8 | Type::U16 | Type::U32 => Compute::Uint,
+            Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 => Compute::Int,
             Type::U64 => Compute::Uint64,
             Type::S64 => Compute::Int64,
-            Type::F16 | Type::BF16 | Type::F32 => Compute::Float,
+            Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 | Type::F32 => Compute::Float,
             Type::F64 => Compute::Double,
+            Type::C64 => Compute::Complex,
+            Type::C128 => Compute::ComplexDouble,
         }
     }
 
-    /// The GLSL type of an element in a buffer. The 16-bit floats are bits there: rounding to them is ours.
+    /// The GLSL type of an element in a buffer. The narrow floats are bits there: rounding to them is ours.
     pub fn storage(self) -> &'static str {
         match self {
-            Type::U8 => "uint8_t",
+            _ if self.is_padded() && self.held_bits() == 32 => "uint",
+            Type::U2 | Type::U4 | Type::S2 | Type::S4 | Type::U8 | Type::F8 | Type::F8E4M3FN => "uint8_t",
             Type::S8 => "int8_t",
             Type::U16 | Type::F16 | Type::BF16 => "uint16_t",
             Type::S16 => "int16_t",
             Type::U32 => "uint",
             Type::S32 => "int",
-            Type::U64 => "uint64_t",
-            Type::S64 => "int64_t",
+            Type::U64 | Type::S64 => self.compute().glsl(),
             Type::F32 => "float",
             Type::F64 => "double",
+            Type::C64 => "vec2",
+            Type::C128 => "dvec2",
         }
     }
 
     /// The suffix of this type's functions in `shaders/lib/convert.glsl`.
     pub fn suffix(self) -> String {
-        format!("{}{}", self.kind(), self.bits())
+        match self {
+            Type::F8E4M3FN => self.kind().into(),
+            _ => format!("{}{}", self.kind(), self.bits()),
+        }
     }
 
-    /// The type that both operands of a comparison are converted to, as `Nx.Type.merge/2` has it.
+    /// The type in which both operands of a comparison meet, as `Nx.Type.merge/2` has it but that floats of one width
+    /// and different formats meet in f32.
     pub fn merge(self, other: Self) -> Self {
         if self == other {
             return self;
+        }
+        if self.is_complex() || other.is_complex() {
+            let double = [self, other].iter().any(|ty| matches!(ty, Type::F64 | Type::C128));
+            return if double { Type::C128 } else { Type::C64 };
         }
         match (self.is_float(), other.is_float()) {
             (true, false) => self,
@@ -139,31 +242,60 @@ impl Type {
         if a.bits() >= b.bits() { a } else { b }
     }
 
-    /// Fails where the device cannot hold or compute this type.
-    pub fn check(self, caps: &Capabilities) -> Result<()> {
-        let has = match self.bits() {
-            8 => caps.int8,
-            16 => caps.int16,
-            64 if self.is_float() => caps.float64,
-            64 => caps.int64,
-            _ => true,
-        };
-        if has {
-            return Ok(());
+    /// Who computes with this type in programs and products.
+    pub fn support(self, caps: &Capabilities) -> Support {
+        match self {
+            Type::F64 | Type::C128 if !caps.float64 => Support::Fallback,
+            Type::U64 | Type::S64 if !caps.int64 => Support::Emulated,
+            _ if self.is_padded() && self.held_bits() == 32 => Support::Emulated,
+            _ => Support::Device,
         }
-        Err(Error::Unsupported(format!("{} has no {}{}", caps.name, self.kind(), self.bits())))
+    }
+
+    /// Fails where programs cannot compute with this type.
+    pub fn check_program(self, caps: &Capabilities) -> Result<()> {
+        match self.support(caps) {
+            Support::Fallback => Err(Error::Unsupported(format!("{} has no {}", caps.name, self.suffix()))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails where hand-written kernels, which use GLSL's operators, cannot compute with this type.
+    pub fn check(self, caps: &Capabilities) -> Result<()> {
+        self.check_program(caps)?;
+        if self.compute().is_emulated() {
+            return Err(Error::Unsupported(format!("{} has no {}", caps.name, self.suffix())));
+        }
+        Ok(())
     }
 }
 
 impl Compute {
+    /// Whether values are structures, which GLSL's operators do not take.
+    pub fn is_emulated(self) -> bool {
+        matches!(self, Compute::Uint64 | Compute::Int64) && lacking(INT64)
+    }
+
+    /// A small number as a value.
+    pub fn literal(self, number: u32) -> String {
+        if self.is_emulated() {
+            return format!("{}(uvec2({number}u, 0u))", self.glsl());
+        }
+        format!("{}({number})", self.glsl())
+    }
+
     pub fn glsl(self) -> &'static str {
         match self {
             Compute::Uint => "uint",
             Compute::Int => "int",
+            Compute::Uint64 if lacking(INT64) => "U64",
+            Compute::Int64 if lacking(INT64) => "S64",
             Compute::Uint64 => "uint64_t",
             Compute::Int64 => "int64_t",
             Compute::Float => "float",
             Compute::Double => "double",
+            Compute::Complex => "vec2",
+            Compute::ComplexDouble => "dvec2",
         }
     }
 
@@ -171,7 +303,8 @@ impl Compute {
     pub fn size(self) -> u64 {
         match self {
             Compute::Uint | Compute::Int | Compute::Float => 4,
-            Compute::Uint64 | Compute::Int64 | Compute::Double => 8,
+            Compute::Uint64 | Compute::Int64 | Compute::Double | Compute::Complex => 8,
+            Compute::ComplexDouble => 16,
         }
     }
 }
@@ -188,7 +321,10 @@ mod tests {
             }
         }
         assert_eq!(Type::U8.merge(Type::S8), Type::S16);
+        assert_eq!(Type::U2.merge(Type::S2), Type::S4);
+        assert_eq!(Type::U4.merge(Type::S16), Type::S16);
         assert_eq!(Type::U64.merge(Type::S8), Type::S64);
+        assert_eq!(Type::F8.merge(Type::F16), Type::F16);
         assert_eq!(Type::S64.merge(Type::BF16), Type::BF16);
         assert_eq!(Type::BF16.merge(Type::F16), Type::F32);
         assert_eq!(Type::F64.merge(Type::BF16), Type::F64);

@@ -37,6 +37,12 @@ impl Stream {
         self.recorder.lock().dispatch(dispatch)
     }
 
+    /// What is recorded while the answer lives is submitted together: the device pauses between submissions.
+    pub fn together(&self) -> Together<'_> {
+        self.recorder.lock().hold();
+        Together(self)
+    }
+
     /// Records a copy between two different blocks.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
         self.recorder.lock().copy(copy)
@@ -52,6 +58,17 @@ impl Stream {
         self.recorder.lock().zero(block, len)
     }
 
+    /// Submits what is recorded, without waiting for it.
+    pub fn submit(&self) -> Result<()> {
+        self.recorder.lock().submit().map(drop)
+    }
+
+    /// Submits what is recorded; whether all of it has run already.
+    pub fn submit_and_look(&self) -> Result<bool> {
+        let value = self.recorder.lock().submit()?;
+        Ok(self.timeline.passed(value))
+    }
+
     /// Submits what is recorded and waits until all of it has run.
     pub fn finish(&self) -> Result<()> {
         let value = self.recorder.lock().submit()?;
@@ -60,5 +77,15 @@ impl Stream {
             self.recorder.lock().fail(error.clone());
         }
         waited
+    }
+}
+
+/// See [`Stream::together`].
+pub struct Together<'a>(&'a Stream);
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        // The recorder keeps a failure for the next call.
+        let _ = self.0.recorder.lock().release();
     }
 }

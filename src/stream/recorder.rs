@@ -68,6 +68,8 @@ pub(super) struct Recorder {
     current: Option<Batch>,
     commands: u32,
     bytes: u64,
+    /// How many callers record commands that belong together.
+    holding: u32,
     /// Counts the runs between two barriers: two commands of one epoch are unordered.
     epoch: u64,
     /// The timeline value of the last submission.
@@ -94,6 +96,7 @@ impl Recorder {
             current: None,
             commands: 0,
             bytes: 0,
+            holding: 0,
             epoch: 1,
             submitted: 0,
             failed: None,
@@ -332,10 +335,26 @@ impl Recorder {
         }
     }
 
+    /// Until [`Recorder::release`] batches are not submitted for their size.
+    pub fn hold(&mut self) {
+        self.holding += 1;
+    }
+
+    pub fn release(&mut self) -> Result<()> {
+        self.holding -= 1;
+        self.submit_if_large()
+    }
+
     fn recorded(&mut self, bytes: u64) -> Result<()> {
         self.commands += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.commands >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES {
+        self.submit_if_large()
+    }
+
+    fn submit_if_large(&mut self) -> Result<()> {
+        let large = self.commands >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES;
+        // Many who hold in turn do not keep the device waiting for ever.
+        if large && (self.holding == 0 || self.commands >= 4 * BATCH_COMMANDS) {
             self.submit()?;
         }
         Ok(())

@@ -346,11 +346,65 @@ defmodule Nx.Vulkan.BadInputTest do
       assert_works()
     end
 
-    test "of types without kernels are unsupported", %{a: a} do
-      for type <- [{:c, 64}, {:u, 4}, {:f, 8}, {:f8_e4m3fn, 8}] do
+    test "of types that there are not", %{a: a} do
+      for type <- [{:u, 3}, {:f, 128}, {:c, 32}, {:x, 32}, {:f8_e4m3fn, 16}, {:bf, 8}] do
         nodes = [{:add, type, [0, 0]}]
-        assert {:error, :unsupported, _} = Native.call(run(nodes, [{a, type, {2}}], {2}))
+        call = fn -> Native.call(run(nodes, [{a, @f32, {2}}], {2})) end
+        assert_refused(call, {nodes, type})
       end
+    end
+
+    test "views that leave their buffers, or make no sense", %{a: a} do
+      data = {a, @f32, 0}
+      row = fn axis -> {[], [axis], [{2, 0, 1, 1}], [{2, 1, 2, 0}]} end
+      part = fn inputs, offset, strides, starts -> [{inputs, {2}, offset, strides, starts}] end
+      [input, one] = [{a, @f32, {2}}, {a, {:s, 32}, {}}]
+
+      assert {:ok, _} = Native.call(contract(@f32, data, data, row.({2, 2, 0, 2})))
+      assert {:ok, _} = Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 3, 1}])))
+
+      for call <- [
+            fn -> Native.call(contract(@f32, {a, @f32, 1}, data, row.({2, 2, 0, 2}))) end,
+            fn -> Native.call(contract(@f32, {a, @f32, -1}, data, row.({2, 2, 0, 2}))) end,
+            fn -> Native.call(contract(@f32, data, data, row.({2, 2, 0, 3}))) end,
+            fn -> Native.call(contract(@f32, data, data, row.({2, 2, 1, 2}))) end,
+            fn -> Native.call(contract(@f32, data, data, row.({2 ** 62, 0, 0, 2}))) end,
+            fn -> Native.call(contract(@f32, data, data, {[], [], []})) end,
+            fn -> Native.call(assemble(@f32, {4}, part.([input], 3, [1], []))) end,
+            fn -> Native.call(assemble(@f32, {4}, part.([input], 0, [1, 1], []))) end,
+            fn -> Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 4, 1}]))) end,
+            fn -> Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 0, 1}]))) end,
+            fn -> Native.call(assemble(@f32, {4}, part.([input], 0, [1], [{1, 2, 1}]))) end,
+            fn ->
+              Native.call(assemble(@f32, {4}, part.([input, input], 0, [1], [{1, 2, 1}])))
+            end,
+            fn -> Native.call(assemble(@f32, {4}, part.([], 0, [1], []))) end,
+            fn -> Native.call(assemble(@f32, {2 ** 62, 4}, [])) end,
+            fn -> scatter(a, {5}, [1], [{0, 0}]) end,
+            fn -> scatter(a, {2}, [0], [{0, 0}]) end,
+            fn -> scatter(a, {2, 2}, [1], [{0, 0}]) end,
+            fn -> scatter(a, {2}, [1], [{9, 0}]) end,
+            fn -> scatter(a, {2}, [1], [{2 ** 62, 2 ** 62}]) end
+          ] do
+        assert_refused(call, call)
+      end
+    end
+
+    defp scatter(a, window, strides, padding) do
+      tensor = {a, @f32, {4}}
+
+      Native.call(
+        window_scatter(
+          :window_scatter_max,
+          @f32,
+          tensor,
+          tensor,
+          {a, @f32, {}},
+          window,
+          strides,
+          padding
+        )
+      )
     end
 
     test "dots that make no sense", %{a: a} do

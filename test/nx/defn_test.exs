@@ -5,12 +5,6 @@ defmodule Nx.Vulkan.DefnTest do
 
   import Nx.Defn
 
-  setup do
-    # Gradients and random numbers use operations that have no kernel yet.
-    Fallback.put_mode(:allow)
-    :ok
-  end
-
   defn loss({w1, b1, w2}, x, y) do
     hidden = Nx.tanh(Nx.dot(x, w1) + b1)
     Nx.mean((Nx.sigmoid(Nx.dot(hidden, w2)) - y) ** 2)

@@ -3,8 +3,9 @@ defmodule Nx.Vulkan.MovementTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
-  # Movement needs only the width of a type: complex numbers and 8-bit floats stay on the device.
-  @types Generators.device_types() ++ [{:c, 64}, {:f, 8}, {:f8_e4m3fn, 8}]
+  @types Generators.all_types()
+  # BinaryBackend cannot broadcast what is smaller than a byte.
+  @whole Enum.filter(@types, fn {_, size} -> size >= 8 end)
 
   test "transpose by every permutation" do
     for shape <- Generators.shapes(), axes <- some_permutations(tuple_size(shape)) do
@@ -51,7 +52,7 @@ defmodule Nx.Vulkan.MovementTest do
   end
 
   test "broadcast with and without axes" do
-    for {left, right} <- Generators.shape_pairs(), type <- [Generators.pick(@types)] do
+    for {left, right} <- Generators.shape_pairs(), type <- [Generators.pick(@whole)] do
       {shape, _} =
         Nx.Shape.binary_broadcast(
           left,
@@ -68,6 +69,113 @@ defmodule Nx.Vulkan.MovementTest do
     same(:broadcast, {2, 3}, {:u, 8}, &Nx.broadcast(&1, {2, 5, 3, 4}, axes: [0, 2]))
     same(:broadcast, {1, 3}, {:c, 64}, &Nx.broadcast(&1, {2, 5, 3}, axes: [0, 2]))
     same(:broadcast, {2, 1}, {:s, 64}, &Nx.broadcast(&1, {2, 3, 1, 4}, axes: [0, 3]))
+  end
+
+  test "slice with starts of every integer type, some on the device" do
+    for type <- Generators.integer_types(), shape <- [{7}, {4, 5}, {3, 4, 5}], _ <- 1..3 do
+      {_, lengths, strides} = random_slice(shape)
+      tensor = Generators.tensor(shape, Generators.pick(@types), :any)
+      starts = random_starts(shape, type)
+      expected = Nx.slice(tensor, starts, lengths, strides: strides)
+      result = Nx.slice(to_device(tensor), some_on_device(starts), lengths, strides: strides)
+      assert_same(result, expected, :slice, starts: starts, lengths: lengths, strides: strides)
+    end
+  end
+
+  test "pad: edges, interior, negative edges, of every type" do
+    for type <- @types ++ @types, shape = Generators.pick(Generators.shapes()) do
+      config = for dim <- Tuple.to_list(shape), do: random_padding(dim)
+      [tensor, value] = [Generators.tensor(shape, type, :any), Generators.tensor({}, type, :any)]
+      [on_device, pad_value] = operands([tensor, value])
+      expected = Nx.pad(tensor, value, config)
+
+      assert_same(Nx.pad(on_device, pad_value, config), expected, :pad,
+        type: type,
+        config: config
+      )
+    end
+  end
+
+  test "pad with a value of another type" do
+    tensor = Generators.tensor({2, 3}, {:s, 16}, :any)
+
+    for value <- [1.5, Nx.tensor(1.5, type: :f64), Nx.tensor(-1, type: :s64)] do
+      [left, right] = [tensor, Nx.tensor(value)]
+      type = Nx.Type.merge(left.type, right.type)
+      type = if is_number(value), do: {:f, 32}, else: type
+      expected = Nx.pad(Nx.as_type(left, type), Nx.as_type(right, type), [{1, 0, 1}, {0, 2, 0}])
+      value = if is_number(value), do: value, else: to_device(value)
+      result = Nx.pad(to_device(tensor), value, [{1, 0, 1}, {0, 2, 0}])
+      assert_same(result, expected, :pad)
+    end
+  end
+
+  test "pad beyond all of the tensor" do
+    tensor = to_device(Nx.tensor([1, 2, 3]))
+    assert_same(Nx.pad(tensor, 9, [{-5, 4, 0}]), Nx.tensor([9, 9]), :pad)
+    assert_same(Nx.pad(tensor, 9, [{4, -5, 0}]), Nx.tensor([9, 9]), :pad)
+  end
+
+  test "concatenate along every axis, of one type and of several" do
+    for shape <- Generators.shapes(), shape != {}, axis <- 0..(tuple_size(shape) - 1) do
+      type = Generators.pick(@types)
+
+      types =
+        if Enum.random([true, false]),
+          do: List.duplicate(type, 3),
+          else: for(_ <- 1..3, do: Generators.pick(Generators.device_types()))
+
+      tensors =
+        for type <- types do
+          shape = put_elem(shape, axis, :rand.uniform(4))
+          Generators.tensor(shape, type, {:integer, 0..100})
+        end
+
+      expected = Nx.concatenate(tensors, axis: axis)
+      result = Nx.concatenate(operands(tensors), axis: axis)
+      assert_same(result, expected, :concatenate, shape: shape, axis: axis, types: types)
+    end
+  end
+
+  test "concatenate of hundreds" do
+    tensors = for i <- 1..300, do: Nx.iota({1 + rem(i, 3), 2}, type: :s16)
+    device = Enum.map(tensors, &to_device/1)
+    assert_same(Nx.concatenate(device), Nx.concatenate(tensors), :concatenate)
+  end
+
+  test "stack along every axis" do
+    for shape <- Generators.shapes(), axis <- 0..tuple_size(shape) do
+      [first, second] = [Generators.pick(@types), Generators.pick(Generators.device_types())]
+      types = if Enum.random([true, false]), do: [first, first], else: [second, {:f, 32}]
+      tensors = for type <- types, do: Generators.tensor(shape, type, {:integer, 0..100})
+      expected = Nx.stack(tensors, axis: axis)
+      assert_same(Nx.stack(operands(tensors), axis: axis), expected, :stack, types: types)
+    end
+  end
+
+  test "put_slice with numbers and tensors as starts, clamped" do
+    for type <- @types, shape = Generators.pick(Generators.shapes()), shape != {} do
+      {_, lengths, _} = random_slice(shape)
+      tensor = Generators.tensor(shape, type, :any)
+      slice = Generators.tensor(List.to_tuple(lengths), type, :any)
+      starts = random_starts(shape, Generators.pick(Generators.integer_types()))
+      expected = Nx.put_slice(tensor, starts, slice)
+      [on_device, part] = operands([tensor, slice])
+      result = Nx.put_slice(on_device, some_on_device(starts), part)
+      assert_same(result, expected, :put_slice, shape: shape, starts: starts)
+    end
+  end
+
+  test "put_slice of another type" do
+    [tensor, slice] = [Nx.iota({4, 3}, type: :u8), Nx.tensor([[1.5, 2.5]])]
+    expected = Nx.put_slice(tensor, [2, 1], slice)
+    assert_same(Nx.put_slice(to_device(tensor), [2, 1], to_device(slice)), expected, :put_slice)
+  end
+
+  test "batches with a leftover" do
+    tensor = Generators.tensor({7, 2}, {:f, 32}, :any)
+    batches = Enum.zip(Nx.to_batched(to_device(tensor), 3), Nx.to_batched(tensor, 3))
+    for {result, expected} <- batches, do: assert_same(result, expected, :to_batched)
   end
 
   describe "without a copy" do
@@ -135,4 +243,39 @@ defmodule Nx.Vulkan.MovementTest do
   end
 
   defp rand(_), do: :rand.uniform()
+
+  # Numbers and tensors of BinaryBackend, from before the tensor to beyond it.
+  defp random_starts(shape, {kind, _} = type) do
+    for dim <- Tuple.to_list(shape) do
+      number = :rand.uniform(2 * dim + 4) - 3
+      number = if kind == :u, do: max(number, 0), else: number
+
+      case :rand.uniform(3) do
+        1 -> max(number, 0)
+        2 -> Nx.tensor(number, type: type)
+        3 when kind == :s -> Nx.reshape(Nx.from_binary(Nx.Type.min_binary(type), type), {})
+        3 -> Nx.reshape(Nx.from_binary(Nx.Type.max_binary(type), type), {})
+      end
+    end
+  end
+
+  defp some_on_device(starts) do
+    Enum.map(starts, fn
+      number when is_integer(number) -> number
+      tensor -> if :rand.uniform(4) > 1, do: in_buffer(tensor), else: tensor
+    end)
+  end
+
+  # A scalar that the device computed, as a program's loop counter is.
+  defp in_buffer(tensor), do: Nx.sum(to_device(Nx.new_axis(tensor, 0))) |> Nx.as_type(tensor.type)
+
+  # Low, high and interior so that something is left, and BinaryBackend can do it: no more is cut
+  # than there is.
+  defp random_padding(dim) do
+    interior = Generators.pick([0, 0, 1, 2])
+    length = dim + (dim - 1) * interior
+    low = :rand.uniform(length + 2) - length
+    high = :rand.uniform(length + 2) - length
+    if length + min(low, 0) + min(high, 0) > 0, do: {low, high, interior}, else: {1, 0, interior}
+  end
 end

@@ -9,13 +9,7 @@ defmodule Nx.Vulkan.ReductionTest do
     test "#{op} over any axes" do
       for type <- Generators.device_types(), shape <- Generators.some_shapes() do
         values = Generators.pick([:any, :few])
-        tensor = Generators.tensor(shape, type, values)
-
-        for axes <- [nil | subsets(tuple_size(shape))] do
-          options = [axes: axes, keep_axes: Generators.pick([true, false])]
-          fun = &apply(Nx, unquote(op), [&1, options])
-          assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), [type: type] ++ options)
-        end
+        assert_same_over_axes(unquote(op), Generators.tensor(shape, type, values))
       end
     end
   end
@@ -23,13 +17,7 @@ defmodule Nx.Vulkan.ReductionTest do
   for op <- [:sum, :product] do
     test "#{op} of integers wraps around" do
       for type <- Generators.integer_types(), shape <- Generators.some_shapes() do
-        tensor = Generators.tensor(shape, type, :any)
-
-        for axes <- [nil | subsets(tuple_size(shape))] do
-          options = [axes: axes, keep_axes: Generators.pick([true, false])]
-          fun = &apply(Nx, unquote(op), [&1, options])
-          assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), [type: type] ++ options)
-        end
+        assert_same_over_axes(unquote(op), Generators.tensor(shape, type, :any))
       end
     end
 
@@ -193,22 +181,13 @@ defmodule Nx.Vulkan.ReductionTest do
     {shape, positions |> Enum.sort() |> Enum.map(&elem(&1, 1))}
   end
 
-  defp assert_bound(result, exact, scale, relative, context) do
-    Enum.zip([
-      Nx.to_flat_list(result),
-      Nx.to_flat_list(exact),
-      Nx.to_flat_list(scale)
-    ])
-    |> Enum.each(fn {got, want, scale} ->
-      assert got == want or abs(got - want) <= relative * scale,
-             "#{inspect(context)}: #{got} is not #{want}, seed #{ExUnit.configuration()[:seed]}"
-    end)
+  defp assert_same_over_axes(op, %{type: type, shape: shape} = tensor) do
+    for axes <- [nil | subsets(tuple_size(shape))] do
+      options = [axes: axes, keep_axes: Generators.pick([true, false])]
+      fun = &apply(Nx, op, [&1, options])
+      assert_same(fun.(to_device(tensor)), fun.(tensor), op, [type: type] ++ options)
+    end
   end
-
-  defp epsilon({:f, 64}), do: 2.0 ** -52
-  defp epsilon({:f, 32}), do: 2.0 ** -23
-  defp epsilon({:f, 16}), do: 2.0 ** -10
-  defp epsilon({:bf, 16}), do: 2.0 ** -7
 
   defp wide(tensor), do: Nx.as_type(tensor, :f64)
 

@@ -8,6 +8,8 @@ defmodule Nx.Vulkan.Test.Compare do
   """
 
   import ExUnit.Assertions
+
+  @full_run 20_000
   alias Nx.Tensor, as: T
 
   @doc """
@@ -16,6 +18,7 @@ defmodule Nx.Vulkan.Test.Compare do
 
   f32 functions are within 1 ulp of the correctly rounded value, which BinaryBackend gives: it
   computes in f64. f64 ones are within 2, and the libm that BinaryBackend calls has an ulp of its own.
+  f8_e4m3fn never rounds up to a power of two, so that what f32 rounds to one makes an ulp there.
   Integers, and all that is not named here, are equal bit by bit.
   """
   def ulps(op, type)
@@ -26,11 +29,37 @@ defmodule Nx.Vulkan.Test.Compare do
       [:pow, :atan2]
 
   def ulps(op, {:f, 64}) when op in unquote(maths), do: 3
-  def ulps(op, {kind, _}) when op in unquote(maths) and kind in [:f, :bf], do: 1
+  def ulps(_op, {:f, 8}), do: 0
+
+  # Of complex numbers they count against the larger part. In c128 BinaryBackend's own functions are
+  # made of several, each with an error, whose sums cancel.
+  def ulps(op, {:c, 64}) when op in [:divide, :phase | unquote(maths)], do: 1
+  def ulps(op, {:c, 128}) when op in [:divide, :phase | unquote(maths)], do: 16
+  def ulps(:phase, {:f, 64}), do: 3
+  def ulps(:phase, {kind, _}) when kind in [:f, :bf, :f8_e4m3fn], do: 1
+  def ulps(op, {kind, _}) when op in unquote(maths) and kind in [:f, :bf, :f8_e4m3fn], do: 1
+  # The order of the factors of a product may differ.
+  def ulps(:determinant, {:f, 64}), do: 4
   def ulps(_op, _type), do: 0
 
   @doc "Operations for which either zero will do: BinaryBackend loses the sign on its way."
+  def any_zero?(op) when op in [:cumulative_sum, :cumulative_max, :cumulative_min], do: true
   def any_zero?(op), do: op in [:expm1, :log1p, :reduce_max, :reduce_min, :sum, :product, :dot]
+
+  @doc "Counts the tensors compared from here on; ExUnit prints how many after the suite."
+  def count do
+    :persistent_term.put(__MODULE__, :counters.new(1, [:write_concurrency]))
+
+    ExUnit.after_suite(fn _result ->
+      cases = :counters.get(:persistent_term.get(__MODULE__), 1)
+      few = if cases < @full_run, do: " (a full run compares #{@full_run} and more)"
+      seed = ExUnit.configuration()[:seed]
+      IO.puts("Compared with the reference: #{cases} tensors, seed #{seed}#{few}")
+    end)
+  end
+
+  @doc "Counts one comparison. Helpers that compare in their own way call it."
+  def compared, do: :counters.add(:persistent_term.get(__MODULE__), 1, 1)
 
   @doc """
   Asserts that `actual`, of the device, is `expected`: type, shape, names and all elements.
@@ -48,6 +77,7 @@ defmodule Nx.Vulkan.Test.Compare do
   end
 
   def assert_elements(%T{type: type} = actual, expected, op, context) do
+    compared()
     assert %Nx.Vulkan.VulkanoBackend{} = actual.data
     allowed = {ulps(op, type), any_zero?(op)}
 
@@ -67,6 +97,59 @@ defmodule Nx.Vulkan.Test.Compare do
     end)
   end
 
+  @doc "The distance from 1 to the next number of a type, or of the parts of a complex one."
+  def epsilon({:c, size}), do: epsilon({:f, div(size, 2)})
+  def epsilon({:f, 64}), do: 2.0 ** -52
+  def epsilon({:f, 32}), do: 2.0 ** -23
+  def epsilon({:f, 16}), do: 2.0 ** -10
+  def epsilon({:bf, 16}), do: 2.0 ** -7
+  def epsilon({:f, 8}), do: 2.0 ** -2
+  def epsilon({:f8_e4m3fn, 8}), do: 2.0 ** -3
+
+  @doc "Asserts that each element is `exact` but for `relative` times its `scale`."
+  def assert_bound(result, exact, scale, relative, context) do
+    compared()
+
+    [result, exact, scale]
+    |> Enum.map(&Nx.to_flat_list/1)
+    |> Enum.zip()
+    |> Enum.each(fn {got, want, scale} ->
+      assert got == want or abs(got - want) <= relative * scale,
+             "#{inspect(context)}: #{got} is not #{want}, seed #{ExUnit.configuration()[:seed]}"
+    end)
+  end
+
+  @doc """
+  Asserts that every number of `actual`, of the device, is within `error` of that of `expected`,
+  besides a rounding to f32. Complex numbers count by their parts.
+  """
+  def assert_near(%T{} = actual, %T{} = expected, error, context) do
+    compared()
+    assert %Nx.Vulkan.VulkanoBackend{} = actual.data
+
+    assert {actual.type, actual.shape, actual.names} ==
+             {expected.type, expected.shape, expected.names},
+           inspect(context)
+
+    rounding = if actual.type in [{:f, 32}, {:c, 64}], do: 1.0001 * 2.0 ** -23, else: 0.0
+
+    Enum.zip_with(parts(actual), parts(expected), fn got, want ->
+      assert got == want or
+               (is_number(got) and is_number(want) and
+                  abs(got - want) <= rounding * abs(want) + error),
+             "#{inspect(context)}: #{inspect(got)} is not #{inspect(want)}, " <>
+               "seed #{ExUnit.configuration()[:seed]}"
+    end)
+  end
+
+  @doc "The numbers, or those that complex ones are made of."
+  def parts(tensor) do
+    Enum.flat_map(Nx.to_flat_list(tensor), fn
+      %Complex{re: re, im: im} -> [re, im]
+      x -> [x]
+    end)
+  end
+
   @doc "The elements as bitstrings, in row-major order."
   def elements(%T{type: {_, size}} = tensor) do
     for <<element::bitstring-size(size) <- Nx.to_binary(tensor)>>, do: element
@@ -80,18 +163,57 @@ defmodule Nx.Vulkan.Test.Compare do
     <<got_re::bitstring-size(^half), got_im::bitstring>> = got
     <<want_re::bitstring-size(^half), want_im::bitstring>> = want
 
-    close?(got_re, want_re, {:f, half}, allowed) and close?(got_im, want_im, {:f, half}, allowed)
+    {ulps, any_zero?} = allowed
+    parts = [{got_re, want_re}, {got_im, want_im}]
+    numbers = for {_, want} <- parts, x = decode(want, {:f, half}), is_number(x), do: abs(x)
+    error = ulps * epsilon({:f, half}) * Enum.max(numbers, fn -> 0 end)
+
+    Enum.all?(parts, fn {got, want} ->
+      close?(got, want, {:f, half}, {0, any_zero?}) or
+        near?(decode(got, {:f, half}), decode(want, {:f, half}), error)
+    end)
   end
 
   defp close?(got, want, type, {ulps, any_zero?}) do
+    lost = lost_below(type)
+
     case {decode(got, type), decode(want, type)} do
       {:nan, :nan} -> true
       {:nan, _} -> false
       {_, :nan} -> false
       {zero, other} when zero == 0 and other == 0 -> any_zero?
+      {one, other} when abs(one) <= lost and abs(other) <= lost -> true
       {_, _} -> ulps > 0 and abs(position(got) - position(want)) <= ulps
     end
   end
+
+  @doc """
+  Numbers of this size and below may come out as zero: 0.0 where the device promises to keep subnormals,
+  else the smallest normal number of the type that kernels compute in.
+  """
+  def lost_below({kind, size}) do
+    cond do
+      keeps_subnormals?() -> 0.0
+      {kind, size} in [{:f, 64}, {:c, 128}] -> 2.2250738585072014e-308
+      true -> 1.1754943508222875e-38
+    end
+  end
+
+  @doc "Whether the device promises to keep subnormal numbers."
+  def keeps_subnormals? do
+    with nil <- :persistent_term.get({__MODULE__, :keeps_subnormals?}, nil) do
+      {:ok, device} = Nx.Vulkan.device_info()
+      keeps? = :denorm_preserve in device.features
+      :persistent_term.put({__MODULE__, :keeps_subnormals?}, keeps?)
+      keeps?
+    end
+  end
+
+  # The sign of a zero counts here too.
+  defp near?(got, want, error) when is_number(got) and is_number(want),
+    do: (got != 0 or want != 0) and abs(got - want) <= error
+
+  defp near?(_got, _want, _error), do: false
 
   # Floats of one width, in order, are these integers: sign and magnitude.
   defp position(bits) do

@@ -14,11 +14,14 @@ defmodule Nx.Vulkan.Test.Generators do
   def integer_types, do: @integers
   def float_types, do: @floats
 
-  @doc "All types of Nx."
-  def all_types do
+  @doc "Integers below a byte, and floats of one."
+  def narrow_types do
     small = for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
-    device_types() ++ small ++ [{:f, 8}, {:f8_e4m3fn, 8}, {:c, 64}, {:c, 128}]
+    small ++ [{:f, 8}, {:f8_e4m3fn, 8}]
   end
+
+  @doc "All types of Nx."
+  def all_types, do: device_types() ++ narrow_types() ++ [{:c, 64}, {:c, 128}]
 
   @doc "Pairs of different types whose merge is worth a look."
   def mixed_types do
@@ -93,6 +96,13 @@ defmodule Nx.Vulkan.Test.Generators do
   end
 
   def pick(list), do: Enum.at(list, :rand.uniform(length(list)) - 1)
+
+  @doc "A shape of up to four axes, one of them of that length, and which."
+  def shape_and_axis(length) do
+    dims = for _ <- 1..(:rand.uniform(4) - 1)//1, do: :rand.uniform(4)
+    axis = :rand.uniform(length(dims) + 1) - 1
+    {dims |> List.insert_at(axis, length) |> List.to_tuple(), axis}
+  end
 
   defp value({kind, size}, :any) when kind in [:u, :s] do
     case :rand.uniform(3) do

@@ -49,6 +49,11 @@ defmodule Mix.Tasks.Compile.NxVulkan do
       File.mkdir_p!(Path.dirname(@library))
       File.cp!(built, @library <> ".new")
       File.rename!(@library <> ".new", @library)
+
+      # The compiler may have loaded the old one, and a NIF library goes with the module's last code.
+      :code.purge(Nx.Vulkan.Native)
+      :code.delete(Nx.Vulkan.Native)
+      :code.purge(Nx.Vulkan.Native)
       :ok
     else
       :noop

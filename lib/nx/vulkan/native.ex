@@ -8,28 +8,44 @@ defmodule Nx.Vulkan.Native do
   # Run on a normal scheduler and answer `:defer` INSTEAD of doing any work when they would have to
   # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
   @deferring [
+    sync: 0,
     buf_alloc: 1,
     buf_upload: 1,
     buf_upload_into: 2,
+    buf_download: 1,
+    buf_read: 3,
     apply_binary: 6,
     apply_unary: 5,
     reduce_axis: 7,
     matmul: 7,
     transpose_2d: 5,
+    pack: 3,
+    unpack: 4,
     run: 3,
-    dot: 7
+    dot: 7,
+    contract: 4,
+    assemble: 3,
+    fft: 6,
+    scan: 4,
+    sort: 6,
+    triangular_solve: 5,
+    cholesky: 2,
+    lu: 2,
+    window_scatter: 8,
+    scatter: 6,
+    qr: 4,
+    eigh: 3,
+    svd: 3
   ]
 
   # Never wait, or always run on a dirty scheduler.
   @direct [
     buf_byte_size: 1,
     buf_free: 1,
-    buf_download: 1,
-    buf_read: 3,
     leapfrog_chain_synth: 6,
     device_info: 0,
-    memory_info: 0,
-    sync: 0
+    type_support: 0,
+    memory_info: 0
   ]
 
   @stubs @direct ++ @deferring ++ for({name, arity} <- @deferring, do: {:"#{name}_dirty", arity})
@@ -84,13 +100,30 @@ defmodule Nx.Vulkan.Native do
   @doc false
   # `name` waits, so what is answered now is the result, but for the memory of garbage made since.
   def again(:defer, name, args) do
-    with {:error, :out_of_memory, _} = answer <- apply(__MODULE__, name, args),
+    with {:error, :out_of_memory, _} = answer <- wait(name, args),
          do: again(answer, name, args)
   end
 
-  def again(_short_of_memory, name, args) do
+  def again(short_of_memory, name, args) do
+    reason = if short_of_memory == :collect, do: :pool_grows, else: :out_of_memory
+    with %{} = info <- memory_info(), do: emit([:memory], info, %{reason: reason})
     :erlang.garbage_collect()
-    apply(__MODULE__, name, args)
+    wait(name, args)
+  end
+
+  defp wait(name, args) do
+    with {:built, measurements, answer} <- apply(__MODULE__, name, args) do
+      emit([:compile], measurements, %{call: name})
+      answer
+    end
+  end
+
+  # Without Nx there is no telemetry.
+  if Code.ensure_loaded?(:telemetry) do
+    defp emit(event, measurements, metadata),
+      do: :telemetry.execute([:nx_vulkan | event], measurements, metadata)
+  else
+    defp emit(_event, _measurements, _metadata), do: :ok
   end
 
   # A module whose on_load fails is thrown away, and its callers learn only that it is undefined. So

@@ -52,4 +52,29 @@ int msb64(uint64_t b) {
   return w.y != 0u ? 32 + findMSB(w.y) : findMSB(w.x);
 }
 NX_REMAINDER(double, uint64_t, 52, 2047, double_bits, bits_double, msb64)
+#elif defined(HAS_FLOAT64)
+#include "lib/int64.glsl"
+// The same in words.
+double nx_remainder(double x, double y) {
+  uvec2 one = uvec2(0u, 1u << 20), infinity = uvec2(0u, 0x7ff00000u), fraction = uvec2(~0u, 0xfffffu);
+  uvec2 bx = unpackDouble2x32(x), by = unpackDouble2x32(y), mask = uvec2(~0u, 0x7fffffffu);
+  uvec2 sign = bx & ~mask, ax = bx & mask, ay = by & mask;
+  if ((ay.x | ay.y) == 0u || !less64(ax, infinity) || less64(infinity, ay)) return F64_NAN;
+  if (ay == infinity || less64(ax, ay)) return x;
+  int ex = int(ax.y >> 20), ey = int(ay.y >> 20);
+  uvec2 mx = ax & fraction, my = ay & fraction;
+  if (ex == 0) { int s = 52 - msb64(mx); mx = left64(mx, uint(s)); ex = 1 - s; } else mx |= one;
+  if (ey == 0) { int s = 52 - msb64(my); my = left64(my, uint(s)); ey = 1 - s; } else my |= one;
+  for (; ex > ey; ex--) {
+    if (!less64(mx, my)) mx = subtract64(mx, my);
+    mx = left64(mx, 1u);
+  }
+  if (!less64(mx, my)) mx = subtract64(mx, my);
+  if ((mx.x | mx.y) == 0u) return packDouble2x32(sign);
+  int s = 52 - msb64(mx);
+  mx = left64(mx, uint(s));
+  ey -= s;
+  uvec2 r = ey > 0 ? subtract64(mx, one) | uvec2(0u, uint(ey) << 20) : right64(mx, uint(1 - ey), 0u);
+  return packDouble2x32(sign | r);
+}
 #endif

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ::spirv::Capability;
+use ::spirv::{Capability, Op};
 use vulkano::Version;
 use vulkano::device::Device;
 use vulkano::device::physical::SubgroupFeatures;
@@ -43,6 +43,25 @@ impl Limits {
     }
 }
 
+/// A capability that a module of ours declares and whose feature is not enabled, if there is one.
+pub fn missing_capability(device: &Device, words: &[u32]) -> Option<Capability> {
+    let mut rest = words.get(5..)?;
+    // Capabilities come first.
+    while let [first, capability, ..] = *rest {
+        let (count, opcode) = (first >> 16, first & 0xffff);
+        if opcode != Op::Capability as u32 || count != 2 {
+            return None;
+        }
+        let known = Capability::from_u32(capability);
+        if let Some(missing) = known.filter(|&c| c != Capability::PhysicalStorageBufferAddresses && !enabled(device, c))
+        {
+            return Some(missing);
+        }
+        rest = &rest[2..];
+    }
+    None
+}
+
 /// Whether what a capability needs is enabled on a device.
 fn enabled(device: &Device, capability: Capability) -> bool {
     use Capability as C;
@@ -80,6 +99,9 @@ fn enabled(device: &Device, capability: Capability) -> bool {
         C::DotProduct | C::DotProductInputAll | C::DotProductInput4x8Bit | C::DotProductInput4x8BitPacked => {
             f.shader_integer_dot_product
         }
+        C::CooperativeMatrixKHR => f.cooperative_matrix,
+        // vulkano does not know this feature. Where the device lacks it, no kernel asks for it.
+        C::BFloat16TypeKHR | C::BFloat16CooperativeMatrixKHR => f.cooperative_matrix,
         C::VulkanMemoryModel => f.vulkan_memory_model,
         C::VulkanMemoryModelDeviceScope => f.vulkan_memory_model_device_scope,
         C::DenormPreserve => {

@@ -27,7 +27,7 @@ mod types;
 use std::collections::BTreeSet;
 
 pub use ::spirv::Capability;
-pub use limits::Limits;
+pub use limits::{Limits, missing_capability};
 
 use tools::Tools;
 

@@ -2,38 +2,38 @@
 
 use std::fmt::Write as _;
 
+mod fold;
+mod map;
 mod params;
 mod reduce;
+mod tile;
 mod values;
 
-pub use params::{Params, prelude, quad_bytes};
-pub use reduce::Accumulator;
-pub use values::{convert, load, store};
+pub use params::{Params, head, quad_bytes, quad_of};
+pub use reduce::{Accumulator, sum_parts, widened};
+pub use tile::Tile;
+pub use values::{assign, convert, element, load, of_compute, store};
 
-use super::layout::{Layout, Pattern};
+use super::layout::{Layout, Pattern, View};
 use super::op::Typing;
 use super::types::{Compute, Type};
-use super::{Node, Program, Source};
+use super::{Node, Program, Source, complex};
 use crate::device::Capabilities;
-use params::quad_of;
-use values::{bitcast, immediate, narrow};
+use values::{bitcast, immediate, widen};
 
 /// What the kernel is for besides the program and its layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Variant {
-    pub stage: Stage,
-    /// Whether the parameters are too many for push constants and stand in a buffer.
-    pub buffered: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Elementwise: threads of a workgroup, and whether a thread takes four neighbouring elements in one load, which
     /// needs linear views and aligned addresses, or [`ELEMENTS`] elements one by one.
     Map { threads: u32, quads: bool },
+    /// Elementwise, through shared memory.
+    Tile { threads: u32, tile: Tile },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
-    /// it writes them.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool },
+    /// it writes them; a bit for each input of which four neighbours along the last axis are loaded at once.
+    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, quads: u32 },
+    /// A fold: threads of a workgroup, each of which makes one output.
+    Fold { threads: u32 },
 }
 
 /// Elements of a thread in an elementwise kernel that takes them one by one.
@@ -45,13 +45,20 @@ struct Emitter<'a> {
     program: &'a Program,
     layout: &'a Layout,
     caps: &'a Capabilities,
+    /// A bit for each input whose stored elements the program gets from the kernel around it, as `x{input}`.
+    held: u32,
 }
 
-/// Writes the kernel's source. `params` holds its parameters' declarations.
-pub fn emit(program: &Program, layout: &Layout, variant: Variant, params: Params, caps: &Capabilities) -> String {
-    let emitter = Emitter { program, layout, caps };
+/// Writes the kernel's source from the GLSL of its parameters' block.
+pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, caps: &Capabilities) -> String {
+    let held = match stage {
+        Stage::Tile { tile, .. } => tile.inputs,
+        Stage::Reduce { quads, .. } => quads,
+        Stage::Map { .. } | Stage::Fold { .. } => 0,
+    };
+    let emitter = Emitter { program, layout, caps, held };
     let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
-    storages.push(emitter.result_type().storage());
+    storages.push(program.result().storage());
     let accumulator = emitter.accumulator();
     if let Some(accumulator) = &accumulator {
         storages.extend(accumulator.parts.iter().map(|part| part.glsl()));
@@ -68,41 +75,39 @@ pub fn emit(program: &Program, layout: &Layout, variant: Variant, params: Params
     if let Some(accumulator) = &accumulator {
         computes.extend_from_slice(&accumulator.parts);
     }
-    let mut text = prelude(caps, layout.wide, &storages, &computes);
-    let mut files = vec!["convert.glsl"];
-    for node in &program.nodes {
-        if !node.op.file.is_empty() && !files.contains(&node.op.file) {
-            files.push(node.op.file);
-        }
-    }
-    for file in files {
+    let mut text = head(caps, layout.wide, &storages, &computes, parameters);
+    for file in emitter.files() {
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }
-    let declarations = params.declarations();
-    if variant.buffered {
-        let _ = writeln!(
-            text,
-            "layout(buffer_reference, scalar) readonly buffer Params {{\n{declarations}}};\n\
-             layout(push_constant, scalar) uniform Push {{ Params p; }};"
-        );
-    } else {
-        let _ = writeln!(text, "layout(push_constant, scalar) uniform Params {{\n{declarations}}} p;");
-    }
-    match (variant.stage, accumulator) {
+    match (stage, accumulator) {
         (Stage::Map { threads, quads }, _) => emitter.map(&mut text, threads, quads),
-        (Stage::Reduce { .. }, Some(accumulator)) => emitter.reduce(&mut text, variant.stage, &accumulator),
+        (Stage::Tile { threads, tile }, _) => emitter.tiled(&mut text, threads, tile),
+        (Stage::Fold { threads }, _) => emitter.fold(&mut text, threads),
+        (Stage::Reduce { .. }, Some(accumulator)) => emitter.reduce(&mut text, stage, &accumulator),
         (Stage::Reduce { .. }, None) => unreachable!("a reducing stage belongs to a program with a reduction"),
     }
     text
 }
 
 impl Emitter<'_> {
-    fn result_type(&self) -> Type {
-        self.program.nodes[self.program.nodes.len() - 1].ty
-    }
-
     fn accumulator(&self) -> Option<Accumulator> {
         Accumulator::of(self.program, self.layout, self.caps)
+    }
+
+    /// The files with what the program's nodes and starts call.
+    fn files(&self) -> Vec<&'static str> {
+        let mut files = if self.program.starts().is_empty() { vec![] } else { vec!["indices.glsl"] };
+        for node in &self.program.nodes {
+            let own = self.program.is_complex(node) && node.op.typing != Typing::Gather;
+            let formula = if own { complex::formula(node.op.name) } else { Some(node.op.file) };
+            files.extend(formula.filter(|file| !file.is_empty() && !files.contains(file)));
+        }
+        files
+    }
+
+    /// The type that a formula computes in whose operands are converted to `ty`.
+    fn working(&self, ty: Type) -> Type {
+        complex::working(ty, self.caps)
     }
 
     /// Whether a division of integers, which may be too large for the result's type, is rounded once from double.
@@ -111,100 +116,27 @@ impl Emitter<'_> {
         node.op.typing == Typing::Divide && self.caps.float64 && !node.args.iter().any(float)
     }
 
-    /// `element` computes one result from the stored elements of linear views, which the caller loads.
-    fn map(&self, text: &mut String, threads: u32, quads: bool) {
-        let result = self.result_type().storage();
-        let linear: Vec<(usize, &str)> = self.linear().collect();
-        let list = |f: &dyn Fn(usize, &str) -> String| {
-            linear.iter().map(|&(input, storage)| format!(", {}", f(input, storage))).collect::<String>()
-        };
-        let _ = writeln!(text, "{result} element(IDX i{}) {{", list(&|input, storage| format!("{storage} x{input}")));
-        self.offsets(text);
-        self.places(text, "i", 0..self.layout.dims.len());
-        let value = self.nodes(text, self.program.nodes.len());
-        let _ = writeln!(text, "  return {};\n}}", store(self.result_type(), &value));
-        let loads = list(&|input, storage| format!("AT({storage}, p.input{input}, i)"));
-        let tile = threads * ELEMENTS;
-        let _ = writeln!(
-            text,
-            "layout(local_size_x = {threads}) in;\n\
-             void one(IDX i) {{ AT({result}, p.result, i) = element(i{loads}); }}\n\
-             void main() {{\n\
-             \x20 IDX tile = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;"
-        );
-        if quads {
-            let load = |k: u32, quad: &str| {
-                let one = |&(input, storage): &(usize, &str)| {
-                    format!("{} q{k}_{input} = QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
-                };
-                linear.iter().map(one).collect::<Vec<_>>().join(" ")
-            };
-            let compute = |k: u32, quad: &str| {
-                let element =
-                    |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
-                let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
-                format!("QUAD({result}, p.result, {quad}) = {}({elements});", quad_of(result))
-            };
-            let _ = writeln!(
-                text,
-                "  IDX quad = tile * {} + gl_LocalInvocationID.x, whole = p.count / 4;\n\
-                 \x20 if ((tile + 1) * {} <= whole) {{",
-                threads * QUADS,
-                threads * QUADS,
-            );
-            let place = |k: u32| format!("(quad + {})", k * threads);
-            for k in 0..QUADS {
-                let _ = writeln!(text, "    {}", load(k, &place(k)));
-            }
-            for k in 0..QUADS {
-                let _ = writeln!(text, "    {}", compute(k, &place(k)));
-            }
-            let _ = writeln!(
-                text,
-                "    return;\n\
-                 \x20 }}\n\
-                 \x20 for (uint k = 0; k < {QUADS}; k++, quad += {threads}) {{\n\
-                 \x20   if (quad < whole) {{ {} {} }}\n\
-                 \x20   if (quad == whole) for (IDX i = whole * 4; i < p.count; i++) one(i);\n\
-                 \x20 }}\n}}",
-                load(0, "quad"),
-                compute(0, "quad"),
-            );
-        } else {
-            let _ = writeln!(
-                text,
-                "  IDX first = tile * {tile} + gl_LocalInvocationID.x;\n\
-                 \x20 if ((tile + 1) * {tile} <= p.count) {{"
-            );
-            for k in 0..ELEMENTS {
-                let _ = writeln!(text, "    one(first + {});", k * threads);
-            }
-            let _ = writeln!(
-                text,
-                "  }} else {{\n\
-                 \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) one(i);\n\
-                 \x20 }}\n}}"
-            );
-        }
+    /// The output's view, where its places have to be computed.
+    fn scattered(&self) -> Option<usize> {
+        let v = self.layout.views.len().checked_sub(1).filter(|_| self.program.output.is_some())?;
+        (self.layout.views[v].pattern == Pattern::Strided).then_some(v)
     }
 
-    /// The inputs that are read at the linear index, with their storage types.
-    fn linear(&self) -> impl Iterator<Item = (usize, &'static str)> + '_ {
-        let linear = self.layout.views.iter().filter(|view| view.pattern == Pattern::Linear);
-        linear.filter_map(|view| view.input).map(|input| (input, self.program.inputs[input].ty.storage()))
-    }
-
-    /// Declares the places of strided views.
+    /// Declares the places of strided views, that of the output moved by its starts.
     fn offsets(&self, text: &mut String) {
         for v in self.strided() {
             let _ = writeln!(text, "  IDX place{v} = p.offset{v};");
         }
+        for (s, start) in self.program.starts().iter().enumerate() {
+            let v = self.layout.views.len() - 1;
+            let (value, _) = element(self.program.inputs[start.value].ty, &format!("input{}", start.value), "IDX(0)");
+            let _ = writeln!(text, "  place{v} += clamp_index({value}, p.extent{s}) * p.step{s};");
+        }
     }
 
-    /// Adds to the places of strided views what the collapsed axes contribute for the linear index `index`.
-    fn places(&self, text: &mut String, index: &str, axes: std::ops::Range<usize>) {
-        let strided: Vec<usize> = self.strided().collect();
-        if strided.is_empty() || axes.is_empty() {
+    /// Adds to the places of `views` what the collapsed axes contribute for the linear index `index`.
+    fn places(&self, text: &mut String, index: &str, axes: std::ops::Range<usize>, views: &[usize]) {
+        if views.is_empty() || axes.is_empty() {
             return;
         }
         let _ = writeln!(text, "  IDX rest_{index} = {index};");
@@ -214,14 +146,32 @@ impl Emitter<'_> {
             } else {
                 let _ = writeln!(text, "  IDX at{axis} = rest_{index};");
             }
-            for &v in &strided {
-                let _ = writeln!(text, "  place{v} += at{axis} * p.stride{v}_{axis};");
-            }
+            self.step(text, axis, views);
         }
     }
 
-    fn strided(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.layout.views.len()).filter(|&v| self.layout.views[v].pattern == Pattern::Strided)
+    /// Adds to the places of `views` what the axis contributes, whose index is `at{axis}`.
+    fn step(&self, text: &mut String, axis: usize, views: &[usize]) {
+        for v in views {
+            let _ = writeln!(text, "  place{v} += at{axis} * p.stride{v}_{axis};");
+        }
+    }
+
+    /// The views whose places have to be computed.
+    fn strided(&self) -> Vec<usize> {
+        let strided = |view: &View| view.pattern == Pattern::Strided && !view.input.is_some_and(|i| self.is_held(i));
+        (0..self.layout.views.len()).filter(|&v| strided(&self.layout.views[v])).collect()
+    }
+
+    fn is_held(&self, input: usize) -> bool {
+        input < 32 && self.held >> input & 1 == 1
+    }
+
+    /// The views of the held inputs: `(view, input, storage type)`.
+    fn held(&self) -> Vec<(usize, usize, &'static str)> {
+        let held = |(v, view): (usize, &View)| Some((v, view.input.filter(|&input| self.is_held(input))?));
+        let views = self.layout.views.iter().enumerate().filter_map(held);
+        views.map(|(v, input)| (v, input, self.program.inputs[input].ty.storage())).collect()
     }
 
     /// Where view `v` is read, as GLSL.
@@ -244,6 +194,7 @@ impl Emitter<'_> {
                     let v = views.next().unwrap_or_default();
                     match self.layout.views[v].pattern {
                         Pattern::Linear => load(ty, &format!("x{index}")),
+                        _ if self.is_held(index) => load(ty, &format!("x{index}")),
                         _ => load(ty, &format!("AT({}, p.input{index}, {})", ty.storage(), self.place(v))),
                     }
                 }
@@ -257,25 +208,36 @@ impl Emitter<'_> {
             let operand = |i: usize| values[node.args[i]].clone();
             let call = |args: Vec<String>| format!("nx_{}({})", node.op.name, args.join(", "));
             let expression = match node.op.typing {
+                Typing::Own | Typing::Divide if self.program.is_complex(node) => {
+                    let apart = complex::takes_apart(node.op);
+                    let ty = self.working(if apart { operand(0).1 } else { node.ty });
+                    let value = call((0..node.op.arity).map(|i| convert(operand(i), ty)).collect());
+                    convert((value, if apart { ty.part() } else { ty }), node.ty)
+                }
                 Typing::Own => {
-                    let args = (0..node.op.arity).map(|i| convert(operand(i), node.ty)).collect();
-                    narrow(node.ty, &call(args))
+                    let args = (0..node.op.arity).map(|i| widen(operand(i), node.ty)).collect();
+                    convert((call(args), of_compute(node.ty.compute())), node.ty)
                 }
                 Typing::Divide => {
                     let ty = if self.divides_in_double(node) { Type::F64 } else { node.ty };
-                    convert((call(vec![convert(operand(0), ty), convert(operand(1), ty)]), ty), node.ty)
+                    let quotient = call(vec![widen(operand(0), ty), widen(operand(1), ty)]);
+                    convert((quotient, of_compute(ty.compute())), node.ty)
                 }
                 Typing::Merged => {
                     let (a, b) = (operand(0), operand(1));
-                    let merged = a.1.merge(b.1);
+                    let merged = self.working(a.1.merge(b.1));
                     // Against 64 unsigned bits a signed operand keeps its sign: no type holds both.
                     let own = |value: &(String, Type)| match value.1 {
                         Type::U64 if merged == Type::S64 => value.0.clone(),
-                        _ => convert(value.clone(), merged),
+                        _ => widen(value.clone(), merged),
                     };
                     convert((format!("uint({})", call(vec![own(&a), own(&b)])), Type::U8), node.ty)
                 }
-                Typing::Operand => convert((format!("uint({})", call(vec![operand(0).0])), Type::U8), node.ty),
+                Typing::Operand => {
+                    let (value, ty) = operand(0);
+                    let value = call(vec![convert((value, ty), self.working(ty))]);
+                    convert((format!("uint({value})"), Type::U8), node.ty)
+                }
                 Typing::Width => {
                     let (value, ty) = operand(0);
                     convert((call(vec![value, format!("{}u", ty.bits())]), Type::U32), node.ty)
@@ -283,9 +245,21 @@ impl Emitter<'_> {
                 Typing::Convert => convert(operand(0), node.ty),
                 Typing::Bitcast => load(node.ty, &bitcast(operand(0), node.ty)),
                 Typing::Select => {
-                    let (a, b) = (convert(operand(1), node.ty), convert(operand(2), node.ty));
-                    format!("!is_zero({}) ? {a} : {b}", operand(0).0)
+                    let (a, b) = (widen(operand(1), node.ty), widen(operand(2), node.ty));
+                    let chosen = format!("!is_zero({}) ? {a} : {b}", operand(0).0);
+                    convert((chosen, of_compute(node.ty.compute())), node.ty)
                 }
+                Typing::Gather => {
+                    let (input, ty) = (node.args[0], node.ty);
+                    let view = self.layout.views.iter().position(|view| view.input == Some(input));
+                    let mut place = self.place(view.unwrap_or_default());
+                    for (k, &index) in node.args[1..].iter().enumerate() {
+                        let at = format!("clamp_index({}, p.extent{name}_{k})", values[index].0);
+                        let _ = write!(place, " + {at} * p.step{name}_{k}");
+                    }
+                    load(ty, &format!("AT({}, p.input{input}, {place})", ty.storage()))
+                }
+                Typing::Accumulator => "accumulator".into(),
                 Typing::Iota => {
                     let place = self.place(views.next().unwrap_or_default());
                     convert((place, self.index_type()), node.ty)

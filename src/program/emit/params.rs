@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use crate::device::Capabilities;
-use crate::program::types::Compute;
+use crate::program::complex;
+use crate::program::types::{Compute, Type};
 
 /// The kernel's parameters: their bytes for each call and, where the source is wanted, their declarations.
 /// Both come from one place so that they cannot differ.
@@ -16,11 +17,12 @@ pub struct Params {
 }
 
 impl Params {
+    /// Parameters that are also written down as GLSL.
     pub fn with_declarations() -> Self {
         Self { declarations: Some(String::new()), ..Self::default() }
     }
 
-    fn push(&mut self, bytes: &[u8], ty: &str, name: std::fmt::Arguments) {
+    fn push(&mut self, bytes: &[u8], ty: impl std::fmt::Display, name: std::fmt::Arguments) {
         self.bytes.extend_from_slice(bytes);
         if let Some(text) = &mut self.declarations {
             let _ = writeln!(text, "  {ty} {name};");
@@ -29,7 +31,7 @@ impl Params {
 
     /// A buffer of elements of a storage type, by address.
     pub fn address(&mut self, value: u64, storage: &str, name: std::fmt::Arguments) {
-        self.push(&value.to_le_bytes(), &format!("Buffer_{storage}"), name);
+        self.push(&value.to_le_bytes(), format_args!("Buffer_{storage}"), name);
     }
 
     /// An index, extent or stride; strides wrap, so that negative ones work out.
@@ -46,21 +48,47 @@ impl Params {
         self.index(value as i64, wide, name);
     }
 
-    /// The bits of an immediate value.
-    pub fn bits(&mut self, value: [u8; 8], name: std::fmt::Arguments) {
-        self.push(&value, "uvec2", name);
+    /// The bits of an immediate value, in 8 or 16 bytes.
+    pub fn bits(&mut self, value: &[u8], name: std::fmt::Arguments) {
+        self.push(value, if value.len() > 8 { "uvec4" } else { "uvec2" }, name);
     }
 
-    pub fn declarations(self) -> String {
-        self.declarations.unwrap_or_default()
+    /// The block `p` of the parameters as GLSL, pushed or, where they are too many, in a buffer.
+    pub fn block(self, buffered: bool) -> String {
+        let declarations = self.declarations.unwrap_or_default();
+        if buffered {
+            format!(
+                "layout(buffer_reference, scalar) readonly buffer Params {{\n{declarations}}};\n\
+                 layout(push_constant, scalar) uniform Push {{ Params p; }};\n"
+            )
+        } else {
+            format!("layout(push_constant, scalar) uniform Params {{\n{declarations}}} p;\n")
+        }
     }
 }
 
-/// The start of every kernel of ours: extensions, float modes, buffer types, index type. `computes` names all types that
-/// the kernel computes in: the library's 64-bit halves are compiled only where they are used.
-pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute]) -> String {
+/// The start of every kernel of ours: extensions, float modes, buffer and index types, the parameters' block, and the
+/// conversions. `storages` names the buffers' types; `computes` all types that the kernel computes in: the library's
+/// 64-bit halves are compiled only where they are used. `workgroup()` is the place of the workgroup in the grid.
+pub fn head(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
+    let complex = computes.iter().any(|compute| matches!(compute, Compute::Complex | Compute::ComplexDouble));
+    let mut computes = computes.to_vec();
+    if complex {
+        computes.push(complex::working(Type::C64, caps).compute());
+    }
+    let mut text = prelude(caps, wide, storages, &computes);
+    text.push_str(parameters);
+    text.push_str("#include \"lib/convert.glsl\"\n");
+    if complex {
+        text.push_str("#include \"lib/complex/convert.glsl\"\n");
+    }
+    text.push_str("IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }\n");
+    text
+}
+
+fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute]) -> String {
     let uses = |types: &[Compute]| computes.iter().any(|compute| types.contains(compute));
-    let float64 = uses(&[Compute::Double]);
+    let float64 = uses(&[Compute::Double, Compute::ComplexDouble]);
     let int64 = caps.int64 && (wide || float64 || uses(&[Compute::Uint64, Compute::Int64]));
     let mut text = String::from(
         "#version 460\n\
@@ -79,10 +107,20 @@ pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[C
     mode(caps.signed_zero_inf_nan, 4466, 4461, 32);
     mode(caps.round_to_even, 4467, 4462, 32);
     mode(float64 && caps.denorm_preserve64, 4464, 4459, 64);
-    for (has, name) in [(float64, "HAS_FLOAT64"), (int64, "HAS_INT64"), (caps.fma, "HAS_FMA")] {
+    mode(float64 && caps.signed_zero_inf_nan64, 4466, 4461, 64);
+    for (has, name) in [
+        (float64, "HAS_FLOAT64"),
+        (int64, "HAS_INT64"),
+        (caps.fma, "HAS_FMA"),
+        (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
+    ] {
         if has {
             let _ = writeln!(text, "#define {name}");
         }
+    }
+    // The remainder of doubles is found in words too.
+    if (float64 || uses(&[Compute::Uint64, Compute::Int64])) && !caps.int64 {
+        text.push_str("#define EMULATED_INT64\nstruct U64 { uvec2 bits; };\nstruct S64 { uvec2 bits; };\n");
     }
     let _ = writeln!(text, "#define IDX {}", if wide { "uint64_t" } else { "uint" });
     let mut seen: Vec<&str> = vec![];
@@ -112,7 +150,7 @@ pub fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[C
 }
 
 /// The GLSL type of four elements of a storage type.
-pub(super) fn quad_of(storage: &str) -> &'static str {
+pub fn quad_of(storage: &str) -> &'static str {
     match storage {
         "uint8_t" => "u8vec4",
         "int8_t" => "i8vec4",
@@ -123,6 +161,9 @@ pub(super) fn quad_of(storage: &str) -> &'static str {
         "uint64_t" => "u64vec4",
         "int64_t" => "i64vec4",
         "double" => "dvec4",
+        // Four columns of two.
+        "vec2" => "mat4x2",
+        "dvec2" => "dmat4x2",
         _ => "vec4",
     }
 }
@@ -132,7 +173,8 @@ pub fn quad_bytes(storage: &str) -> u64 {
     match storage {
         "uint8_t" | "int8_t" => 4,
         "uint16_t" | "int16_t" => 8,
-        "uint64_t" | "int64_t" | "double" => 32,
+        "uint64_t" | "int64_t" | "double" | "vec2" | "uvec2" => 32,
+        "dvec2" => 64,
         _ => 16,
     }
 }

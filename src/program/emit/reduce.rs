@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
+use super::params::quad_of;
 use super::values::{convert, of_compute, store};
 use super::{Emitter, Stage};
 use crate::device::Capabilities;
@@ -19,28 +20,41 @@ pub struct Accumulator {
     name: &'static str,
 }
 
+/// What sums and products of elements are formed in: double for narrow floats where the device has it, as in
+/// BinaryBackend.
+pub fn widened(element: Compute, caps: &Capabilities) -> Compute {
+    match element {
+        Compute::Float if caps.float64 => Compute::Double,
+        Compute::Complex if caps.float64 => Compute::ComplexDouble,
+        other => other,
+    }
+}
+
+/// What a sum of elements is accumulated in: the sum, and for floats with nothing wider what rounding dropped from it.
+pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; 2]> {
+    use Compute::{Complex, ComplexDouble, Double, Float};
+    let sum = widened(element, caps);
+    let compensated = sum == element && matches!(element, Float | Double | Complex | ComplexDouble);
+    SmallVec::from_elem(sum, if compensated { 2 } else { 1 })
+}
+
 impl Accumulator {
     /// The accumulator of the program's reduction, if it has one. Sums and products of narrow floats run in double, as
     /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduced_type()?;
-        let compute = match element.compute() {
-            Compute::Float if caps.float64 => Compute::Double,
-            other => other,
-        };
         let index = if layout.wide { Compute::Uint64 } else { Compute::Uint };
         let (name, parts): (_, SmallVec<[Compute; 2]>) = match reduction {
-            Reduction::Sum if element.is_float() && element.compute() == compute => {
-                ("sum", SmallVec::from_slice(&[compute, compute]))
-            }
-            Reduction::Sum => ("sum", SmallVec::from_slice(&[compute])),
-            Reduction::Product => ("product", SmallVec::from_slice(&[compute])),
+            Reduction::Sum => ("sum", sum_parts(element.compute(), caps)),
+            Reduction::Product => ("product", SmallVec::from_slice(&[widened(element.compute(), caps)])),
             Reduction::Max => ("max", SmallVec::from_slice(&[element.compute()])),
             Reduction::Min => ("min", SmallVec::from_slice(&[element.compute()])),
             Reduction::All => ("all", SmallVec::from_slice(&[Compute::Uint])),
             Reduction::Any => ("any", SmallVec::from_slice(&[Compute::Uint])),
             Reduction::ArgMax => ("argmax", SmallVec::from_slice(&[element.compute(), index])),
             Reduction::ArgMin => ("argmin", SmallVec::from_slice(&[element.compute(), index])),
+            // Its order is the function's: nothing is accumulated apart and combined.
+            Reduction::Fold => return None,
         };
         Some(Self { parts, name })
     }
@@ -59,19 +73,20 @@ impl Accumulator {
     fn identity(&self, part: usize) -> String {
         let ty = self.parts[part];
         match (self.name, part) {
-            ("product", _) | ("all", _) => format!("{}(1)", ty.glsl()),
+            ("product", _) if matches!(ty, Compute::Complex | Compute::ComplexDouble) => format!("{}(1, 0)", ty.glsl()),
+            ("product", _) | ("all", _) => ty.literal(1),
             ("max" | "argmax", 0) => format!("lowest_{}()", ty.glsl()),
             ("min" | "argmin", 0) => format!("highest_{}()", ty.glsl()),
             // No element yet: any index beats it.
             ("argmax" | "argmin", _) => format!("~{}(0)", ty.glsl()),
-            _ => format!("{}(0)", ty.glsl()),
+            _ => ty.literal(0),
         }
     }
 }
 
 impl Emitter<'_> {
     pub(super) fn reduce(&self, text: &mut String, stage: Stage, accumulator: &Accumulator) {
-        let (Stage::Reduce { across, along, from_partial, to_partial }, Some((reduction, element))) =
+        let (Stage::Reduce { across, along, from_partial, to_partial, quads }, Some((reduction, element))) =
             (stage, self.program.reduced_type())
         else {
             return;
@@ -87,68 +102,105 @@ impl Emitter<'_> {
              #define LAST_WINS {ties_last}\n\
              #include \"lib/reduce.glsl\"",
         );
+        if element.is_complex() {
+            text.push_str("#include \"lib/complex/reduce.glsl\"\n");
+        }
         // What one element contributes: `o` is the output's index, `r` the place along the reduced axes.
-        let declared = accumulator.list(|i, ty| format!("out {ty} x{i}{}", if i + 1 < parts { "," } else { "" }));
-        let _ = writeln!(text, "void element(IDX o, IDX r, {declared}) {{");
+        let declared = accumulator.list(|i, ty| format!("out {ty} e{i}{}", if i + 1 < parts { "," } else { "" }));
+        let held = self.held();
+        let given = |f: &dyn Fn(usize, &str) -> String| -> String {
+            held.iter().map(|&(_, input, storage)| format!("{}, ", f(input, storage))).collect()
+        };
+        let stored = given(&|input, storage| format!("{storage} x{input}"));
+        let _ = writeln!(text, "void element(IDX o, IDX r, {stored}{declared}) {{");
         if from_partial {
             for (i, part) in accumulator.parts.iter().enumerate() {
-                let _ = writeln!(text, "  x{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
+                let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
             }
         } else {
             self.offsets(text);
-            self.places(text, "o", 0..self.layout.kept);
-            self.places(text, "r", self.layout.kept..self.layout.dims.len());
+            let strided = self.strided();
+            self.places(text, "o", 0..self.layout.kept, &strided);
+            self.places(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
             self.nodes(text, self.program.nodes.len() - 1);
             let argument = format!("v{}", last.args[0]);
             let value = convert((argument, self.program.type_of(last.args[0])), element);
             let lifted = match reduction {
                 Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
+                _ if accumulator.parts[0].is_emulated() => value,
                 _ => format!("{}({value})", accumulator.parts[0].glsl()),
             };
-            let _ = writeln!(text, "  x0 = {lifted};");
+            let _ = writeln!(text, "  e0 = {lifted};");
             if parts == 2 {
-                let _ = writeln!(text, "  x1 = {};", if arg { "r".into() } else { accumulator.identity(1) });
+                let _ = writeln!(text, "  e1 = {};", if arg { "r".into() } else { accumulator.identity(1) });
             }
         }
         text.push_str("}\n");
         for (i, part) in accumulator.parts.iter().enumerate() {
             let _ = writeln!(text, "shared {} shared{i}[{threads}];", part.glsl());
         }
+        if quads != 0 {
+            self.neighbours(text, &held);
+        }
         let initial = accumulator.list(|i, ty| format!("precise {ty} a{i} = {};", accumulator.identity(i)));
+        // Elements of a thread side by side, and how many such runs it takes at a time, so that their loads overlap.
+        let side = if quads != 0 { 4 } else { 1 };
+        let unrolled = if quads == 0 && accumulator.parts.len() == 1 && !self.caps.cpu { 8 } else { 4 };
         let _ = writeln!(
             text,
             "void main() {{\n\
              \x20 uint lane = gl_LocalInvocationID.x, x = lane % {across}, y = lane / {across};\n\
-             \x20 IDX group = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;\n\
+             \x20 IDX group = workgroup();\n\
              \x20 IDX chunk = group % p.chunks;\n\
              \x20 IDX o = (group / p.chunks) * {across} + x;\n\
              \x20 IDX end = min((chunk + 1) * p.chunk, p.reduced);\n\
              \x20 {initial}\n\
              \x20 if (o < p.outputs) {{\n\
-             \x20   IDX r = chunk * p.chunk + y;"
+             \x20   IDX r = chunk * p.chunk + y * {side};"
         );
-        // Four elements at a time, so that their loads overlap.
-        let unrolled = 4;
-        let _ = writeln!(text, "    for (; r + {} < end; r += {}) {{", along * (unrolled - 1), along * unrolled);
+        let load = |k: u32| {
+            let name = |&(_, input, storage): &(usize, usize, &str)| format!("{} q{k}_{input};", quad_of(storage));
+            let names = held.iter().map(name).collect::<Vec<_>>().join(" ");
+            let passed = held.iter().map(|(_, input, _)| format!(", q{k}_{input}")).collect::<String>();
+            let load = format!("four(o, r + {}{passed});", along * side * k);
+            if quads == 0 { String::new() } else { format!("{names} {load}") }
+        };
+        let take = |k: u32, c: u32| {
+            let stored = given(&|input, _| format!("q{k}_{input}[{c}]"));
+            let names = accumulator.list(|i, ty| format!("{ty} x{k}_{c}_{i};"));
+            let passed: Vec<_> = (0..parts).map(|i| format!("x{k}_{c}_{i}")).collect();
+            format!("{names} element(o, r + {}, {stored}{});", along * side * k + c, passed.join(", "))
+        };
+        let combine = |k: u32, c: u32| accumulator.call("combine", |i| format!("a{i}"), |i| format!("x{k}_{c}_{i}"));
+        let run = |k: u32| (0..side).map(|c| (k, c)).collect::<Vec<_>>();
+        let step = along * side;
+        let _ =
+            writeln!(text, "    for (; r + {} < end; r += {}) {{", step * (unrolled - 1) + side - 1, step * unrolled);
         for k in 0..unrolled {
-            let names = accumulator.list(|i, ty| format!("{ty} x{k}_{i};"));
-            let passed: Vec<_> = (0..parts).map(|i| format!("x{k}_{i}")).collect();
-            let _ = writeln!(text, "      {names} element(o, r + {}, {});", along * k, passed.join(", "));
+            let _ = writeln!(text, "      {}", load(k));
         }
-        for k in 0..unrolled {
-            let combine = accumulator.call("combine", |i| format!("a{i}"), |i| format!("x{k}_{i}"));
-            let _ = writeln!(text, "      {combine}");
+        for (k, c) in (0..unrolled).flat_map(run) {
+            let _ = writeln!(text, "      {}", take(k, c));
         }
-        let names = accumulator.list(|i, ty| format!("{ty} x{i};"));
-        let passed: Vec<_> = (0..parts).map(|i| format!("x{i}")).collect();
-        let combine = accumulator.call("combine", |i| format!("a{i}"), |i| format!("x{i}"));
-        let _ = writeln!(
-            text,
-            "    }}\n\
-             \x20   for (; r < end; r += {along}) {{ {names} element(o, r, {}); {combine} }}\n\
-             \x20 }}",
-            passed.join(", ")
-        );
+        for (k, c) in (0..unrolled).flat_map(run) {
+            let _ = writeln!(text, "      {}", combine(k, c));
+        }
+        text.push_str("    }\n");
+        if quads != 0 {
+            let _ = writeln!(text, "    for (; r + 3 < end; r += {step}) {{\n      {}", load(0));
+            for (k, c) in run(0) {
+                let _ = writeln!(text, "      {} {}", take(k, c), combine(k, c));
+            }
+            // What is left of the last four is one thread's.
+            let one = held.iter().map(|&(v, input, storage)| {
+                format!("{storage} q0_{input}[1] = {storage}[1](AT({storage}, p.input{input}, place_of{v}(o, r)));")
+            });
+            let one = one.collect::<Vec<_>>().join(" ");
+            let _ =
+                writeln!(text, "    }}\n    for (; r < end; r++) {{ {one} {} {} }}\n  }}", take(0, 0), combine(0, 0));
+        } else {
+            let _ = writeln!(text, "    for (; r < end; r += {step}) {{ {} {} }}\n  }}", take(0, 0), combine(0, 0));
+        }
         if along > 1 {
             let put = accumulator.list(|i, _| format!("shared{i}[lane] = a{i};"));
             let get = accumulator.call("combine", |i| format!("a{i}"), |i| format!("shared{i}[lane + s * {across}]"));
@@ -178,5 +230,21 @@ impl Emitter<'_> {
             let _ = writeln!(text, "    AT({}, p.result, o) = {};", result.storage(), store(result, &value));
         }
         text.push_str("  }\n}\n");
+    }
+
+    /// `four` loads four neighbours of each held input, `place_of` finds the first.
+    fn neighbours(&self, text: &mut String, held: &[(usize, usize, &str)]) {
+        for &(v, ..) in held {
+            let _ = writeln!(text, "IDX place_of{v}(IDX o, IDX r) {{\n  IDX place{v} = p.offset{v};");
+            self.places(text, "o", 0..self.layout.kept, &[v]);
+            self.places(text, "r", self.layout.kept..self.layout.dims.len(), &[v]);
+            let _ = writeln!(text, "  return place{v};\n}}");
+        }
+        let out = |&(_, input, storage): &(usize, usize, &str)| format!(", out {} q{input}", quad_of(storage));
+        let _ = writeln!(text, "void four(IDX o, IDX r{}) {{", held.iter().map(out).collect::<String>());
+        for &(v, input, storage) in held {
+            let _ = writeln!(text, "  q{input} = QUAD({storage}, p.input{input}, place_of{v}(o, r) / 4);");
+        }
+        text.push_str("}\n");
     }
 }

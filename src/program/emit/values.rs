@@ -3,7 +3,7 @@
 use crate::program::types::{Compute, Type};
 
 /// The widest element type of a compute type.
-pub(super) fn of_compute(compute: Compute) -> Type {
+pub fn of_compute(compute: Compute) -> Type {
     match compute {
         Compute::Uint => Type::U32,
         Compute::Int => Type::S32,
@@ -11,6 +11,8 @@ pub(super) fn of_compute(compute: Compute) -> Type {
         Compute::Int64 => Type::S64,
         Compute::Float => Type::F32,
         Compute::Double => Type::F64,
+        Compute::Complex => Type::C64,
+        Compute::ComplexDouble => Type::C128,
     }
 }
 
@@ -19,6 +21,9 @@ pub fn load(ty: Type, stored: &str) -> String {
     match ty {
         Type::F16 => format!("f16_to_float(uint({stored}))"),
         Type::BF16 => format!("bf16_to_float(uint({stored}))"),
+        Type::F8 | Type::F8E4M3FN => format!("{}_to_float(uint({stored}))", ty.suffix()),
+        _ if ty.extends_sign() => format!("to_{}(uint({stored}))", ty.suffix()),
+        _ if ty.compute().is_emulated() => stored.into(),
         _ => format!("{}({stored})", ty.compute().glsl()),
     }
 }
@@ -26,46 +31,71 @@ pub fn load(ty: Type, stored: &str) -> String {
 /// A value as it is stored.
 pub fn store(ty: Type, value: &str) -> String {
     match ty {
-        Type::F16 => format!("uint16_t(float_to_f16({value}))"),
-        Type::BF16 => format!("uint16_t(float_to_bf16({value}))"),
+        Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 => {
+            format!("{}(float_to_{}({value}))", ty.storage(), ty.suffix())
+        }
+        _ if ty.extends_sign() => format!("{}(to_u{}({value}))", ty.storage(), ty.bits()),
+        _ if ty.compute().is_emulated() => value.into(),
         _ => format!("{}({value})", ty.storage()),
     }
 }
 
-/// A value converted to another type, as `Nx.as_type/2` does.
-pub fn convert((value, from): (String, Type), to: Type) -> String {
-    if from == to { value } else { format!("to_{}({value})", to.suffix()) }
+/// The element at `place` of the buffer that is the parameter `name`, as a value.
+pub fn element(ty: Type, name: &str, place: &str) -> (String, Type) {
+    (load(ty, &format!("AT({}, p.{name}, {place})", ty.storage())), ty)
 }
 
-/// A value of the compute type brought back into the range of a narrow type after an op.
-pub(super) fn narrow(ty: Type, value: &str) -> String {
-    match ty.bits() {
-        8 | 16 => format!("to_{}({value})", ty.suffix()),
-        _ => value.into(),
+/// The assignment of a value, converted to `ty`, to the element at `place` of the buffer that is the parameter `name`.
+pub fn assign(ty: Type, name: &str, place: &str, value: (String, Type)) -> String {
+    format!("AT({}, p.{name}, {place}) = {}", ty.storage(), store(ty, &convert(value, ty)))
+}
+
+/// A value converted to another type, as `Nx.as_type/2` does.
+pub fn convert((value, from): (String, Type), to: Type) -> String {
+    match (from.is_complex(), to.is_complex()) {
+        _ if from == to => value,
+        // Of a complex number the real part is left; a real one gets the imaginary part 0, which grids of two axes
+        // have in a place where no compiler knows it (see complex/formula.glsl).
+        (true, false) => convert((format!("({value}).x"), from.part()), to),
+        (false, true) => {
+            format!("{}({}, gl_WorkGroupID.z)", to.compute().glsl(), convert((value, from), to.part()))
+        }
+        _ => format!("to_{}({value})", to.suffix()),
     }
+}
+
+/// A value converted to what kernels compute values of `to` in, without the loss of converting it to a narrow `to`.
+pub(super) fn widen((value, from): (String, Type), to: Type) -> String {
+    convert((value, of_compute(from.compute())), of_compute(to.compute()))
 }
 
 /// The bits of a value as another type stores them, of the same width.
 pub(super) fn bitcast((value, from): (String, Type), to: Type) -> String {
     let bits = match from.compute() {
-        _ if from.bits() == 16 => format!("uint({})", store(from, &value)),
+        _ if from.bits() < 32 => format!("uint({})", store(from, &value)),
         Compute::Float => format!("floatBitsToUint({value})"),
         Compute::Double => format!("unpackDouble2x32({value})"),
+        compute if compute.is_emulated() => format!("({value}).bits"),
         Compute::Uint64 | Compute::Int64 => format!("unpackUint2x32(uint64_t({value}))"),
         Compute::Uint | Compute::Int => format!("uint({value})"),
+        Compute::Complex | Compute::ComplexDouble => unreachable!("complex numbers have no bitcast"),
     };
     match to.compute() {
         Compute::Double => format!("packDouble2x32({bits})"),
+        compute if compute.is_emulated() => format!("{}({bits})", compute.glsl()),
         Compute::Uint64 | Compute::Int64 => format!("packUint2x32({bits})"),
         Compute::Float if to.bits() == 32 => format!("uintBitsToFloat({bits})"),
         _ => format!("{}({bits})", to.storage()),
     }
 }
 
-/// An immediate's 64 bits as its type stores them.
+/// An immediate as its type stores it: `bits` holds 64 bits of it, or 128.
 pub(super) fn immediate(ty: Type, bits: &str) -> String {
     match ty.compute() {
         Compute::Double => format!("packDouble2x32({bits})"),
+        Compute::Complex => format!("uintBitsToFloat({bits})"),
+        Compute::ComplexDouble => format!("dvec2(packDouble2x32({bits}.xy), packDouble2x32({bits}.zw))"),
+        compute if compute.is_emulated() => format!("{}({bits})", compute.glsl()),
         Compute::Uint64 | Compute::Int64 => format!("packUint2x32({bits})"),
         Compute::Float if ty.bits() == 32 => format!("uintBitsToFloat({bits}.x)"),
         _ => format!("{}({bits}.x)", ty.storage()),

@@ -1,15 +1,19 @@
 defmodule Nx.Vulkan.Backend.Movement do
   @moduledoc false
   # Callbacks that move elements without computing: each reads one strided view of the tensor, an
-  # element offset and a stride for each axis of the result. Only the width of the type matters, so the
-  # types that kernels cannot compute with travel as unsigned integers.
+  # element offset and a stride for each axis of the result. Only the width of the type matters, so
+  # elements travel as unsigned integers: reading and writing them as floats might change them.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.VulkanoBackend, as: B
 
   # No copy: the result shares the buffer. As with the other backends, deallocating one of them
   # deallocates the other.
-  def share(%T{} = out, %T{data: data}), do: %{out | data: data}
+  def reshape(out, tensor), do: share(out, tensor)
+  def squeeze(out, tensor, _axes), do: share(out, tensor)
+  def bitcast(out, tensor), do: share(out, tensor)
+  defp share(%T{} = out, %T{data: data}), do: %{out | data: data}
 
   def constant(%T{shape: {}} = out, number, _options), do: Storage.number(out, number)
 
@@ -59,44 +63,62 @@ defmodule Nx.Vulkan.Backend.Movement do
   defp reverse_strides([], _axis, _shape, [], offset), do: {offset, []}
 
   def slice(out, %T{shape: shape} = tensor, starts, lengths, steps) do
-    {offset, strides} = slice_strides(strides(shape), 0, shape, starts, lengths, steps, 0)
-    view(:slice, [tensor, starts, lengths, steps], out, tensor, offset, strides)
+    strides = strides(shape)
+    {offset, numbers, chosen} = starts(starts, Tuple.to_list(shape), lengths, strides)
+    strides = Enum.zip_with(strides, steps, &*/2)
+    args = [tensor, starts, lengths, steps]
+    view(:slice, args, out, tensor, offset, strides, numbers, chosen)
   end
 
-  defp slice_strides([stride | strides], axis, shape, [s | starts], [l | lengths], [d | steps], o) do
-    start = min(max(index(s), 0), elem(shape, axis) - l)
-    o = o + start * stride
-    {o, strides} = slice_strides(strides, axis + 1, shape, starts, lengths, steps, o)
-    {o, [stride * d | strides]}
+  # Where a block of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts
+  # that the host knows, the inputs that hold those on the device, and for each of these how many places
+  # it chooses from and how far they are apart, as for `gather`.
+  def starts(starts, dims, lengths, strides) do
+    {offset, chosen} =
+      [starts, dims, lengths, strides]
+      |> Enum.zip_reduce({0, []}, fn [start, dim, length, stride], {offset, chosen} ->
+        case index(start) do
+          number when is_integer(number) ->
+            {offset + min(max(number, 0), dim - length) * stride, chosen}
+
+          input ->
+            {offset, [{input, {dim - length + 1, stride}} | chosen]}
+        end
+      end)
+
+    {numbers, steps} = Enum.unzip(chosen)
+    {offset, numbers, steps}
   end
 
-  defp slice_strides([], _axis, _shape, [], [], [], o), do: {o, []}
-
-  # A start that is a tensor is read: views are made on the host.
   defp index(start) when is_integer(start), do: start
+  defp index(%T{data: %B{ref: ref}} = start) when is_reference(ref), do: Storage.input(start)
   defp index(%T{} = start), do: Nx.to_number(start)
 
-  defp view(op, args, %T{shape: shape} = out, tensor, offset, strides) do
-    {input, type} =
+  # `numbers` are inputs that move the view, by `steps` as in `gather`.
+  defp view(op, args, out, tensor, offset, strides, numbers \\ [], steps \\ []) do
+    {node, inputs} =
       case Storage.input(tensor) do
         # One element looks the same from everywhere.
         {:scalar, type, binary} ->
-          {{:scalar, carrier(type), binary}, carrier(type)}
+          {{:as_type, carrier(type), [0]}, [{:scalar, carrier(type), binary}]}
+
+        {ref, type, _shape} when numbers == [] ->
+          {{:as_type, carrier(type), [0]}, [{ref, carrier(type), offset, strides}]}
 
         {ref, type, _shape} ->
-          {{ref, carrier(type), offset, strides}, carrier(type)}
+          node = {:gather, carrier(type), Enum.to_list(0..length(numbers)), steps}
+          {node, [{ref, carrier(type), offset, strides} | numbers]}
       end
 
-    Program.run(op, out, args, [{:as_type, type, [0]}], [input], shape)
+    Program.run(op, out, args, [node], inputs, out.shape)
   end
 
-  defp carrier({:c, 64}), do: {:u, 64}
-  defp carrier({:f, 8}), do: {:u, 8}
-  defp carrier({:f8_e4m3fn, 8}), do: {:u, 8}
-  defp carrier(type), do: type
+  # A type of the same width whose elements programs copy bit by bit, and that no device lacks.
+  def carrier({:c, _} = type), do: type
+  def carrier({_, size}), do: {:u, max(size, 8)}
 
   # Row-major, in elements.
-  defp strides(shape), do: strides(shape, tuple_size(shape), 1, [])
+  def strides(shape), do: strides(shape, tuple_size(shape), 1, [])
   defp strides(_shape, 0, _weight, acc), do: acc
 
   defp strides(shape, axis, weight, acc),

@@ -16,30 +16,49 @@ defmodule Nx.Vulkan.Backend.Program do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Trace
   alias Nx.Vulkan.{Error, Fallback}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  # `args` are the callback's arguments after `out`: what the device cannot do, it says, and the
-  # fallback does it from them.
+  # `args` are the callback's arguments after `out`, for the fallback.
   @spec run(atom(), T.t(), [term()], [tuple()], [tuple()], tuple()) :: T.t()
   def run(op, out, args, nodes, inputs, shape) do
-    case Native.call(run(nodes, inputs, shape)) do
-      {:ok, ref} -> %{out | data: %B{ref: ref}}
-      {:error, :unsupported, reason} -> Fallback.call(op, out, args, reason)
-      error -> Error.raise!(op, error)
-    end
+    if Trace.traced?(inputs),
+      do: %{out | data: %B{ref: Trace.run(nodes, inputs)}},
+      else: result(Native.call(run(nodes, inputs, shape)), op, out, args)
   end
 
   def dot(out, args, left, left_contract, left_batch, right, right_contract, right_batch) do
-    result =
+    answer =
       Native.call(
         dot(out.type, left, left_contract, left_batch, right, right_contract, right_batch)
       )
 
-    case result do
-      {:ok, ref} -> %{out | data: %B{ref: ref}}
-      {:error, :unsupported, reason} -> Fallback.call(:dot, out, args, reason)
-      error -> Error.raise!(:dot, error)
-    end
+    result(answer, :dot, out, args)
   end
+
+  @doc false
+  # What a NIF answered as the result of the callback `op`: what the device cannot do, it says, and the
+  # fallback does it from the callback's arguments.
+  @spec result(term(), atom(), T.t(), [term()]) :: T.t()
+  def result({:ok, ref}, _op, out, _args), do: %{out | data: %B{ref: ref}}
+
+  def result({:error, :unsupported, reason}, op, out, args),
+    do: Fallback.call(op, out, args, reason)
+
+  def result(error, op, _out, _args), do: Error.raise!(op, error)
+
+  @doc false
+  # As `result/4` for the block `op`, whose results are a tensor or a tuple of them: `:default` for what
+  # the device cannot do, as the default body's operations may run there.
+  @spec block(term(), atom(), T.t() | tuple()) :: T.t() | tuple() | :default
+  def block({:ok, refs}, op, outs) when is_tuple(outs) do
+    [Tuple.to_list(refs), Tuple.to_list(outs)]
+    |> Enum.zip_with(fn [ref, out] -> block({:ok, ref}, op, out) end)
+    |> List.to_tuple()
+  end
+
+  def block({:ok, ref}, _op, %T{} = out), do: %{out | data: %B{ref: ref}}
+  def block({:error, :unsupported, _reason}, _op, _outs), do: :default
+  def block(error, op, _outs), do: Error.raise!(op, error)
 end

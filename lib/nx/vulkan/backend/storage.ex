@@ -4,15 +4,18 @@ defmodule Nx.Vulkan.Backend.Storage do
   #
   # `ref` in the backend's struct is one of
   #
-  #   * a buffer of the device: the elements in row-major order; types below a byte packed as Nx packs
-  #     them, the last byte filled up with zero bits
+  #   * a buffer of the device: the elements in row-major order
   #   * `{binary, flag}` for a scalar that came from the host: literals in expressions are such tensors,
   #     and their bytes travel with the dispatch that uses them. The flag (an atomic, 1 once deallocated)
   #     makes them as deallocatable as any other tensor.
+  #
+  # Either way an element of less than a byte takes a whole one, in its low bits, and is packed as Nx
+  # packs it only here, on its way to the host: `held/2` and `packed/2`.
 
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Trace
   alias Nx.Vulkan.Error
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -21,12 +24,15 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   ## Making
 
-  def from_binary(%T{shape: {}} = out, binary, _options), do: scalar(out, bytes(binary))
-  def from_binary(out, binary, _options), do: %{out | data: %B{ref: upload(bytes(binary))}}
+  def from_binary(%T{shape: {}, type: type} = out, binary, _options),
+    do: scalar(out, held(binary, type))
 
-  def number(%T{shape: {}} = out, number) do
+  def from_binary(%T{type: type} = out, binary, _options),
+    do: %{out | data: %B{ref: upload(held(binary, type))}}
+
+  def number(%T{shape: {}, type: type} = out, number) do
     host = Nx.BinaryBackend.constant(out, number, [])
-    scalar(out, bytes(Nx.BinaryBackend.to_binary(host, 1)))
+    scalar(out, held(Nx.BinaryBackend.to_binary(host, 1), type))
   end
 
   defp scalar(out, binary), do: %{out | data: %B{ref: {binary, :atomics.new(1, [])}}}
@@ -38,11 +44,50 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
-  defp bytes(binary) when is_binary(binary), do: binary
+  ## Packing
 
-  defp bytes(bits) do
+  # The elements of a bitstring of Nx's as buffers hold them, and back.
+
+  defp held(bits, {_, size} = type) do
+    case held_bits(type) do
+      ^size -> bits
+      held -> packed!(Native.call(unpack(whole(bits), size, held, div(bit_size(bits), size))))
+    end
+  end
+
+  defp packed(binary, {_, size} = type) do
+    case held_bits(type) do
+      ^size -> binary
+      held -> packed!(Native.call(pack(binary, size, held)))
+    end
+  end
+
+  defp packed!({:ok, binary}), do: binary
+  defp packed!(error), do: Error.raise!(:from_binary, error)
+
+  defp whole(binary) when is_binary(binary), do: binary
+
+  defp whole(bits) do
     padding = 8 - rem(bit_size(bits), 8)
     <<bits::bitstring, 0::size(padding)>>
+  end
+
+  # Where the device has no 8- or 16-bit storage, narrow elements take 32 bits.
+  defp held_bits({_, size}) when size >= 32, do: size
+  defp held_bits(type), do: elem(Map.fetch!(types(), type), 1)
+
+  # Fixed with the device.
+  defp types do
+    with nil <- :persistent_term.get({__MODULE__, :types}, nil) do
+      case Native.call(type_support()) do
+        {:ok, types} ->
+          :persistent_term.put({__MODULE__, :types}, types)
+          types
+
+        error ->
+          Error.raise!(:from_binary, error)
+      end
+    end
   end
 
   ## As an operand
@@ -52,10 +97,20 @@ defmodule Nx.Vulkan.Backend.Storage do
     do: {ref, type, shape}
 
   def input(%T{data: %B{ref: {_, _} = scalar}, type: type}), do: {:scalar, type, live!(scalar)}
-  def input(%T{type: type, shape: {}} = tensor), do: {:scalar, type, bytes(host_bits(tensor))}
+
+  def input(%T{data: %B{ref: %Trace{}}}),
+    do: Trace.stop("the function does more than element-wise operations")
+
+  def input(%T{type: type, shape: {}} = tensor),
+    do: {:scalar, type, held(host_bits(tensor), type)}
 
   def input(%T{type: type, shape: shape} = tensor),
-    do: {upload(bytes(host_bits(tensor))), type, shape}
+    do: {upload(held(host_bits(tensor), type)), type, shape}
+
+  # An integer of an integer type as an input.
+  @spec literal(integer(), Nx.Type.t()) :: input()
+  def literal(number, {_, size} = type),
+    do: {:scalar, type, held(<<number::size(size)-native>>, type)}
 
   # As input/1, for the calls that take buffers alone.
   @spec buffer(T.t()) :: {reference(), Nx.Type.t(), tuple()}
@@ -78,12 +133,15 @@ defmodule Nx.Vulkan.Backend.Storage do
   # All tensors arrive here without vectorized axes but in to_binary/2 and deallocate/1, which do not
   # look at the shape.
 
-  def to_binary(%T{data: %B{ref: {_, _} = scalar}, type: {_, size}}, limit),
-    do: first_bits(live!(scalar), limit * size)
+  def to_binary(%T{data: %B{ref: {_, _} = scalar}, type: {_, size} = type}, limit),
+    do: first_bits(packed(live!(scalar), type), limit * size)
 
-  def to_binary(%T{data: %B{ref: ref}, type: {_, size}}, limit) do
-    case Native.call(buf_read(ref, 0, div(limit * size + 7, 8))) do
-      {:ok, binary} -> first_bits(binary, limit * size)
+  def to_binary(%T{data: %B{ref: %Trace{}}}, _limit),
+    do: Trace.stop("the function reads values")
+
+  def to_binary(%T{data: %B{ref: ref}, type: {_, size} = type}, limit) do
+    case Native.call(buf_read(ref, 0, limit * div(held_bits(type), 8))) do
+      {:ok, binary} -> first_bits(packed(binary, type), limit * size)
       error -> Error.raise!(:to_binary, error)
     end
   end
@@ -137,14 +195,16 @@ defmodule Nx.Vulkan.Backend.Storage do
   def copy(tensor, Nx.Tensor, _options), do: to_host(tensor)
 
   def copy(%T{data: %B{ref: ref}} = tensor, backend, options) do
-    # Within the device any type can be copied as words, if it fills them.
-    if backend == B and is_reference(ref) and rem(Native.buf_byte_size(ref), 4) == 0,
-      do: copy_words(tensor, ref, {div(Native.buf_byte_size(ref), 4)}),
+    if backend == B and is_reference(ref),
+      do: copy_buffer(tensor, ref, Native.buf_byte_size(ref)),
       else: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
   end
 
-  defp copy_words(tensor, ref, shape) do
-    case Native.call(run([{:as_type, {:u, 32}, [0]}], [{ref, {:u, 32}, shape}], shape)) do
+  # Words are copied, if the buffer is made of them.
+  defp copy_buffer(tensor, ref, size) do
+    {type, shape} = if rem(size, 4) == 0, do: {{:u, 32}, {div(size, 4)}}, else: {{:u, 8}, {size}}
+
+    case Native.call(run([{:as_type, type, [0]}], [{ref, type, shape}], shape)) do
       {:ok, ref} -> %{tensor | data: %B{ref: ref}}
       error -> Error.raise!(:backend_copy, error)
     end
@@ -165,6 +225,7 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
+  def deallocate(%T{data: %B{ref: %Trace{}}}), do: Trace.stop("the function deallocates")
   def deallocate(%T{data: %B{ref: ref}}), do: Native.call(buf_free(ref))
 
   def to_host(%T{data: %Nx.BinaryBackend{}} = tensor), do: tensor

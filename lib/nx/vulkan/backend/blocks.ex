@@ -1,0 +1,72 @@
+defmodule Nx.Vulkan.Backend.Blocks do
+  @moduledoc false
+  # `Nx.Block` structs: those with kernels of their own, and all others by their default body, whose
+  # operations run on the device.
+
+  alias Nx.Block
+  alias Nx.Vulkan.Backend.{Decompositions, Fourier, Indexed, LinearAlgebra, Scan, Sort}
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @any ~w(u s f bf c)a
+  @real ~w(u s f bf)a
+
+  # As the callbacks' table: group, kinds of type that Nx takes, what they are made of, names.
+  @doc false
+  def operations do
+    [
+      {"equality and logic", @any, :program, [:logical_not, :all_close]},
+      {"functions", @any, :program, [:phase]},
+      {"access by index", @any, :program, [:take, :take_along_axis]},
+      {"sorting", @real, :kernel, [:top_k]},
+      {"Fourier transforms", @any, :kernel, [:fft2, :ifft2, :irfft]},
+      {"Fourier transforms of real numbers", @real, :kernel, [:rfft]},
+      {"linear algebra", @any, :kernel, [:cholesky, :lu, :solve, :determinant, :qr, :eigh]},
+      {"singular values", @real, :kernel, [:svd]},
+      {"cumulative sums and products", @any, :kernel, [:cumulative_sum, :cumulative_product]},
+      {"cumulative extrema", @real, :kernel, [:cumulative_min, :cumulative_max]}
+    ]
+  end
+
+  def block(struct, output, args, fun) do
+    case native(struct, output, args) do
+      :default -> default(struct, args, fun)
+      result -> result
+    end
+  end
+
+  # One clause a block: `:default` where its kernel does not apply.
+  defp native(%Block.Take{axis: axis}, out, [tensor, indices]),
+    do: Indexed.take(out, tensor, indices, axis)
+
+  defp native(%Block.TakeAlongAxis{axis: axis}, out, [tensor, indices]),
+    do: Indexed.take_along_axis(out, tensor, indices, axis)
+
+  defp native(%Block.CumulativeSum{} = block, out, [tensor]),
+    do: Scan.run(:sum, block, out, tensor)
+
+  defp native(%Block.CumulativeProduct{} = block, out, [tensor]),
+    do: Scan.run(:product, block, out, tensor)
+
+  defp native(%Block.CumulativeMax{} = block, out, [tensor]),
+    do: Scan.run(:max, block, out, tensor)
+
+  defp native(%Block.CumulativeMin{} = block, out, [tensor]),
+    do: Scan.run(:min, block, out, tensor)
+
+  defp native(%Block.TopK{k: k}, outs, [tensor]), do: Sort.top_k(outs, tensor, k)
+  defp native(%Block.RFFT{} = block, out, [tensor]), do: Fourier.rfft(out, tensor, block)
+  defp native(%Block.IRFFT{} = block, out, [tensor]), do: Fourier.irfft(out, tensor, block)
+  defp native(%Block.LinAlg.Cholesky{}, out, [a]), do: LinearAlgebra.cholesky(out, a)
+  defp native(%Block.LinAlg.LU{}, outs, [a]), do: LinearAlgebra.lu(outs, a)
+  defp native(%Block.LinAlg.Solve{}, out, [a, b]), do: LinearAlgebra.solve(out, a, b)
+  defp native(%Block.LinAlg.Determinant{}, out, [a]), do: LinearAlgebra.determinant(out, a)
+  defp native(%Block.LinAlg.QR{} = qr, outs, args), do: Decompositions.qr(qr, outs, args)
+  defp native(%Block.LinAlg.Eigh{} = eigh, outs, args), do: Decompositions.eigh(eigh, outs, args)
+  defp native(%Block.LinAlg.SVD{} = svd, outs, args), do: Decompositions.svd(svd, outs, args)
+  defp native(_struct, _output, _args), do: :default
+
+  # The default body runs on the tensors' backend. What it creates must be there too, whatever the
+  # caller's default backend is, or its result might not be.
+  defp default(struct, args, fun),
+    do: Nx.with_default_backend(B, fn -> apply(fun, [struct | args]) end)
+end

@@ -1,0 +1,55 @@
+defmodule Nx.Vulkan.Backend.Fold do
+  @moduledoc false
+  # Reductions by a function of the caller. It is called once, with traced scalars, and what it does
+  # becomes the body of a kernel that goes through the elements in BinaryBackend's order, the results
+  # side by side. A function that cannot be traced is the fallback's.
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{Movement, Program, Storage, Trace}
+  alias Nx.Vulkan.Fallback
+
+  def reduce(out, %T{shape: shape} = tensor, acc, options, fun) do
+    axes = Enum.sort(options[:axes] || Nx.axes(shape))
+    args = [tensor, acc, options, fun]
+    fold(:reduce, out, args, Storage.input(tensor), acc, shape, axes, fun)
+  end
+
+  # Windows are axes of their own, which step through the padded tensor.
+  def window_reduce(%T{type: type} = out, tensor, acc, window, options, fun) do
+    args = [tensor, acc, window, options, fun]
+    padding = for {low, high} <- options[:padding], do: {low, high, 0}
+
+    padded =
+      if Enum.all?(padding, &(&1 == {0, 0, 0})),
+        do: tensor,
+        else: Nx.pad(tensor, Nx.as_type(acc, type), padding)
+
+    strides = Movement.strides(padded.shape)
+    along = Enum.zip_with(strides, options[:strides], &(&1 * &2))
+    within = Enum.zip_with(strides, options[:window_dilations], &(&1 * &2))
+
+    input =
+      case Storage.input(padded) do
+        {:scalar, _type, _binary} = scalar -> scalar
+        {ref, type, _shape} -> {ref, type, 0, along ++ within}
+      end
+
+    rank = tuple_size(window)
+    shape = List.to_tuple(Tuple.to_list(out.shape) ++ Tuple.to_list(window))
+    fold(:window_reduce, out, args, input, acc, shape, Enum.to_list(rank..(2 * rank - 1)//1), fun)
+  end
+
+  defp fold(op, %T{type: type} = out, args, input, acc, shape, axes, fun) do
+    element = Trace.tensor(elem(input, 1), {}, input)
+    so_far = Trace.tensor(type, {}, {:accumulator, [Storage.input(acc)]})
+
+    with {:ok, %T{shape: {}} = next} <- Trace.call(fun, [element, so_far]) do
+      operands = [Trace.operand(so_far), Trace.operand(next)]
+      {inputs, nodes, results} = Trace.program(operands)
+      Program.run(op, out, args, nodes ++ [{:fold, type, results, axes}], inputs, shape)
+    else
+      {:ok, _tensor} -> Fallback.call(op, out, args, "the function gives no scalar")
+      {:error, reason} -> Fallback.call(op, out, args, reason)
+    end
+  end
+end

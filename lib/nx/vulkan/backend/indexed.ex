@@ -1,0 +1,203 @@
+defmodule Nx.Vulkan.Backend.Indexed do
+  @moduledoc false
+  # Elements chosen by indices: `gather`, `indexed_add`, `indexed_put`, and the blocks `Take` and
+  # `TakeAlongAxis`.
+  #
+  # Reading by indices is a program with one `gather` node: the tensor is a view whose remaining axes are
+  # those of the result, and each index moves its place by steps of its axis.
+  #
+  # Indices out of bounds raise as in BinaryBackend. Those on the device are reduced to one flag, which
+  # is read: that waits for the device. Types that cannot hold a wrong index are not looked at.
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Error
+  alias Nx.Vulkan.Backend.{Movement, Program, Storage}
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  ## Reading
+
+  def gather(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, options) do
+    axes = options[:axes]
+    depth = length(axes)
+    others = Nx.axes(shape) -- axes
+    check!(indices, depth, axes, shape)
+
+    # The result: the rows of the indices, then the axes that no index chooses from.
+    rows = tuple_size(indices_shape) - 1
+    strides = strides(shape)
+    ours = Enum.map(others, &elem(strides, &1))
+    row_strides = indices_shape |> strides() |> Tuple.to_list() |> Enum.take(rows)
+    index_strides = row_strides ++ Enum.map(others, fn _ -> 0 end)
+    all = Storage.input(indices)
+    inputs = for k <- 0..(depth - 1), do: index(all, k, index_strides)
+    tensor_strides = List.duplicate(0, rows) ++ ours
+
+    out
+    |> choose(tensor, tensor_strides, inputs, Enum.map(axes, &step(shape, strides, &1)))
+    |> Program.result(:gather, out, [tensor, indices, options])
+  end
+
+  @doc false
+  # `:default` where the device does not compute with the types.
+  def take(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
+    check!(indices, 1, [axis], shape)
+    strides = strides(shape)
+    {leading, [_ | trailing]} = strides |> Tuple.to_list() |> Enum.split(axis)
+    zeros = fn list -> Enum.map(list, fn _ -> 0 end) end
+    own = indices_shape |> strides() |> Tuple.to_list()
+    index = index(Storage.input(indices), 0, zeros.(leading) ++ own ++ zeros.(trailing))
+    tensor_strides = leading ++ zeros.(own) ++ trailing
+
+    out
+    |> choose(tensor, tensor_strides, [index], [step(shape, strides, axis)])
+    |> Program.block(:take, out)
+  end
+
+  @doc false
+  def take_along_axis(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
+    check!(indices, 1, Nx.axes(shape), shape, axis)
+    strides = strides(shape)
+    index = index(Storage.input(indices), 0, Tuple.to_list(strides(indices_shape)))
+    tensor_strides = strides |> Tuple.to_list() |> List.replace_at(axis, 0)
+
+    out
+    |> choose(tensor, tensor_strides, [index], [step(shape, strides, axis)])
+    |> Program.block(:take_along_axis, out)
+  end
+
+  # `indices` and `steps`: the inputs that are indices, and extent and stride of the axis of each.
+  defp choose(%T{shape: shape}, tensor, strides, indices, steps) do
+    {ref, type, _shape} = Storage.buffer(tensor)
+    type = Movement.carrier(type)
+    args = Enum.to_list(0..length(indices))
+    inputs = [{ref, type, 0, strides} | indices]
+    Native.call(run([{:gather, type, args, steps}], inputs, shape))
+  end
+
+  # Of an input that holds the indices, the `k`th of each row.
+  defp index({:scalar, _type, _binary} = scalar, _k, _strides), do: scalar
+  defp index({ref, type, _shape}, k, strides), do: {ref, type, k, strides}
+
+  defp step(shape, strides, axis), do: {elem(shape, axis), elem(strides, axis)}
+
+  ## Writing
+
+  def indexed_add(out, target, indices, updates, options),
+    do: scatter(:add, :indexed_add, out.type, out, target, indices, updates, options)
+
+  # Only the width matters where nothing is converted.
+  def indexed_put(%T{type: type} = out, target, indices, updates, options) do
+    type =
+      if target.type == type and updates.type == type, do: Movement.carrier(type), else: type
+
+    scatter(:put, :indexed_put, type, out, target, indices, updates, options)
+  end
+
+  defp scatter(mode, op, type, out, target, indices, updates, options) do
+    axes = options[:axes]
+    check!(indices, length(axes), axes, target.shape)
+    [target_arg, updates_arg] = for tensor <- [target, updates], do: as(type, out.type, tensor)
+
+    Native.call(scatter(mode, type, target_arg, Storage.buffer(indices), updates_arg, axes))
+    |> Program.result(op, out, [target, indices, updates, options])
+  end
+
+  defp as(carrier, type, tensor) do
+    {ref, own, shape} = Storage.buffer(tensor)
+    {ref, if(own == type, do: carrier, else: own), shape}
+  end
+
+  ## Bounds
+
+  # Raises for the first index, in the order of `indices`, whose last axis has `depth`, that is not an
+  # index of its axis. As BinaryBackend does, the message shows the shape with the chosen axes first.
+  defp check!(indices, depth, axes, shape, only \\ 0) do
+    order = axes ++ (Nx.axes(shape) -- axes)
+    shape = order |> Enum.map(&elem(shape, &1)) |> List.to_tuple()
+    dims = for k <- 0..(depth - 1), do: elem(shape, only + k)
+    limits = Enum.with_index(dims, &limit(&1, &2, indices.type))
+
+    if Enum.any?(limits, & &1) and (host?(indices) or out_of_bounds?(indices, depth, limits)),
+      do: find!(indices, dims, only, shape)
+
+    :ok
+  end
+
+  # `{index of the limit, can it be negative, largest allowed or nil if the type holds no larger}`
+  defp limit(dim, k, {kind, bits}) do
+    largest = if kind == :s, do: 2 ** (bits - 1) - 1, else: 2 ** bits - 1
+    upper = if dim - 1 < largest, do: dim - 1
+    if kind == :s or upper, do: {k, kind == :s, upper}
+  end
+
+  # What is on the host anyway is looked at there.
+  defp host?(%T{data: %B{ref: ref}}), do: not is_reference(ref)
+  defp host?(%T{}), do: true
+
+  # Programs have at most 255 inputs and nodes.
+  defp out_of_bounds?(indices, depth, limits) do
+    limits
+    |> Enum.filter(& &1)
+    |> Enum.chunk_every(16)
+    |> Enum.any?(&some_out_of_bounds?(indices, depth, &1))
+  end
+
+  defp some_out_of_bounds?(%T{type: type} = indices, depth, limits) do
+    {ref, _type, _shape} = Storage.buffer(indices)
+    scalar = &Storage.literal(&1, type)
+
+    inputs =
+      Enum.flat_map(limits, fn {k, _negative, upper} ->
+        [{ref, type, k, [depth]}, scalar.(0), scalar.(upper || 0)]
+      end)
+
+    tests =
+      limits
+      |> Enum.with_index()
+      |> Enum.flat_map(fn {{_k, negative, upper}, i} ->
+        below = if negative, do: [{:less, {:u, 8}, [3 * i, 3 * i + 1]}], else: []
+        above = if upper, do: [{:greater, {:u, 8}, [3 * i, 3 * i + 2]}], else: []
+        below ++ above
+      end)
+
+    # The first test, then each joined with what the ones before it found.
+    first = length(inputs)
+    count = length(tests)
+
+    joined =
+      for i <- 1..(count - 1)//1 do
+        before = if i == 1, do: first, else: first + count + i - 2
+        {:logical_or, {:u, 8}, [before, first + i]}
+      end
+
+    found = first + count + length(joined) - 1
+    nodes = tests ++ joined ++ [{:any, {:u, 8}, [found], [0]}]
+    rows = div(Nx.size(indices), depth)
+
+    with {:ok, flag} <- Native.call(run(nodes, inputs, {rows})),
+         {:ok, binary} <- Native.call(buf_read(flag, 0, 1)) do
+      binary != <<0>>
+    else
+      # Looked at on the host then.
+      {:error, :unsupported, _} -> true
+      error -> Error.raise!(:indices, error)
+    end
+  end
+
+  defp find!(indices, dims, only, shape) do
+    indices
+    |> Storage.to_host()
+    |> Nx.to_flat_list()
+    |> Enum.zip(Stream.cycle(Enum.with_index(dims, only)))
+    |> Enum.each(fn {index, {dim, axis}} ->
+      if index < 0 or index >= dim do
+        raise ArgumentError,
+              "index #{index} is out of bounds for axis #{axis} in shape #{inspect(shape)}"
+      end
+    end)
+  end
+
+  defp strides(shape), do: List.to_tuple(Movement.strides(shape))
+end

@@ -1,0 +1,13 @@
+defmodule Nx.Vulkan.Backend.Scan do
+  @moduledoc false
+  # Cumulative operations along an axis, as blocks: `:default` where there is no kernel.
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Vulkan.Backend.{Program, Storage}
+
+  def run(operation, %{axis: axis, reverse: reverse}, out, tensor) do
+    Native.call(scan(operation, Storage.buffer(tensor), axis, reverse))
+    |> Program.block(:"cumulative_#{operation}", out)
+  end
+end

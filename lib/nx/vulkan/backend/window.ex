@@ -1,0 +1,82 @@
+defmodule Nx.Vulkan.Backend.Window do
+  @moduledoc false
+  # Windows over a tensor. A reduction of them is a program over the axes of the result followed by those
+  # of the window, which reads an overlapping view: a step along the result is `stride` elements of the
+  # tensor, a step along the window `dilation`.
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{Assembly, Movement, Program, Storage}
+
+  @reductions %{
+    window_sum: :sum,
+    window_product: :product,
+    window_max: :reduce_max,
+    window_min: :reduce_min
+  }
+
+  def reduce(op, %T{type: type} = out, tensor, window, options) do
+    reduction = Map.fetch!(@reductions, op)
+    padded = pad(tensor, options[:padding], identity(reduction, type))
+    strides = Movement.strides(padded.shape)
+    along = Enum.zip_with(strides, options[:strides], &*/2)
+    within = Enum.zip_with(strides, options[:window_dilations], &*/2)
+
+    input =
+      case Storage.input(padded) do
+        {:scalar, _, _} = scalar -> scalar
+        {ref, type, _shape} -> {ref, type, 0, along ++ within}
+      end
+
+    rank = tuple_size(out.shape)
+    shape = List.to_tuple(Tuple.to_list(out.shape) ++ Tuple.to_list(window))
+    axes = Enum.to_list(rank..(2 * rank - 1)//1)
+    args = [tensor, window, options]
+    Program.run(op, out, args, [{reduction, type, [0], axes}], [input], shape)
+  end
+
+  # The tensor with `padding`, a list of `{low, high}`, of a value that no reduction notices.
+  defp pad(tensor, padding, value) do
+    if Enum.all?(padding, &(&1 == {0, 0})) do
+      tensor
+    else
+      config = Enum.map(padding, fn {low, high} -> {low, high, 0} end)
+      Assembly.pad(%{tensor | shape: Nx.Shape.pad(tensor.shape, config)}, tensor, value, config)
+    end
+  end
+
+  defp identity(reduction, type) do
+    binary =
+      case reduction do
+        :reduce_max -> Nx.Type.min_binary(type)
+        :reduce_min -> Nx.Type.max_binary(type)
+        :sum -> number(0, type)
+        :product -> number(1, type)
+      end
+
+    scalar = %T{data: nil, type: type, shape: {}, names: []}
+    Nx.BinaryBackend.from_binary(scalar, binary, [])
+  end
+
+  defp number(number, type),
+    do: Nx.to_binary(Nx.tensor(number, type: type, backend: Nx.BinaryBackend))
+
+  def scatter(op, out, tensor, source, init, window, options) do
+    answer =
+      Native.call(
+        window_scatter(
+          op,
+          out.type,
+          Storage.buffer(tensor),
+          Storage.buffer(source),
+          Storage.buffer(init),
+          window,
+          options[:strides],
+          options[:padding]
+        )
+      )
+
+    Program.result(answer, op, out, [tensor, source, init, window, options])
+  end
+end

@@ -1,0 +1,145 @@
+defmodule Nx.Vulkan.Doctor do
+  @moduledoc """
+  What nx_vulkan finds on this machine, for people: `mix nx_vulkan.doctor`, or, in a release,
+
+      IO.puts(elem(Nx.Vulkan.Doctor.report(), 1))
+  """
+
+  import Bitwise, only: [<<<: 2]
+  require Nx.Vulkan.Native, as: Native
+
+  @doc """
+  The report as text, after `:ok` where a device can be used and a kernel ran on it, else `:error`.
+  """
+  @spec report() :: {:ok | :error, String.t()}
+  def report do
+    {status, sections} =
+      case device_info() do
+        {:ok, info} ->
+          {status, check} = check()
+          {status, device(info) ++ memory() ++ cache(info.cache_dir) ++ [check]}
+
+        {:error, message} ->
+          {:error, [{"Device", ["none: #{message}" | advice(:os.type())]}]}
+      end
+
+    sections = [{"nx_vulkan", [version()]}] ++ sections ++ [{"Settings", settings()}]
+    {status, Enum.map_join(sections, "\n", &section/1)}
+  end
+
+  defp section({title, lines}),
+    do: String.pad_trailing(title, 12) <> Enum.join(lines, "\n" <> String.duplicate(" ", 12))
+
+  defp version, do: to_string(Application.spec(:nx_vulkan, :vsn) || "of this checkout")
+
+  defp device_info do
+    with {:error, _reason, message} <- Native.call(device_info()), do: {:error, message}
+  rescue
+    error in RuntimeError -> {:error, error.message}
+  end
+
+  defp device(info) do
+    chosen =
+      case System.get_env("NX_VULKAN_DEVICE") do
+        unset when unset in [nil, ""] ->
+          "chosen: the first that can be used, discrete before integrated, virtual and CPU"
+
+        wanted ->
+          "chosen: NX_VULKAN_DEVICE=#{wanted}"
+      end
+
+    slow =
+      if info.type == :cpu,
+        do: [
+          "a driver that runs on the CPU: right, but slow. A GPU needs its maker's or Mesa's driver."
+        ],
+        else: []
+
+    {has, lacks} =
+      Enum.split_with([:float64, :int64, :int16, :int8], &(&1 in info.features))
+
+    others = for d <- info.devices, do: "#{d.index}: #{d.name} (#{d.type})"
+
+    [
+      {"Device", ["#{info.name} (#{info.type})", chosen | slow]},
+      {"Driver", ["#{info.driver}, Vulkan #{info.api_version}"]},
+      {"Devices", others},
+      {"Features",
+       [Enum.join(has, " ")] ++ if(lacks == [], do: [], else: ["lacks #{Enum.join(lacks, " ")}"])}
+    ]
+  end
+
+  defp memory do
+    case Native.call(memory_info()) do
+      %{limit: limit, pool_bytes: pool, used_bytes: used, buffers: buffers} ->
+        [
+          {"Memory",
+           [
+             "#{size(limit)} at most, #{size(pool)} taken, #{size(used)} in #{buffers} live buffers"
+           ]}
+        ]
+
+      {:error, _reason, message} ->
+        [{"Memory", [message]}]
+    end
+  end
+
+  defp cache(nil), do: [{"Cache", ["none: neither NX_VULKAN_CACHE_DIR nor HOME is set"]}]
+
+  defp cache(folder) do
+    files = Path.wildcard(Path.join(folder, "*.pipeline"))
+
+    bytes =
+      for file <- files,
+          {:ok, %{size: size}} <- [File.stat(file)],
+          reduce: 0,
+          do: (sum -> sum + size)
+
+    [{"Cache", [folder, "#{length(files)} pipelines, #{size(bytes)}"]}]
+  end
+
+  # The whole road once: compile, upload, dispatch, read.
+  defp check do
+    two = <<2::32-native>>
+    nodes = [{:add, {:u, 32}, [0, 0]}]
+
+    with {:ok, ref} <- Native.call(run(nodes, [{:scalar, {:u, 32}, two}], {1})),
+         {:ok, <<4::32-native>>} <- Native.call(buf_download(ref)) do
+      {:ok, {"Check", ["a kernel was built and ran: 2 + 2 = 4"]}}
+    else
+      other -> {:error, {"Check", ["FAILED: #{inspect(other)}"]}}
+    end
+  end
+
+  defp settings do
+    fallback = "fallback: #{inspect(Application.get_env(:nx_vulkan, :fallback, :allow))}"
+
+    set =
+      for {"NX_VULKAN_" <> _ = name, value} <- Enum.sort(System.get_env()), do: "#{name}=#{value}"
+
+    [fallback | set]
+  end
+
+  defp advice({:unix, :linux}) do
+    [
+      "AMD, Intel or no GPU: Mesa's drivers and the loader",
+      "  Debian, Ubuntu   apt install mesa-vulkan-drivers libvulkan1",
+      "  Fedora           dnf install mesa-vulkan-drivers vulkan-loader",
+      "  Arch             pacman -S vulkan-icd-loader vulkan-radeon (or vulkan-intel, vulkan-swrast)",
+      "NVIDIA: the maker's driver brings Vulkan along, in a container its graphics capability must be on",
+      "`vulkaninfo --summary` (package vulkan-tools) shows what the loader finds"
+    ]
+  end
+
+  defp advice({:unix, :freebsd}),
+    do: [
+      "pkg install vulkan-loader mesa-dri (and drm-kmod for the GPU, or lavapipe from mesa-dri)"
+    ]
+
+  defp advice({:unix, :darwin}), do: ["brew install vulkan-loader molten-vk"]
+  defp advice(_other), do: ["install the GPU maker's driver and the Vulkan loader"]
+
+  defp size(bytes) when bytes >= 1 <<< 30, do: "#{Float.round(bytes / (1 <<< 30), 1)} GiB"
+  defp size(bytes) when bytes >= 1 <<< 20, do: "#{Float.round(bytes / (1 <<< 20), 1)} MiB"
+  defp size(bytes), do: "#{bytes} bytes"
+end

@@ -1,0 +1,116 @@
+defmodule Nx.Vulkan.Support do
+  @moduledoc """
+  Which operation runs where for which type, from the tables that generate the backend's callbacks and
+  from what the device has. `Nx.Vulkan.support/0` prints it.
+  """
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Vulkan.VulkanoBackend
+
+  @typedoc """
+  Where an operation runs for a type:
+
+    * `:device`: in the device's own arithmetic
+    * `:emulated`: on the device, by several of its operations for each
+    * `:fallback`: on the CPU, counted (`Nx.Vulkan.Fallback`)
+    * `:none`: Nx does not have the operation for this type
+  """
+  @type place :: :device | :emulated | :fallback | :none
+
+  @doc """
+  A row for each group of operations: `{group, operations, %{type => place}}`.
+
+  `places` says what the device does with each type, as `device_types/0` gives it.
+  """
+  @spec table(%{Nx.Type.t() => place()}) :: [{String.t(), [atom()], %{Nx.Type.t() => place()}}]
+  def table(places) do
+    rows =
+      for {group, kinds, made_of, names} <- VulkanoBackend.operations(),
+          do: {group, names, Map.new(places, &place(&1, kinds, made_of))}
+
+    for {group, same} <- ordered_groups(rows), {_group, _names, row} = hd(same) do
+      {group, Enum.flat_map(same, &elem(&1, 1)), row}
+    end
+  end
+
+  defp ordered_groups(rows) do
+    groups = Enum.group_by(rows, &elem(&1, 0))
+    for group <- rows |> Enum.map(&elem(&1, 0)) |> Enum.uniq(), do: {group, groups[group]}
+  end
+
+  defp place({{kind, size} = type, place}, kinds, made_of) do
+    cond do
+      kind(kind) not in kinds -> {type, :none}
+      # Kernels of their own use GLSL's operators, which know no emulated integers.
+      made_of == :kernel and place == :emulated and size == 64 -> {type, :fallback}
+      true -> {type, place}
+    end
+  end
+
+  defp kind(:f8_e4m3fn), do: :f
+  defp kind(kind), do: kind
+
+  @doc "What the device in use does with each type."
+  @spec device_types() :: {:ok, %{Nx.Type.t() => place()}} | {:error, atom(), String.t()}
+  def device_types do
+    with {:ok, types} <- Native.call(type_support()),
+         do: {:ok, Map.new(types, fn {type, {place, _bits}} -> {type, place} end)}
+  end
+
+  @doc "What a device with all features does with each type: all of it."
+  @spec all_types() :: %{Nx.Type.t() => place()}
+  def all_types, do: Map.new(types(), &{&1, :device})
+
+  @doc "The types in the order in which tables name them."
+  @spec types() :: [Nx.Type.t()]
+  def types do
+    integers = for kind <- [:u, :s], size <- [2, 4, 8, 16, 32, 64], do: {kind, size}
+    integers ++ [f8_e4m3fn: 8, f: 8, f: 16, bf: 16, f: 32, f: 64, c: 64, c: 128]
+  end
+
+  @doc "The table as text."
+  @spec text(%{Nx.Type.t() => place()}) :: String.t()
+  def text(places) do
+    for {group, names, row} <- table(places), into: "" do
+      by_place = Enum.group_by(types(), &row[&1])
+
+      lines =
+        for {place, title} <- [device: "device", emulated: "emulated", fallback: "fallback"],
+            types = by_place[place],
+            do: "  #{String.pad_trailing(title, 9)} #{Enum.map_join(types, " ", &name/1)}\n"
+
+      "#{group}: #{Enum.join(names, " ")}\n#{lines}\n"
+    end
+  end
+
+  @doc "The table as Markdown: a row for each group, a column for each family of types."
+  @spec markdown(%{Nx.Type.t() => place()}) :: String.t()
+  def markdown(places) do
+    columns = [
+      {"u2 to u64", for({:u, _} = type <- types(), do: type)},
+      {"s2 to s64", for({:s, _} = type <- types(), do: type)},
+      {"f8, f16, bf16, f32, f64",
+       for({kind, _} = type <- types(), kind(kind) in [:f, :bf], do: type)},
+      {"c64, c128", for({:c, _} = type <- types(), do: type)}
+    ]
+
+    header = ["operations" | Enum.map(columns, &elem(&1, 0))]
+
+    rows =
+      for {group, names, row} <- table(places) do
+        operations = Enum.map_join(names, " ", &"`#{&1}`")
+        cells = for {_, types} <- columns, do: cell(Enum.uniq(Enum.map(types, &row[&1])))
+        ["#{group}: #{operations}" | cells]
+      end
+
+    [header, List.duplicate("---", length(header)) | rows]
+    |> Enum.map_join("", fn cells -> "| #{Enum.join(cells, " | ")} |\n" end)
+  end
+
+  defp cell([:none]), do: ""
+  defp cell(places), do: Enum.join(places, ", ")
+
+  defp name({:f8_e4m3fn, 8}), do: "f8_e4m3fn"
+  defp name(type), do: Nx.Type.to_string(type)
+end

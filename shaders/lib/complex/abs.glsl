@@ -1,0 +1,22 @@
+#ifndef NX_COMPLEX_ABS
+#define NX_COMPLEX_ABS
+
+#include "lib/complex/formula.glsl"
+#include "lib/math/divide.glsl"
+#include "lib/math/root.glsl"
+
+// Infinite as soon as one part is not finite, unless both are NaN.
+REAL nx_abs(COMPLEX z) {
+  if (is_nan(z.x) && is_nan(z.y)) return REAL_NAN;
+  if (!is_finite(z)) return REAL_INF;
+  REAL x = nx_abs(z.x), y = nx_abs(z.y);
+  if (is_zero(x)) return y;
+  if (is_zero(y)) return x;
+  REAL larger = x > y ? x : y;
+  REAL t = nx_divide(x > y ? y : x, larger);
+  precise REAL s = REAL(1) + t * t;
+  precise REAL r = larger * nx_sqrt(s);
+  return r;
+}
+
+#endif

@@ -1,0 +1,16 @@
+#ifndef NX_COMPLEX_LOG
+#define NX_COMPLEX_LOG
+
+#include "lib/complex/abs.glsl"
+#include "lib/complex/arithmetic.glsl"
+#include "lib/math/atan.glsl"
+#include "lib/math/log.glsl"
+
+COMPLEX nx_log(COMPLEX z) { return COMPLEX(nx_log(nx_abs(z)), nx_atan2(z.y, z.x)); }
+
+COMPLEX nx_log1p(COMPLEX z) { return nx_log(nx_add(z, one())); }
+
+// Nx takes complex operands whose imaginary parts are zero.
+COMPLEX nx_atan2(COMPLEX y, COMPLEX x) { return COMPLEX(nx_atan2(y.x, x.x), 0); }
+
+#endif

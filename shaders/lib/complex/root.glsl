@@ -1,0 +1,41 @@
+#ifndef NX_COMPLEX_ROOT
+#define NX_COMPLEX_ROOT
+
+#include "lib/complex/abs.glsl"
+#include "lib/complex/arithmetic.glsl"
+#include "lib/math/atan.glsl"
+#include "lib/math/pow.glsl"
+#include "lib/math/root.glsl"
+#include "lib/math/trig.glsl"
+
+// The root in the right half plane; on the negative real axis, the one in the upper half for both zeros.
+COMPLEX nx_sqrt(COMPLEX z) {
+  if (is_nan(z)) return COMPLEX(REAL_NAN);
+  if (is_infinity(z.y)) return COMPLEX(REAL_INF, z.y);
+  if (is_infinity(z.x)) return is_negative(z.x) ? COMPLEX(0, REAL_INF) : COMPLEX(REAL_INF, 0);
+  if (is_zero(z)) return z;
+  REAL x = nx_abs(z.x), y = nx_abs(z.y);
+  bool level = x >= y;
+  REAL t = level ? nx_divide(y, x) : nx_divide(x, y);
+  precise REAL q = nx_sqrt(REAL(1) + t * t);
+  precise REAL inner = REAL(0.5) * ((level ? REAL(1) : t) + q);
+  precise REAL w = nx_sqrt(level ? x : y) * nx_sqrt(inner);
+  if (z.x >= REAL(0)) return COMPLEX(w, nx_divide(z.y, w + w));
+  REAL v = z.y >= REAL(0) ? w : nx_negate(w);
+  return COMPLEX(nx_divide(z.y, v + v), v);
+}
+
+COMPLEX nx_rsqrt(COMPLEX z) { return nx_divide(one(), nx_sqrt(z)); }
+
+// By polar coordinates. Infinite numbers have Complex's own angles: 5π/4 in the third quadrant, ±π/2 for NaN ± Inf i.
+COMPLEX nx_cbrt(COMPLEX z) {
+  REAL angle = nx_atan2(z.y, is_infinity(z.y) && !is_infinity(z.x) ? REAL(0) : z.x);
+  if (is_infinity(z.x) && is_infinity(z.y) && is_negative(z.x) && is_negative(z.y)) angle = REAL(1.25) * REAL_PI;
+  angle = nx_divide(angle, REAL(3));
+  // Complex's cube root of a real number.
+  REAL r = nx_pow(nx_abs(z), REAL_THIRD);
+  if (is_zero(angle)) return COMPLEX(r, 0);
+  return c_multiply(COMPLEX(r, 0), COMPLEX(nx_cos(angle), nx_sin(angle)));
+}
+
+#endif

@@ -1,0 +1,94 @@
+// Two-sided Jacobi rotations of the Gram matrix of a pair of blocks, a workgroup a pair: `turns` gets their product, by
+// which the columns are to be multiplied, `idle` whether there is none. The first round of a sweep rotates all columns of
+// a pair with each other, the others only those of one block with those of the other.
+
+// Of the Gram matrix only what is on or below the diagonal is kept up to date.
+shared PART gram[BOTH][BOTH + 1], turn[BOTH][BOTH + 1];
+#define G(i, j) gram[max(i, j)][min(i, j)]
+// A rotation's sine and 1 - cosine, and the columns that it turns.
+shared PART sines[WIDTH], rests[WIDTH];
+shared uint tops[WIDTH], bottoms[WIDTH];
+shared bool rotates;
+
+// The smallest pivot that matters. Roundings of products of `rows` elements are no more.
+bool matters(PART a, PART b, PART pivot) {
+  PART most = PART(EPS) * max(PART(1), PART(0.5) * sqrt(PART(float(p.rows))));
+  return abs(pivot) > most * (sqrt(a) * sqrt(b));
+}
+
+void main() {
+  IDX group = workgroup();
+  if (group >= p.groups) return;
+  IDX batch = group / p.pairs;
+  if (finished(batch)) return;
+  uint lane = gl_LocalInvocationID.x;
+  bool all = p.round == 0;
+  if (lane == 0) rotates = false;
+  for (uint e = lane; e < BOTH * BOTH; e += THREADS) {
+    PART sum = PART(0);
+    for (IDX part = 0; part < p.parts; part++) sum += AT(Cell, p.grams, (group * p.parts + part) * BOTH * BOTH + e);
+    gram[e / BOTH][e % BOTH] = sum;
+    turn[e / BOTH][e % BOTH] = e / BOTH == e % BOTH ? PART(1) : PART(0);
+  }
+  barrier();
+  for (uint e = lane; e < BOTH * BOTH; e += THREADS) {
+    uint i = e / BOTH, j = e % BOTH;
+    if (i < j && (all || (i < WIDTH && j >= WIDTH)) && matters(gram[i][i], gram[j][j], gram[i][j])) rotates = true;
+  }
+  barrier();
+  if (lane == 0) {
+    AT(uint, p.idle, group) = rotates ? 0u : 1u;
+    if (rotates) AT(uint, p.rotations, batch * p.sweeps + p.sweep) = 1u;
+  }
+  if (!rotates) return;
+  uint rounds = all ? BOTH - 1 : WIDTH, own = lane % WIDTH, line = lane / WIDTH;
+  #define TOP(k) (all ? tops[k] : (k))
+  #define BOTTOM(k) (all ? bottoms[k] : WIDTH + ((k) + round) % WIDTH)
+  for (uint round = 0; round < rounds; round++) {
+    for (uint k = lane; k < WIDTH; k += THREADS) {
+      if (all) {
+        tops[k] = uint(top_of(k, round, WIDTH));
+        bottoms[k] = uint(bottom_of(k, round, WIDTH));
+      }
+      uint top = TOP(k), bottom = BOTTOM(k);
+      PART a = G(top, top), b = G(bottom, bottom), pivot = G(top, bottom);
+      bool turns = matters(a, b, pivot);
+      PART t = turns ? tangent(a, b, pivot) : PART(0);
+      PART c = PART(1) / sqrt(PART(1) + t * t), s = t * c;
+      sines[k] = s;
+      rests[k] = s * s / (PART(1) + c);
+      if (turns) {
+        G(top, top) = a - t * pivot;
+        G(bottom, bottom) = b + t * pivot;
+        G(top, bottom) = PART(0);
+      }
+    }
+    barrier();
+    // Two lines of the triangle of pairs of rotations, one from its end and one from its beginning, fill WIDTH - 1 threads.
+    for (uint q = line; q < WIDTH / 2; q += THREADS / WIDTH) {
+      uint length = WIDTH - 1 - q;
+      if (own == WIDTH - 1) continue;
+      uint k = own < length ? length : q, l = own < length ? own : own - length;
+      uint i = TOP(k), j = BOTTOM(k), m = TOP(l), n = BOTTOM(l);
+      PART s = sines[k], d = rests[k], s2 = sines[l], d2 = rests[l];
+      PART im = G(i, m), in_ = G(i, n), jm = G(j, m), jn = G(j, n);
+      // Rows, then columns.
+      PART x = im - (s * jm + d * im), y = in_ - (s * jn + d * in_);
+      PART z = jm + (s * im - d * jm), w = jn + (s * in_ - d * jn);
+      G(i, m) = x - (s2 * y + d2 * x);
+      G(i, n) = y + (s2 * x - d2 * y);
+      G(j, m) = z - (s2 * w + d2 * z);
+      G(j, n) = w + (s2 * z - d2 * w);
+    }
+    uint m = TOP(own), n = BOTTOM(own);
+    PART s = sines[own], d = rests[own];
+    for (uint i = line; i < BOTH; i += THREADS / WIDTH) {
+      PART x = turn[i][m], y = turn[i][n];
+      turn[i][m] = x - (s * y + d * x);
+      turn[i][n] = y + (s * x - d * y);
+    }
+    barrier();
+  }
+  for (uint e = lane; e < BOTH * BOTH; e += THREADS)
+    AT(Cell, p.turns, group * BOTH * BOTH + e) = turn[e / BOTH][e % BOTH];
+}

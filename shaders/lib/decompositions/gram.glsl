@@ -1,0 +1,14 @@
+// V·Σ·Vᵀ, or V·Σ²·Vᵀ where SQUARED, from columns in `from` and their singular values: an element a thread.
+
+void main() {
+  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  if (i >= p.count) return;
+  IDX n = p.columns, row = i % n, column = i / n % n, batch = i / (n * n);
+  SUM sum = SUM(0);
+  for (IDX k = 0; k < n; k++) {
+    SUM value = SUM(AT(Cell, p.values, batch * n + k)), weight = SQUARED != 0 ? value * value : value;
+    IDX base = (batch * n + k) * n;
+    sum += weight * SUM(AT(Cell, p.from, base + row)) * SUM(AT(Cell, p.from, base + column));
+  }
+  AT(Cell, p.work, i) = ELEMENT(sum);
+}

@@ -1,0 +1,103 @@
+// As lu_panel.glsl, for panels whose rows the threads hold in registers: thread t those that stood at start + t,
+// start + t + LOCAL_SIZE, …. Rows are not exchanged, but the places at which they stand.
+
+const uint SUBGROUPS = LOCAL_SIZE / SUBGROUP;
+
+shared PART sizes[SUBGROUPS];
+shared uint rows[SUBGROUPS];
+shared ELEMENT pivot[WIDTH];
+
+// Whether row i with magnitude a comes before row j with magnitude b: the largest, the first of equal ones, the last NaN.
+bool before(PART a, uint i, PART b, uint j) {
+  if (is_nan(a)) return !is_nan(b) || i > j;
+  return !is_nan(b) && (a > b || (a == b && i < j));
+}
+
+// The first of all lanes' rows in that order.
+void first_of(inout PART best, inout uint row) {
+  for (uint mask = SUBGROUP / 2; mask > 0; mask /= 2) {
+    PART other = subgroupShuffleXor(best, mask);
+    uint its = subgroupShuffleXor(row, mask);
+    if (before(other, its, best, row)) {
+      best = other;
+      row = its;
+    }
+  }
+}
+
+void main() {
+  if (workgroup() >= p.groups) return;
+  uint id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+  uint n = uint(p.n), start = uint(p.start), size = uint(p.size);
+  IDX base = workgroup() * p.n * p.n + p.start * p.n;
+  ELEMENT a[EACH][WIDTH];
+  // n where there is no row.
+  uint place[EACH];
+  for (uint r = 0; r < EACH; r++) {
+    place[r] = min(start + id + r * LOCAL_SIZE, n);
+    for (uint k = 0; k < WIDTH; k++) {
+      a[r][k] = ELEMENT(0);
+      if (place[r] < n && k < size) a[r][k] = ELEMENTS(p.a, base + k * p.n + place[r]);
+    }
+  }
+  // The column whose turn it is comes first; after WIDTH turns all are back at their places.
+  [[dont_unroll]] for (uint j = 0; j < WIDTH; j++) {
+    uint here = start + j;
+    bool zero = true;
+    if (j < size) {
+      PART best = PART(-1);
+      uint row = n;
+      for (uint r = 0; r < EACH; r++) {
+        PART m = magnitude(a[r][0]);
+        if (place[r] >= here && place[r] < n && before(m, place[r], best, row)) {
+          best = m;
+          row = place[r];
+        }
+      }
+      first_of(best, row);
+      if (lane == 0) {
+        sizes[gl_SubgroupID] = best;
+        rows[gl_SubgroupID] = row;
+      }
+      barrier();
+      best = PART(-1);
+      row = n;
+      for (uint s = lane; s < SUBGROUPS; s += SUBGROUP) {
+        if (before(sizes[s], rows[s], best, row)) {
+          best = sizes[s];
+          row = rows[s];
+        }
+      }
+      first_of(best, row);
+      for (uint r = 0; r < EACH; r++) {
+        if (place[r] == row) {
+          place[r] = here;
+          for (uint k = 0; k < WIDTH; k++) pivot[k] = a[r][k];
+        } else if (place[r] == here) {
+          place[r] = row;
+        }
+      }
+      if (id == 0) AT(uint, p.pivots, workgroup() * p.n + here) = row;
+      barrier();
+      zero = is_zero(magnitude(pivot[0]));
+    }
+    for (uint r = 0; r < EACH; r++) {
+      bool below = j < size && place[r] > here;
+      ELEMENT l = a[r][0];
+      if (below && !zero) l = divide(l, pivot[0]);
+      for (uint k = 1; k < WIDTH; k++) {
+        precise ELEMENT rest = a[r][k];
+        if (below && j + k < WIDTH) {
+          precise ELEMENT product = multiply(l, pivot[k]);
+          rest = rest - product;
+        }
+        a[r][k - 1] = rest;
+      }
+      a[r][WIDTH - 1] = l;
+    }
+  }
+  for (uint r = 0; r < EACH; r++) {
+    if (place[r] >= n) continue;
+    for (uint k = 0; k < WIDTH; k++) if (k < size) ELEMENTS(p.a, base + k * p.n + place[r]) = a[r][k];
+  }
+}

@@ -1,0 +1,178 @@
+//! Cooperative matrices: what the device has of them, and the device made with bfloat16, which vulkano does not know yet.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use ash::vk;
+use vulkano::VulkanObject;
+use vulkano::device::physical::PhysicalDevice;
+use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue};
+
+use crate::error::{Error, Result};
+
+const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
+/// `VK_COMPONENT_TYPE_BFLOAT16_KHR` and `VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR`.
+const BFLOAT16_TYPE: i32 = 1_000_141_000;
+
+/// `VkPhysicalDeviceShaderBfloat16FeaturesKHR`.
+#[repr(C)]
+struct Bfloat16Features {
+    s_type: vk::StructureType,
+    p_next: *mut std::ffi::c_void,
+    ty: vk::Bool32,
+    dot_product: vk::Bool32,
+    cooperative_matrix: vk::Bool32,
+}
+
+impl Bfloat16Features {
+    fn new() -> Self {
+        let s_type = vk::StructureType::from_raw(BFLOAT16_TYPE);
+        Self { s_type, p_next: std::ptr::null_mut(), ty: 0, dot_product: 0, cooperative_matrix: 0 }
+    }
+}
+
+/// Which types a subgroup can multiply as matrices of 16×16 with sums in f32.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matrices {
+    pub float16: bool,
+    pub bfloat16: bool,
+}
+
+impl Matrices {
+    pub fn of(physical: &PhysicalDevice) -> Self {
+        let (features, extensions) = (physical.supported_features(), physical.supported_extensions());
+        let properties = physical.properties();
+        // Kernels count on the number of subgroups.
+        let fixed = properties.min_subgroup_size.is_some()
+            && properties.min_subgroup_size == properties.max_subgroup_size
+            && properties.subgroup_size == properties.max_subgroup_size;
+        if !(extensions.khr_cooperative_matrix && features.cooperative_matrix && features.vulkan_memory_model && fixed)
+        {
+            return Self::default();
+        }
+        let has = |ty: vk::ComponentTypeKHR| {
+            shapes(physical).iter().any(|shape| {
+                [shape.m_size, shape.n_size, shape.k_size] == [16; 3]
+                    && [shape.a_type, shape.b_type] == [ty; 2]
+                    && [shape.c_type, shape.result_type] == [vk::ComponentTypeKHR::FLOAT32; 2]
+                    && shape.scope == vk::ScopeKHR::SUBGROUP
+            })
+        };
+        Self {
+            float16: features.shader_float16 && has(vk::ComponentTypeKHR::FLOAT16),
+            bfloat16: features.shader_float16
+                && has_bfloat16(physical)
+                && has(vk::ComponentTypeKHR::from_raw(BFLOAT16_TYPE)),
+        }
+    }
+}
+
+fn shapes(physical: &PhysicalDevice) -> Vec<vk::CooperativeMatrixPropertiesKHR<'static>> {
+    let query = physical.instance().fns().khr_cooperative_matrix.get_physical_device_cooperative_matrix_properties_khr;
+    let mut count = 0;
+    // SAFETY: the device is alive and has the extension; a null pointer asks for the count.
+    let _ = unsafe { query(physical.handle(), &mut count, std::ptr::null_mut()) };
+    let mut shapes = vec![vk::CooperativeMatrixPropertiesKHR::default(); count as usize];
+    // SAFETY: there is room for `count` shapes, and the driver writes no more.
+    let _ = unsafe { query(physical.handle(), &mut count, shapes.as_mut_ptr()) };
+    shapes.truncate(count as usize);
+    shapes
+}
+
+fn has_bfloat16(physical: &PhysicalDevice) -> bool {
+    let fns = physical.instance().fns();
+    let enumerate = fns.v1_0.enumerate_device_extension_properties;
+    let mut count = 0;
+    // SAFETY: the device is alive; a null pointer asks for the count.
+    let _ = unsafe { enumerate(physical.handle(), std::ptr::null(), &mut count, std::ptr::null_mut()) };
+    let mut list = vec![vk::ExtensionProperties::default(); count as usize];
+    // SAFETY: there is room for `count` extensions, and the driver writes no more.
+    let _ = unsafe { enumerate(physical.handle(), std::ptr::null(), &mut count, list.as_mut_ptr()) };
+    if !list.iter().any(|extension| extension.extension_name_as_c_str() == Ok(BFLOAT16)) {
+        return false;
+    }
+    let mut bfloat16 = Bfloat16Features::new();
+    let mut features = vk::PhysicalDeviceFeatures2 { p_next: (&raw mut bfloat16).cast(), ..Default::default() };
+    // SAFETY: the device has the extension, whose structure is chained with its type.
+    unsafe { (fns.v1_1.get_physical_device_features2)(physical.handle(), &mut features) };
+    bfloat16.ty != 0 && bfloat16.cooperative_matrix != 0
+}
+
+/// As `Device::new` for these features and extensions with one queue, and with bfloat16 in cooperative matrices.
+pub fn open_with_bfloat16(
+    physical: &Arc<PhysicalDevice>,
+    create_info: DeviceCreateInfo,
+) -> Result<(Arc<Device>, Arc<Queue>)> {
+    let DeviceFeatures {
+        timeline_semaphore,
+        buffer_device_address,
+        scalar_block_layout,
+        robust_buffer_access,
+        shader_float64,
+        shader_int64,
+        shader_int8,
+        shader_int16,
+        storage_buffer8_bit_access,
+        storage_buffer16_bit_access,
+        shader_float16,
+        variable_pointers_storage_buffer,
+        vulkan_memory_model,
+        cooperative_matrix,
+        ..
+    } = create_info.enabled_features;
+    let mut bfloat16 = Bfloat16Features { ty: 1, cooperative_matrix: 1, ..Bfloat16Features::new() };
+    let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(cooperative_matrix);
+    let mut v11 = vk::PhysicalDeviceVulkan11Features::default()
+        .storage_buffer16_bit_access(storage_buffer16_bit_access)
+        .variable_pointers_storage_buffer(variable_pointers_storage_buffer);
+    let mut v12 = vk::PhysicalDeviceVulkan12Features::default()
+        .timeline_semaphore(timeline_semaphore)
+        .buffer_device_address(buffer_device_address)
+        .scalar_block_layout(scalar_block_layout)
+        .shader_int8(shader_int8)
+        .storage_buffer8_bit_access(storage_buffer8_bit_access)
+        .shader_float16(shader_float16)
+        .vulkan_memory_model(vulkan_memory_model);
+    let mut features = vk::PhysicalDeviceFeatures2::default()
+        .features(
+            vk::PhysicalDeviceFeatures::default()
+                .robust_buffer_access(robust_buffer_access)
+                .shader_float64(shader_float64)
+                .shader_int64(shader_int64)
+                .shader_int16(shader_int16),
+        )
+        .push_next(&mut matrices)
+        .push_next(&mut v11)
+        .push_next(&mut v12);
+    let DeviceExtensions { khr_push_descriptor, khr_cooperative_matrix, .. } = create_info.enabled_extensions;
+    let names: Vec<_> = [
+        (khr_push_descriptor, ash::khr::push_descriptor::NAME),
+        (khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
+        (true, BFLOAT16),
+    ]
+    .into_iter()
+    .filter_map(|(has, name)| has.then_some(name.as_ptr()))
+    .collect();
+    let queues: Vec<_> = create_info
+        .queue_create_infos
+        .iter()
+        .map(|queue| {
+            vk::DeviceQueueCreateInfo::default()
+                .queue_family_index(queue.queue_family_index)
+                .queue_priorities(&queue.queues)
+        })
+        .collect();
+    // ash does not know the structure, so it goes before the chain.
+    bfloat16.p_next = (&raw mut features).cast();
+    let mut info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&names);
+    info.p_next = (&raw const bfloat16).cast();
+    let mut handle = vk::Device::null();
+    // SAFETY: all structures live over the call; the device has the features and extensions that are asked for.
+    unsafe { (physical.instance().fns().v1_0.create_device)(physical.handle(), &info, std::ptr::null(), &mut handle) }
+        .result()
+        .map_err(|e| Error::NoDevice(format!("no Vulkan device: {e:?}")))?;
+    // SAFETY: the device was made from `physical` with what `create_info` says.
+    let (device, mut queues) = unsafe { Device::from_handle(physical.clone(), handle, create_info) };
+    let queue = queues.next().ok_or_else(|| Error::NoDevice("no Vulkan device: no queue".into()))?;
+    Ok((device, queue))
+}

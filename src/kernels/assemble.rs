@@ -1,0 +1,33 @@
+//! Tensors put together from parts, each written to a strided view of the result: padding, concatenation, slices that
+//! are put into others.
+
+use smallvec::SmallVec;
+
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, Kind, Lease, Patience};
+use crate::program::{Attribute, Axes, Input, Node, Program, Type, op};
+
+/// A program with an output place, and what its inputs read.
+pub struct Part<'a> {
+    pub program: &'a Program,
+    pub blocks: &'a [Option<(&'a Lease, u64)>],
+}
+
+/// The program whose results are the first input's elements as the type `ty`.
+pub fn copy(inputs: SmallVec<[Input; 4]>, ty: Type, shape: Axes<u64>) -> Result<Program> {
+    let op = op::find("as_type").expect("the table of ops has conversion");
+    let node = Node { op, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None };
+    Program::new(inputs, SmallVec::from_iter([node]), shape)
+}
+
+/// A dense tensor into which the parts are written in turn. What none of them covers is undefined.
+pub fn run(gpu: &Gpu, ty: Type, shape: &[u64], parts: &[Part], patience: Patience) -> Result<Buffer> {
+    let elements = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim));
+    let bytes = elements.and_then(|n| n.checked_mul(ty.size())).ok_or(Error::SizeMismatch)?;
+    let out = gpu.allocate(Kind::Device, bytes, patience)?;
+    for part in parts {
+        super::program::run_into(gpu, part.program, part.blocks, (&out, bytes), patience)?;
+    }
+    Ok(Buffer::new(bytes, out))
+}

@@ -1,0 +1,292 @@
+//! Sums of products of two strided views: what `Nx.dot/6` and `Nx.conv/3` are made of.
+//!
+//! Every axis of the iteration space plays one part: batch (in both operands and the result), row (in the first operand
+//! and the result), column (in the second and the result) or depth (in both operands, summed over). For each batch that
+//! is a matrix product, tiled through shared memory, whose elements are found by the axes' strides. A convolution reads
+//! its overlapping windows in place (implicit GEMM; S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning",
+//! 2014).
+
+mod groups;
+mod product;
+mod tile;
+
+use smallvec::SmallVec;
+
+use super::{Kernel, check_indices};
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, Kind, Patience};
+use crate::program::emit::{Params, quad_bytes};
+use crate::program::layout::check_bounds;
+use crate::program::types::Compute;
+use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
+use groups::Groups;
+use product::Product;
+pub(super) use product::{multiply_add, vector};
+use tile::Method;
+pub(super) use tile::Tile;
+
+/// An axis: its extent, and its strides in the operands and the result, in elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Axis {
+    pub dim: u64,
+    pub a: i64,
+    pub b: i64,
+    pub c: i64,
+}
+
+/// A buffer that is read from the element `offset` on.
+pub struct View<'a> {
+    pub buffer: &'a Buffer,
+    pub ty: Type,
+    pub offset: i64,
+}
+
+/// `c = Σ a·b` over the axes of `depth`; `c` is dense, its axes in the order of their strides.
+pub struct Contraction<'a> {
+    pub ty: Type,
+    pub a: View<'a>,
+    pub b: View<'a>,
+    pub batch: Vec<Axis>,
+    pub rows: Vec<Axis>,
+    pub columns: Vec<Axis>,
+    pub depth: Vec<Axis>,
+}
+
+/// Products of at most this many multiplications accumulate in double where the device has it, as BinaryBackend does;
+/// larger ones in the type itself.
+const EXACT: u64 = 1 << 22;
+
+impl Contraction<'_> {
+    /// The dense tensor `c`.
+    pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
+        self.run_by(gpu, None, patience)
+    }
+
+    /// By a tile and into how many parts k is split, or by what suits the device.
+    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, patience: Patience) -> Result<Buffer> {
+        let Self { ty, a, b, .. } = self;
+        [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(&gpu.caps))?;
+        let elements = self.check()?;
+        let groups = Groups::of(self);
+        let [batch, m, n, k] = groups.sizes();
+        if elements == 0 || k == 0 {
+            return gpu.zeroed(elements * ty.size(), patience);
+        }
+        let exact = match ty {
+            Type::C64 if gpu.caps.float64 => Type::C128,
+            _ if ty.is_float() && gpu.caps.float64 => Type::F64,
+            _ => *ty,
+        };
+        // The tiled kernel uses operators.
+        if m == 1 || n == 1 || ty.compute().is_emulated() {
+            return self.as_reduction(gpu, exact, patience);
+        }
+        // Operands of other types may have more digits than a narrow result.
+        let inner = if a.ty == *ty && b.ty == *ty { *ty } else { of_accumulator(ty.compute(), *ty) };
+        let accumulator = if elements * k <= EXACT { exact.compute() } else { ty.compute() };
+        let (la, lb) = (a.buffer.lease()?, b.buffer.lease()?);
+        let at = |base: u64, view: &View| base.wrapping_add_signed(view.offset * view.ty.size() as i64);
+        let (at_a, at_b) = (at(la.address, a), at(lb.address, b));
+        let along = [groups.closer('a', "k", "m"), groups.closer('b', "n", "k")];
+        let runs = |run| {
+            let aligned = |address: u64, ty: Type| address.is_multiple_of(quad_bytes(ty.storage()) / 4 * run);
+            let along_a = groups.runs('a', if along[0] { "k" } else { "m" }, run);
+            let along_b = groups.runs('b', if along[1] { "n" } else { "k" }, run);
+            [along_a && aligned(at_a, a.ty), along_b && aligned(at_b, b.ty)]
+        };
+        let matrices = match (a.ty, b.ty) {
+            (Type::F16, Type::F16) => gpu.caps.matrices.float16,
+            (Type::BF16, Type::BF16) => gpu.caps.matrices.bfloat16,
+            _ => false,
+        };
+        let sizes = [batch, m, n, k];
+        let matrix = if matrices && accumulator == Compute::Float && runs(8) == [true; 2] {
+            Tile::matrix(&gpu.caps, sizes)
+        } else {
+            None
+        };
+        let (tile, splits) =
+            by.or(matrix).unwrap_or_else(|| Tile::choose(&gpu.caps, inner.compute(), accumulator, sizes));
+        let depth = u64::from(tile.depth);
+        let chunk = k.div_ceil(splits).next_multiple_of(depth);
+        let splits = k.div_ceil(chunk);
+        // Parts of sums are added up without rounding them first.
+        let stored = if splits > 1 { of_accumulator(accumulator, *ty) } else { *ty };
+        let lease = gpu.allocate(Kind::Device, splits * elements * stored.size(), patience)?;
+        let counts = [a.buffer.len() / a.ty.size(), b.buffer.len() / b.ty.size(), splits * elements, k + 2 * depth];
+        let wide = counts.iter().any(|&count| count >= 1 << 31);
+        check_indices(gpu, wide)?;
+        let workgroups = tile.groups(m, n) * batch * splits;
+        let params = |params: &mut Params| {
+            params.address(lease.address, stored.storage(), format_args!("c"));
+            params.address(at_a, a.ty.storage(), format_args!("a"));
+            params.address(at_b, b.ty.storage(), format_args!("b"));
+            let extents = [(m, "m"), (n, "n"), (k, "k"), (workgroups, "groups")];
+            for (value, name) in
+                extents.into_iter().chain([(splits, "splits"), (chunk, "chunk"), (elements, "elements")])
+            {
+                params.extent(value, wide, format_args!("{name}"));
+            }
+            groups.params(params, wide);
+        };
+        let [quads_a, quads_b] = if tile.lanes() { [false; 2] } else { runs(4) };
+        // Threads have four neighbours of the result where vectors are of four elements.
+        let fours = tile.method == Method::Matrix || tile.method == Method::Shared && vector(inner.compute()).0 == 4;
+        let whole = elements % 4 == 0 && lease.address % quad_bytes(stored.storage()) == 0;
+        let quads = [quads_a, quads_b, fours && whole && groups.runs('c', "n", 4)];
+        let product =
+            Product { ty: stored, inner, types: [a.ty, b.ty], groups: &groups, accumulator, tile, wide, along, quads };
+        let kernel = Kernel {
+            key: &product.key(),
+            params: &params,
+            source: &|parameters| product.source(&gpu.caps, parameters),
+            groups: workgroups,
+            reads: &[&la, &lb],
+            writes: &[&lease],
+        };
+        kernel.launch(gpu, patience)?;
+        if splits == 1 {
+            return Ok(Buffer::new(elements * ty.size(), lease));
+        }
+        let shape: Axes<u64> = [splits, elements].into_iter().collect();
+        let strides = [elements as i64, 1].into_iter().collect();
+        let parts = Input { ty: stored, source: Source::View { offset: 0, strides } };
+        let sum = Node {
+            op: operation("sum"),
+            ty: *ty,
+            args: SmallVec::from_slice(&[0]),
+            attribute: Attribute::Axes([0].into_iter().collect()),
+        };
+        let program = Program::new([parts].into_iter().collect(), [sum].into_iter().collect(), shape)?;
+        super::program::run(gpu, &program, &[Some((&lease, splits * elements * stored.size()))], patience)
+    }
+
+    fn axes(&self) -> impl Iterator<Item = &Axis> {
+        [&self.batch, &self.rows, &self.columns, &self.depth].into_iter().flatten()
+    }
+
+    /// The axes of the result, outermost first.
+    fn kept(&self) -> Vec<Axis> {
+        let mut kept: Vec<Axis> = [&self.batch, &self.rows, &self.columns].into_iter().flatten().copied().collect();
+        kept.sort_by_key(|axis| std::cmp::Reverse(axis.c));
+        kept
+    }
+
+    /// Fails where a view leaves its buffer or the result is not dense; the number of elements of the result.
+    fn check(&self) -> Result<u64> {
+        let unused = self.rows.iter().any(|axis| axis.b != 0)
+            || self.columns.iter().any(|axis| axis.a != 0)
+            || self.depth.iter().any(|axis| axis.c != 0);
+        if unused {
+            return Err(Error::Argument("axes: a stride in what the axis is no part of".into()));
+        }
+        if self.axes().count() > MAX_RANK {
+            return Err(Error::Argument("axes: more than 64".into()));
+        }
+        let dims: Axes<u64> = self.axes().map(|axis| axis.dim).collect();
+        let product = |n: u64, dim: u64| n.checked_mul(dim).filter(|&n| n <= 1 << 60);
+        dims.iter().try_fold(1, |n, &dim| product(n, dim)).ok_or(Error::SizeMismatch)?;
+        let stride = |f: fn(&Axis) -> i64| self.axes().map(f).collect::<Axes<i64>>();
+        for (view, strides) in [(&self.a, stride(|axis| axis.a)), (&self.b, stride(|axis| axis.b))] {
+            check_bounds(view.offset, &strides, &dims, view.buffer.len() / view.ty.size())?;
+        }
+        let kept = self.kept();
+        let elements = kept.iter().map(|axis| axis.dim).product();
+        let mut next = 1;
+        for axis in kept.iter().rev().filter(|axis| axis.dim != 1 && elements != 0) {
+            if axis.c != next {
+                return Err(Error::Argument("axes: the result must be dense".into()));
+            }
+            next *= axis.dim as i64;
+        }
+        Ok(elements)
+    }
+
+    /// Few rows or columns: a product and a sum over all of the iteration space, which splits long sums over the device.
+    fn as_reduction(&self, gpu: &Gpu, inner: Type, patience: Patience) -> Result<Buffer> {
+        let kept = self.kept();
+        let axes = || kept.iter().chain(&self.depth);
+        let shape: Axes<u64> = axes().map(|axis| axis.dim).collect();
+        let input = |view: &View, strides| Input { ty: view.ty, source: Source::View { offset: view.offset, strides } };
+        let inputs =
+            [input(&self.a, axes().map(|axis| axis.a).collect()), input(&self.b, axes().map(|axis| axis.b).collect())];
+        let multiply = Node {
+            op: operation("multiply"),
+            ty: inner,
+            args: SmallVec::from_slice(&[0, 1]),
+            attribute: Attribute::None,
+        };
+        let reduced = Attribute::Axes((kept.len()..shape.len()).collect());
+        let sum = Node { op: operation("sum"), ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
+        let program = Program::new(inputs.into_iter().collect(), [multiply, sum].into_iter().collect(), shape)?;
+        let (a, b) = (self.a.buffer, self.b.buffer);
+        let (la, lb) = (a.lease()?, b.lease()?);
+        super::program::run(gpu, &program, &[Some((&*la, a.len())), Some((&*lb, b.len()))], patience)
+    }
+}
+
+fn operation(name: &str) -> &'static op::Op {
+    op::find(name).expect("the table of ops holds the ops that this module names")
+}
+
+/// The element type of what the accumulator holds: the result's own but where it is wider.
+fn of_accumulator(accumulator: Compute, ty: Type) -> Type {
+    match accumulator {
+        Compute::Double => Type::F64,
+        Compute::ComplexDouble => Type::C128,
+        Compute::Float if ty.bits() < 32 => Type::F32,
+        Compute::Uint if ty.bits() < 32 => Type::U32,
+        Compute::Int if ty.bits() < 32 => Type::S32,
+        _ => ty,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small whole numbers, whose sums of products are exact in any order.
+    fn number(i: u64) -> f32 {
+        (i * 2_654_435_761 % 64) as f32 - 31.0
+    }
+
+    #[test]
+    fn tiles_agree_with_sums_at_all_borders() {
+        let gpu = crate::device::gpu().unwrap();
+        let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1]];
+        let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0)];
+        for (tile, splits) in tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]) {
+            for ([batch, m, n, k], (by_k, by_n, offset)) in shapes.into_iter().zip(layouts) {
+                let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
+                let (host_a, host_b) = (data(batch * m * k + offset, 1), data(batch * k * n + offset, 99));
+                let upload = |data: &[f32]| gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap();
+                let (a, b) = (upload(&host_a), upload(&host_b));
+                let view = |buffer| View { buffer, ty: Type::F32, offset: offset as i64 };
+                let (m_a, k_a) = if by_k { (k, 1) } else { (1, m) };
+                let (k_b, n_b) = if by_n { (n, 1) } else { (1, k) };
+                let axis = |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64 }];
+                let contraction = Contraction {
+                    ty: Type::F32,
+                    a: view(&a),
+                    b: view(&b),
+                    batch: axis(batch, [m * k, k * n, m * n]),
+                    rows: axis(m, [m_a, 0, n]),
+                    columns: axis(n, [0, n_b, 1]),
+                    depth: axis(k, [k_a, k_b, 0]),
+                };
+                let c = contraction.run_by(gpu, Some((tile, splits)), Patience::Patient).unwrap();
+                let read = gpu.read(&c, 0, c.len()).unwrap();
+                let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
+                for (place, &value) in result.iter().enumerate() {
+                    let place = place as u64;
+                    let (z, i, j) = (place / (m * n), place / n % m, place % n);
+                    let at_a = |l: u64| host_a[(offset + z * m * k + i * m_a + l * k_a) as usize];
+                    let at_b = |l: u64| host_b[(offset + z * k * n + l * k_b + j * n_b) as usize];
+                    let sum: f32 = (0..k).map(|l| at_a(l) * at_b(l)).sum();
+                    assert_eq!(value, sum, "{tile:?}, {m}×{k}×{n}, batch {z}, row {i}, column {j}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The source of the kernel of matrix products.
+
+use std::fmt::Write as _;
+
+use super::groups::Groups;
+use super::of_accumulator;
+use super::tile::{Method, Tile};
+use crate::device::Capabilities;
+use crate::pipeline::glsl::BFLOAT16;
+use crate::program::Type;
+use crate::program::emit::{assign, convert, head, load, quad_of, store};
+use crate::program::types::Compute;
+
+/// What the kernel's source depends on.
+pub struct Product<'a> {
+    /// Of the result.
+    pub ty: Type,
+    /// That both operands are multiplied in.
+    pub inner: Type,
+    /// Of the operands.
+    pub types: [Type; 2],
+    pub groups: &'a Groups,
+    pub accumulator: Compute,
+    pub tile: Tile,
+    pub wide: bool,
+    /// Whether the operands' rows and columns are loaded along k and along n.
+    pub along: [bool; 2],
+    /// Whether four elements of the operands and the result at once are loaded and stored.
+    pub quads: [bool; 3],
+}
+
+/// The lines that choose the tile in `lib/matmul.glsl`.
+fn tile_defines(tile: &Tile, element: Compute) -> String {
+    let (width, vector) = vector(element);
+    let Tile { rows, columns, depth, thread_rows, thread_columns, .. } = tile;
+    format!(
+        "#define BM {rows}u\n#define BN {columns}u\n#define BK {depth}u\n#define TM {thread_rows}u\n\
+         #define TN {thread_columns}u\n#define WM TM\n#define WN TN\n#define WIDTH {width}\n#define VECTOR {vector}\n"
+    )
+}
+
+/// a·b + c as GLSL. Devices that promise infinities and signed zeros may not fuse the two by themselves.
+pub fn multiply_add(caps: &Capabilities, accumulator: Compute) -> &'static str {
+    match accumulator {
+        Compute::Complex | Compute::ComplexDouble => "(c_multiply(a, b) + (c))",
+        Compute::Float | Compute::Double if caps.fma => "fma(a, b, c)",
+        _ => "((a) * (b) + (c))",
+    }
+}
+
+/// How many elements are read from shared memory together, and their type.
+pub fn vector(element: Compute) -> (u32, &'static str) {
+    match element {
+        Compute::Float => (4, "vec4"),
+        Compute::Uint => (4, "uvec4"),
+        Compute::Int => (4, "ivec4"),
+        Compute::Double => (2, "dvec2"),
+        Compute::Uint64 => (2, "u64vec2"),
+        Compute::Int64 => (2, "i64vec2"),
+        Compute::Complex => (1, "vec2"),
+        Compute::ComplexDouble => (1, "dvec2"),
+    }
+}
+
+impl Product<'_> {
+    pub fn key(&self) -> Vec<u8> {
+        let Tile { method, rows, columns, depth, thread_rows, thread_columns } = self.tile;
+        let tile = [method as u32, rows, columns, depth, thread_rows, thread_columns].map(u32::to_le_bytes).concat();
+        let [along_k, along_n] = self.along;
+        let [quads_a, quads_b, quads_c] = self.quads;
+        let flags = [along_k, along_n, quads_a, quads_b, quads_c, self.wide].map(u8::from);
+        let types = [self.ty, self.inner, self.types[0], self.types[1]].map(|ty| ty as u8);
+        [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.ranks(), &tile, &flags].concat()
+    }
+
+    /// Loops over the axes of the depth, which need not divide either.
+    fn depth_loop(&self) -> String {
+        let axes = self.groups.k.len();
+        let inner: String = (1..axes).map(|axis| format!(" / p.k_dim{axis}")).collect();
+        let loops: String = (0..axes)
+            .map(|axis| {
+                let extent = if axis == 0 { format!("p.k{inner}") } else { format!("p.k_dim{axis}") };
+                format!("for (IDX k{axis} = 0; k{axis} < {extent}; k{axis}++) ")
+            })
+            .collect();
+        let now = |tensor: char| {
+            let parts: Vec<_> = (0..axes).map(|axis| format!("k{axis} * p.{tensor}_k{axis}")).collect();
+            if parts.is_empty() { "0".into() } else { parts.join(" + ") }
+        };
+        format!("#define DEPTH_LOOP(body) {loops}body\n#define A_NOW {}\n#define B_NOW {}\n", now('a'), now('b'))
+    }
+
+    fn depth_of_matrices(&self) -> String {
+        let place = |tensor| self.groups.place(tensor, "k", "k");
+        // Eight elements of 16 bits at once; bfloat16 under the name that the compiler knows.
+        format!(
+            "{}layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Eights {{ uvec4 v[]; }};\n\
+             #define EIGHT(b, i) {}\n\
+             #define A_DEPTH(k) {}\n#define B_DEPTH(k) {}\n",
+            if self.types[0] == Type::BF16 { BFLOAT16 } else { "" },
+            if self.wide { "Eights(uint64_t(b) + (i) * 2ul).v[0]" } else { "Eights(b).v[(i) / 8]" },
+            place('a'),
+            place('b'),
+        )
+    }
+
+    /// Tables of the depth's places in shared memory where it has several axes, so that loads need not divide.
+    fn depth(&self) -> String {
+        let place = |tensor| self.groups.place(tensor, "k", "k");
+        if self.groups.k.len() < 2 {
+            return format!(
+                "#define A_DEPTH(k, slot, step) {}\n#define B_DEPTH(k, slot, step) {}\n",
+                place('a'),
+                place('b')
+            );
+        }
+        let threads = self.tile.threads();
+        format!(
+            "shared IDX depth_a[2][BK], depth_b[2][BK];\n\
+             void depth_tables(uint lane, uint slot, IDX start) {{\n\
+             \x20 for (uint e = lane; e < BK; e += {threads}) {{\n\
+             \x20   IDX k = start + e;\n\
+             \x20   depth_a[slot][e] = {};\n    depth_b[slot][e] = {};\n  }}\n}}\n\
+             #define DEPTH_TABLES(lane, slot, start) depth_tables(lane, slot, start)\n\
+             #define A_DEPTH(k, slot, step) depth_a[slot][step]\n#define B_DEPTH(k, slot, step) depth_b[slot][step]\n",
+            place('a'),
+            place('b'),
+        )
+    }
+
+    /// How elements of an operand are read.
+    fn operand(&self, text: &mut String, name: char, ty: Type, quads: bool) {
+        let (upper, storage) = (name.to_ascii_uppercase(), ty.storage());
+        let stored = if quads { quad_of(storage) } else { storage };
+        let _ = writeln!(
+            text,
+            "#define {upper}_STORED {stored}\n\
+             #define {upper}_QUADS {}\n\
+             #define {upper}_AT(place) AT({storage}, p.{name}, {name}_base + place)\n\
+             #define {upper}_QUAD(place) QUAD({storage}, p.{name}, ({name}_base + place) / 4)\n\
+             #define {upper}_EIGHT(place) EIGHT(p.{name}, {name}_base + place)\n\
+             #define {upper}_VALUE(x) ELEMENT({})",
+            u8::from(quads),
+            convert((load(ty, "x"), ty), self.inner),
+        );
+    }
+
+    pub fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let Self { ty, inner, tile, groups, .. } = self;
+        let [quads_a, quads_b, quads_c] = self.quads;
+        let sum = |value: &str| (format!("({value})"), of_accumulator(self.accumulator, *ty));
+        let converted = |value: &str| store(*ty, &convert(sum(value), *ty));
+        let storages = [ty.storage(), self.types[0].storage(), self.types[1].storage()];
+        let computes = [ty.compute(), self.types[0].compute(), self.types[1].compute(), self.accumulator];
+        let mut operands = String::new();
+        self.operand(&mut operands, 'a', self.types[0], quads_a);
+        self.operand(&mut operands, 'b', self.types[1], quads_b);
+        let place = format!("c_base + {} + {}", groups.place('c', "m", "i"), groups.place('c', "n", "j"));
+        let values = ["v0", "v1", "v2", "v3"].map(converted).join(", ");
+        format!(
+            "{head}\
+             #include \"lib/complex.glsl\"\n{defines}\
+             #define ELEMENT {element}\n#define ACCUMULATOR {accumulator}\n#define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
+             #define A_ALONG_K {along_k}\n#define B_ALONG_N {along_n}\n#define C_QUADS {c_quads}\n\
+             IDX a_base, b_base, c_base;\n\
+             {places}{depth}{operands}\
+             #define A_ROW(i) {a_row}\n#define B_COLUMN(j) {b_column}\n\
+             #define STORE(i, j, v) {store}\n\
+             #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({place}) / 4) = {quad}({values})\n\
+             #include \"lib/{file}.glsl\"\n\
+             layout(local_size_x = {threads}) in;\n\
+             void main() {{\n\
+             \x20 IDX group = workgroup();\n\
+             \x20 if (group >= p.groups) return;\n\
+             \x20 IDX columns = (p.n + (BN - 1)) / BN, rows = (p.m + (BM - 1)) / BM;\n\
+             \x20 IDX part = group / (columns * rows), tile = group % (columns * rows);\n\
+             \x20 IDX batch = part / p.splits, split = part % p.splits;\n\
+             \x20 a_base = {a_batch};\n\
+             \x20 b_base = {b_batch};\n\
+             \x20 c_base = {c_batch} + split * p.elements;\n\
+             \x20 // Tiles of a few rows after one another, column by column, share more of what the caches hold.\n\
+             \x20 IDX band = tile / (8 * columns) * 8, height = min(rows - band, IDX(8)), within = tile - band * columns;\n\
+             \x20 IDX row = (band + within % height) * BM, column = within / height * BN, start = split * p.chunk;\n\
+             \x20 matmul({lane}row, column, p.m, p.n{range});\n\
+             }}\n",
+            head = head(caps, self.wide, &storages, &computes, parameters),
+            defines = tile_defines(tile, inner.compute()),
+            element = inner.compute().glsl(),
+            multiply_add = multiply_add(caps, self.accumulator),
+            accumulator = self.accumulator.glsl(),
+            along_k = u8::from(self.along[0]),
+            along_n = u8::from(self.along[1]),
+            c_quads = u8::from(quads_c),
+            places = groups.places(),
+            depth = match tile.method {
+                Method::Shared => self.depth(),
+                Method::Lanes => self.depth_loop(),
+                Method::Matrix => self.depth_of_matrices(),
+            },
+            file = tile.method.file(),
+            lane = if tile.method == Method::Matrix { "" } else { "gl_LocalInvocationID.x, " },
+            range = if tile.lanes() { "" } else { ", start, min(p.k, start + p.chunk)" },
+            a_row = groups.place('a', "m", "i"),
+            b_column = groups.place('b', "n", "j"),
+            storage = ty.storage(),
+            quad = quad_of(ty.storage()),
+            store = assign(*ty, "c", &place, sum("v")),
+            threads = tile.threads(),
+            a_batch = groups.place('a', "batch", "batch"),
+            b_batch = groups.place('b', "batch", "batch"),
+            c_batch = groups.place('c', "batch", "batch"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::contraction::Axis;
+    use crate::pipeline::glsl;
+
+    #[test]
+    fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
+        let caps = &crate::device::gpu().unwrap().caps;
+        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c }];
+        for ty in [Type::F16, Type::BF16] {
+            for (a, b) in [((72, 1), (80, 1)), ((1, 64), (1, 72))] {
+                let groups =
+                    Groups { batch: vec![], m: axis(64, a.0, 0, 80), n: axis(80, 0, b.1, 1), k: axis(72, a.1, b.0, 0) };
+                let (tile, _) = Tile::matrix(&Capabilities { subgroup: 32, ..caps.clone() }, [1, 64, 80, 72]).unwrap();
+                let product = Product {
+                    ty,
+                    inner: ty,
+                    types: [ty; 2],
+                    groups: &groups,
+                    accumulator: Compute::Float,
+                    tile,
+                    wide: false,
+                    along: [a.1 == 1, b.1 == 1],
+                    quads: [true; 3],
+                };
+                let mut params = crate::program::emit::Params::with_declarations();
+                for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {
+                    params.address(0, storage.storage(), format_args!("{name}"));
+                }
+                for name in ["m", "n", "k", "groups", "splits", "chunk", "elements"] {
+                    params.extent(0, false, format_args!("{name}"));
+                }
+                groups.params(&mut params, false);
+                let words = glsl::compile(&product.source(caps, &params.block(false))).unwrap();
+                // SPIRV-Tools of 2025 do not know bfloat16; that module differs in the type alone.
+                if ty == Type::BF16 {
+                    assert!(words.windows(4).any(|words| matches!(words, &[0x0004_0016, _, 16, 0])));
+                    continue;
+                }
+                let path = std::env::temp_dir().join(format!("nx_vulkan_matrices_{}.spv", std::process::id()));
+                std::fs::write(&path, bytemuck::cast_slice::<u32, u8>(&words)).unwrap();
+                let mut validator = std::process::Command::new("spirv-val");
+                let output = validator.args(["--target-env", "vulkan1.3", "--scalar-block-layout"]).arg(&path).output();
+                let _ = std::fs::remove_file(&path);
+                let output = output.expect("this test needs spirv-val");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
+    }
+}

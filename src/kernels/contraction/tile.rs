@@ -1,0 +1,140 @@
+//! Which part of a product a workgroup computes.
+
+use crate::device::Capabilities;
+use crate::program::types::Compute;
+
+/// How a tile is computed: the file under `shaders/lib`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Through shared memory.
+    Shared,
+    /// By invocations that are the lanes of a processor.
+    Lanes,
+    /// By cooperative matrices.
+    Matrix,
+}
+
+impl Method {
+    pub fn file(self) -> &'static str {
+        match self {
+            Method::Shared => "matmul",
+            Method::Lanes => "matmul_lanes",
+            Method::Matrix => "matmul_matrix",
+        }
+    }
+}
+
+/// What a workgroup computes of a product, in steps of `depth`, and a thread of it or, with matrices, a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    pub method: Method,
+    pub rows: u32,
+    pub columns: u32,
+    pub depth: u32,
+    pub thread_rows: u32,
+    pub thread_columns: u32,
+}
+
+const fn tile([rows, columns, depth]: [u32; 3], [thread_rows, thread_columns]: [u32; 2]) -> Tile {
+    Tile { method: Method::Shared, rows, columns, depth, thread_rows, thread_columns }
+}
+
+/// From the least work for each element that is loaded to the most workgroups.
+pub const TILES: [Tile; 6] = [
+    tile([128, 128, 8], [8, 8]),
+    tile([64, 128, 8], [8, 8]),
+    tile([64, 64, 16], [4, 4]),
+    tile([32, 32, 16], [4, 4]),
+    tile([128, 16, 16], [4, 4]),
+    tile([16, 128, 16], [4, 4]),
+];
+
+const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
+    Tile { method: Method::Matrix, ..tile(shape, subgroup) }
+}
+
+/// For cooperative matrices, likewise, with subgroups of 32.
+const MATRIX_TILES: [Tile; 2] = [matrix([128, 128, 32], [64, 64]), matrix([64, 64, 32], [32, 32])];
+
+/// Invocations of a workgroup where they are lanes.
+const LANES: u32 = 32;
+
+/// As many workgroups fill a large device.
+const FULL: u64 = 128;
+
+impl Tile {
+    pub fn threads(&self) -> u32 {
+        let parts = self.rows / self.thread_rows * (self.columns / self.thread_columns);
+        if self.method == Method::Matrix { parts * 32 } else { parts }
+    }
+
+    pub fn lanes(&self) -> bool {
+        self.method == Method::Lanes
+    }
+
+    /// The tile of cooperative matrices for products of these sizes, if any fits the device and is filled.
+    pub fn matrix(caps: &Capabilities, [batch, m, n, k]: [u64; 4]) -> Option<(Self, u64)> {
+        let fits = |tile: &&Tile| {
+            let halves = 2 * (tile.rows + tile.columns) * (tile.depth + 16);
+            let parts = tile.threads() / 32 * 16 * 20;
+            2 * halves + 4 * parts <= caps.max_shared && tile.groups(m, n) * batch >= FULL
+        };
+        if caps.subgroup != 32 || m < 64 || n < 64 || k < 64 {
+            return None;
+        }
+        let best = MATRIX_TILES.iter().find(fits).or(MATRIX_TILES
+            .last()
+            .filter(|tile| 2 * 2 * (tile.rows + tile.columns) * (tile.depth + 16) <= caps.max_shared))?;
+        Some((*best, splits(best.groups(m, n) * batch, k)))
+    }
+
+    pub fn groups(&self, m: u64, n: u64) -> u64 {
+        m.div_ceil(self.rows.into()) * n.div_ceil(self.columns.into())
+    }
+
+    /// Bytes that a workgroup shares: two steps of both tiles, whose rows are a vector longer, and tables of places.
+    fn shared(&self, size: u64) -> u64 {
+        let vector = size.max(16);
+        let tables = 2 * 2 * 8;
+        u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * size + 2 * vector)
+            + u64::from(self.depth) * tables
+    }
+
+    /// The tile for `batch` products of m×k and k×n matrices, and into how many parts k is split so that the device is
+    /// filled.
+    pub fn choose(
+        caps: &Capabilities,
+        element: Compute,
+        accumulator: Compute,
+        [batch, m, n, k]: [u64; 4],
+    ) -> (Self, u64) {
+        if caps.cpu {
+            let rows = m.next_power_of_two().min(if accumulator.size() > 4 { 8 } else { 16 }) as u32;
+            return (Tile { method: Method::Lanes, ..tile([rows, LANES, 1], [rows, 1]) }, 1);
+        }
+        let size = element.size();
+        // Registers hold the sums of a thread.
+        let sums = 512 / accumulator.size().max(element.size()).max(4);
+        let fits = |tile: &&Tile| {
+            tile.shared(size) <= caps.max_shared.into() && u64::from(tile.thread_rows * tile.thread_columns) <= sums
+        };
+        // Workgroups run at once, and what they compute beyond the edges is lost.
+        let cost = |tile: &Tile| {
+            let groups = batch * tile.groups(m, n);
+            let splits = splits(groups, k);
+            let turns = (groups * splits).div_ceil(FULL);
+            // What one step costs: its products, and the loads for them.
+            let area = u64::from(tile.rows * tile.columns);
+            let step = area + 12 * u64::from(tile.rows + tile.columns);
+            (turns * k.div_ceil(splits) * step, splits)
+        };
+        let best = TILES.iter().filter(fits).min_by_key(|tile| cost(tile).0).unwrap_or(&TILES[3]);
+        (*best, cost(best).1)
+    }
+}
+
+/// Into how many parts k is split where there are `groups` workgroups for each: parts shorter than 128 are not worth the
+/// sum over them.
+fn splits(groups: u64, k: u64) -> u64 {
+    if groups >= FULL / 2 { 1 } else { (2 * FULL / groups).min(k / 128).max(1) }
+}

@@ -1,0 +1,102 @@
+//! One-sided Jacobi rotations, and what comes after them.
+
+use super::*;
+
+/// Sweeps at most. Ten are usual; clusters of values take fifteen, rows that differ by many orders of magnitude twenty.
+/// Dispatches of sweeps that are not needed return at once.
+const SWEEPS: u64 = 30;
+/// More rounds than this take too long to record for a normal scheduler.
+const PROMPT_ROUNDS: u64 = 512;
+
+/// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
+pub(super) fn orthogonalise(
+    gpu: &Gpu,
+    scheme: Scheme,
+    cells: &Lease,
+    vectors: Option<&Lease>,
+    [batch, rows, columns]: [u64; 3],
+    patience: Patience,
+) -> Result<()> {
+    if blocks::applies(scheme, columns) {
+        return blocks::orthogonalise(gpu, scheme, cells, vectors, [batch, rows, columns], patience);
+    }
+    let half = columns.div_ceil(2);
+    let rounds = SWEEPS * (2 * half - 1);
+    if rounds > PROMPT_ROUNDS {
+        patience.may_wait()?;
+    }
+    if columns == 1 {
+        return Ok(());
+    }
+    let rotations = gpu.allocate(Kind::Device, batch * SWEEPS * 4, patience)?;
+    gpu.stream.zero(&rotations, batch * SWEEPS * 4)?;
+    let mut writes: SmallVec<[_; 3]> = SmallVec::new();
+    writes.push(("work", Holds::Cells, cells));
+    writes.push(("rotations", Holds::Indices, &rotations));
+    writes.extend(vectors.map(|vectors| ("vectors", Holds::Cells, vectors)));
+    for round in 0..rounds {
+        Step {
+            files: &["pairs", "rotate"],
+            scheme: Scheme { segments: 1, ..scheme },
+            coherent: false,
+            defines: &[("VECTORS", vectors.is_some().into())],
+            tensor: None,
+            reads: &[],
+            writes: &writes,
+            extents: &[("rows", rows), ("columns", columns), ("sweeps", SWEEPS), ("round", round)],
+            groups: batch * half,
+        }
+        .record(gpu, patience)?;
+    }
+    Ok(())
+}
+
+/// Brings the columns to length 1 and writes their lengths to `values`.
+pub(super) fn normalise(
+    gpu: &Gpu,
+    scheme: Scheme,
+    cells: &Lease,
+    values: &Lease,
+    [batch, rows, columns]: [u64; 3],
+    patience: Patience,
+) -> Result<()> {
+    Step {
+        files: &["normalise"],
+        scheme,
+        coherent: false,
+        defines: &[],
+        tensor: None,
+        reads: &[],
+        writes: &[("work", Holds::Cells, cells), ("values", Holds::Cells, values)],
+        extents: &[("count", batch * columns), ("rows", rows)],
+        groups: (batch * columns).div_ceil(scheme.segments.into()),
+    }
+    .record(gpu, patience)
+}
+
+/// The order of the values by magnitude, the largest first: indices, `columns` a matrix.
+pub(super) fn order(
+    gpu: &Gpu,
+    scheme: Scheme,
+    values: &Lease,
+    batch: u64,
+    columns: u64,
+    patience: Patience,
+) -> Result<Lease> {
+    let count = batch * columns;
+    let order = gpu.allocate(Kind::Device, count * 4, patience)?;
+    let scheme = scheme.elementwise(gpu);
+    Step {
+        files: &["order"],
+        scheme,
+        coherent: false,
+        defines: &[],
+        tensor: None,
+        reads: &[("values", Holds::Cells, values)],
+        writes: &[("order", Holds::Indices, &order)],
+        extents: &[("count", count), ("columns", columns)],
+        groups: count.div_ceil(scheme.threads()),
+    }
+    .record(gpu, patience)?;
+    Ok(order)
+}

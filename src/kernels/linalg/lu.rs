@@ -1,0 +1,158 @@
+//! LU factorisations with partial pivoting.
+
+use super::triangular::System;
+use super::{Kernel, Matrices, Pack, Update, View, may_record, wide, width, working};
+use crate::device::Gpu;
+use crate::error::Result;
+use crate::memory::{Block, Buffer, Kind, Patience};
+use crate::program::Type;
+use crate::program::emit::Params;
+
+/// L, U and the order of the rows of a batch of square matrices: row i of L·U is row permutation\[i\] of A.
+pub struct Factors {
+    /// L below the diagonal, which holds ones that are not stored, and U on and above it. Each matrix is transposed:
+    /// in column-major order, which is what lets neighbouring threads work on neighbouring rows.
+    pub packed: Buffer,
+    /// u32, {batch, n}.
+    pub permutation: Buffer,
+}
+
+/// Factors A, of which type `ty` was asked for; `packed` is of that type, or f32 where that has 16 bits or fewer.
+///
+/// The pivot is the first of the largest magnitude in its column, the last NaN where there is one; a column of zeros is
+/// left as it is. So pivots, and all roundings up to [`width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
+/// right-looking, as LAPACK's getrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
+pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Factors> {
+    let n = a.order()?;
+    let ty = working(ty)?;
+    ty.check(&gpu.caps)?;
+    let elements = a.elements();
+    let bytes = (elements * ty.size(), a.batch * n * 4);
+    if elements == 0 {
+        return Ok(Factors { packed: gpu.zeroed(0, patience)?, permutation: gpu.zeroed(0, patience)? });
+    }
+    let threads = threads(gpu, n);
+    let block = if threads.is_some() && n > width(ty) { REGISTERS } else { width(ty) };
+    may_record(n.div_ceil(block) * 4, patience)?;
+    let packed = Pack::Transposed.copy(gpu, a, ty, patience)?;
+    let permutation = gpu.allocate(Kind::Device, bytes.1, patience)?;
+    let pivots = gpu.allocate(Kind::Device, bytes.1, patience)?;
+    let view = View::dense(&packed, n, n).transposed();
+    for start in (0..n).step_by(block as usize) {
+        let size = block.min(n - start);
+        let rest = start + size;
+        let panel = Panel { gpu, patience, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
+        match threads.filter(|_| n > width(ty)) {
+            Some(threads) => panel.factor_in_registers(threads)?,
+            None => panel.factor()?,
+        }
+        panel.exchange(&permutation)?;
+        let right = view.at(start, rest);
+        System {
+            ty,
+            batch: a.batch,
+            n: size,
+            columns: n - rest,
+            l: view.at(start, start),
+            x: right,
+            conjugate: false,
+            unit: true,
+        }
+        .substitute(gpu, 0, size, patience)?;
+        Update {
+            ty,
+            batch: a.batch,
+            rows: n - rest,
+            columns: n - rest,
+            depth: size,
+            conjugate: [false, false],
+            lower: false,
+            a: view.at(rest, start),
+            b: right,
+            c: view.at(rest, rest),
+        }
+        .record(gpu, patience)?;
+    }
+    Ok(Factors { packed: Buffer::new(bytes.0, packed), permutation: Buffer::new(bytes.1, permutation) })
+}
+
+/// Columns of a panel that threads hold in registers.
+const REGISTERS: u64 = 16;
+/// Rows of such a panel that a thread holds at most.
+const ROWS: u64 = 16;
+
+/// Threads of a workgroup that holds panels of `n` rows in registers, where that is a way for such matrices.
+fn threads(gpu: &Gpu, n: u64) -> Option<u64> {
+    let subgroup = u64::from(gpu.caps.subgroup);
+    // Lavapipe's compiler is not up to more.
+    let (most, rows) = if gpu.caps.cpu { (256, 2) } else { (512.min(gpu.caps.max_threads.into()), ROWS) };
+    let threads = n.next_power_of_two().max(subgroup).min(most);
+    (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && n <= threads * rows).then_some(threads)
+}
+
+/// The columns `start` to `start + size` from row `start` on.
+struct Panel<'a> {
+    gpu: &'a Gpu,
+    patience: Patience,
+    ty: Type,
+    batch: u64,
+    n: u64,
+    start: u64,
+    size: u64,
+    a: &'a Block,
+    /// With which row each row was exchanged, u32.
+    pivots: &'a Block,
+}
+
+impl Panel<'_> {
+    fn kernel(
+        &self,
+        file: &'static str,
+        threads: u32,
+        defines: &[(&'static str, u64)],
+        groups: u64,
+        more: &[&Block],
+    ) -> Result<()> {
+        let &Panel { gpu, patience, ty, a, pivots, .. } = self;
+        let wide = wide(ty, &[a]);
+        let kernel = Kernel { gpu, patience, file, ty, accumulator: ty.compute(), wide, threads, defines };
+        let params = |params: &mut Params| {
+            params.address(a.address, ty.storage(), format_args!("a"));
+            params.address(pivots.address, "uint", format_args!("pivots"));
+            for block in more {
+                params.address(block.address, "uint", format_args!("permutation"));
+            }
+            for (value, name) in [(self.n, "n"), (self.start, "start"), (self.size, "size"), (self.batch, "batch")] {
+                params.extent(value, wide, format_args!("{name}"));
+            }
+        };
+        let blocks: Vec<&Block> = [a, pivots].into_iter().chain(more.iter().copied()).collect();
+        kernel.record(groups, &params, &blocks, &blocks)
+    }
+
+    /// Factors the panel alone, in one workgroup a matrix.
+    fn factor(&self) -> Result<()> {
+        let threads = if self.n - self.start <= 32 { 32 } else { 256 };
+        self.kernel("lu_panel", threads, &[("WIDTH", width(self.ty))], self.batch, &[])
+    }
+
+    /// As [`Panel::factor`], with the rows in the registers of so many threads.
+    fn factor_in_registers(&self, threads: u64) -> Result<()> {
+        let subgroup = u64::from(self.gpu.caps.subgroup);
+        let rows = self.n - self.start;
+        // Few sizes, each of which is a kernel to build.
+        let threads = rows.next_power_of_two().max(subgroup).min(threads);
+        let defines = [("WIDTH", REGISTERS), ("SUBGROUP", subgroup), ("EACH", rows.div_ceil(threads))];
+        self.kernel("lu_columns", threads as u32, &defines, self.batch, &[])
+    }
+
+    /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.
+    fn exchange(&self, permutation: &Block) -> Result<()> {
+        let width = width(self.ty);
+        let threads = 256;
+        // The permutation is one column more.
+        let columns = self.n - self.size + 1;
+        let groups = self.batch * columns.div_ceil(threads / (2 * width));
+        self.kernel("lu_exchange", threads as u32, &[("WIDTH", width)], groups, &[permutation])
+    }
+}

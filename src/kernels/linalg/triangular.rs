@@ -1,0 +1,178 @@
+//! Solving triangular systems.
+
+use super::{Kernel, Matrices, Pack, Update, View, may_record, unpack, wide, width, working};
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::memory::{Block, Buffer, Patience};
+use crate::program::Type;
+use crate::program::types::Compute;
+
+/// Which system: op(A)·X = B, or X·op(A) = B.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether A is its upper triangle, else its lower one; the other is not read.
+    pub upper: bool,
+    pub right: bool,
+    /// op transposes A.
+    pub transpose: bool,
+    /// op conjugates A.
+    pub conjugate: bool,
+    /// Whether A has ones on its diagonal, which is not read then.
+    pub unit: bool,
+}
+
+/// Systems of at most this many multiplications are solved in double where the device has it, and rounded once, as
+/// BinaryBackend does.
+const EXACT: u64 = 1 << 22;
+
+/// X in type `ty`, of B's shape. With a permutation (u32, one for each row of B), B's row i is its row permutation\[i\].
+///
+/// Blocked substitution: N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, chapter 8.
+pub fn run(
+    gpu: &Gpu,
+    ty: Type,
+    a: &Matrices,
+    b: &Matrices,
+    permutation: Option<&Buffer>,
+    options: Options,
+    patience: Patience,
+) -> Result<Buffer> {
+    let n = a.order()?;
+    let along = if options.right { b.columns } else { b.rows };
+    if a.batch != b.batch || along != n {
+        return Err(Error::SizeMismatch);
+    }
+    let shape = [b.batch, b.rows, b.columns];
+    let elements = b.elements();
+    let columns = if options.right { b.rows } else { b.columns };
+    let exact = gpu.caps.float64 && elements.checked_mul(n).is_some_and(|count| count <= EXACT);
+    let inner = match working(ty)? {
+        Type::F32 if exact => Type::F64,
+        Type::C64 if exact => Type::C128,
+        ty => ty,
+    };
+    ty.check(&gpu.caps)?;
+    a.ty.check_program(&gpu.caps)?;
+    if elements == 0 {
+        return gpu.zeroed(0, patience);
+    }
+    may_record(n.div_ceil(width(inner)) * 2, patience)?;
+    let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
+    let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
+    let x = pack.copy(gpu, b, inner, patience)?;
+    let source = a.lease()?;
+    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(gpu, a, inner, patience)?) };
+    let matrix: &Block = converted.as_ref().unwrap_or(&source);
+
+    // All cases are L·X = B with a lower triangle L, seen through strides: transposing both sides brings A to the left,
+    // and an upper triangle read backwards is a lower one.
+    let mut l = View::dense(matrix, n, n);
+    let mut view = View::dense(&x, b.rows, b.columns);
+    let mut upper = options.upper;
+    if options.transpose != options.right {
+        l = l.transposed();
+        upper = !upper;
+    }
+    if options.right {
+        view = view.transposed();
+    }
+    if upper {
+        l = l.rows_reversed(n).transposed().rows_reversed(n).transposed();
+        view = view.rows_reversed(n);
+    }
+    let system =
+        System { ty: inner, batch: b.batch, n, columns, l, x: view, conjugate: options.conjugate, unit: options.unit };
+    system.solve(gpu, patience)?;
+    unpack(gpu, x, inner, shape, ty, patience)
+}
+
+fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<crate::memory::Lease>> {
+    let rows = b.batch.checked_mul(b.rows).and_then(|rows| rows.checked_mul(4)).ok_or(Error::SizeMismatch)?;
+    if buffer.len() < rows { Err(Error::SizeMismatch) } else { buffer.lease() }
+}
+
+/// L·X = B for a batch of lower triangles L; `x` holds B and then X, of `n` rows.
+pub(super) struct System<'a> {
+    pub ty: Type,
+    pub batch: u64,
+    pub n: u64,
+    pub columns: u64,
+    pub l: View<'a>,
+    pub x: View<'a>,
+    /// Whether L is taken conjugated.
+    pub conjugate: bool,
+    /// Whether L has ones on its diagonal.
+    pub unit: bool,
+}
+
+impl System<'_> {
+    /// Records the blocked substitution.
+    pub fn solve(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+        let block = width(self.ty);
+        for start in (0..self.n).step_by(block as usize) {
+            let size = block.min(self.n - start);
+            let rest = start + size;
+            self.substitute(gpu, start, size, patience)?;
+            Update {
+                ty: self.ty,
+                batch: self.batch,
+                rows: self.n - rest,
+                columns: self.columns,
+                depth: size,
+                conjugate: [self.conjugate, false],
+                lower: false,
+                a: self.l.at(rest, start),
+                b: self.x.at(start, 0),
+                c: self.x.at(rest, 0),
+            }
+            .record(gpu, patience)?;
+        }
+        Ok(())
+    }
+
+    /// Solves with the diagonal block of at most [`width`] rows that begins at row `start`.
+    pub fn substitute(&self, gpu: &Gpu, start: u64, size: u64, patience: Patience) -> Result<()> {
+        let &System { ty, batch, columns, .. } = self;
+        if batch == 0 || columns == 0 {
+            return Ok(());
+        }
+        let (l, x) = (self.l.at(start, start), self.x.at(start, 0));
+        let flag = |is: bool| u64::from(is);
+        let width = width(ty);
+        let wide = wide(ty, &[l.block, x.block]);
+        let threads = 256;
+        let kernel = Kernel {
+            gpu,
+            patience,
+            file: "substitute",
+            ty,
+            accumulator: ty.compute(),
+            wide,
+            threads,
+            defines: &[
+                ("WIDTH", width),
+                ("ALONG_COLUMNS", flag(x.column.abs() <= x.row.abs())),
+                ("CONJUGATED", flag(self.conjugate && ty.is_complex())),
+                ("UNIT", flag(self.unit)),
+            ],
+        };
+        let tiles = columns.div_ceil(u64::from(threads) / width);
+        let params = |params: &mut crate::program::emit::Params| {
+            l.params(params, ty, wide, "l");
+            x.params(params, ty, wide, "x");
+            for (value, name) in [(size, "size"), (columns, "columns"), (tiles, "tiles")] {
+                params.extent(value, wide, format_args!("{name}"));
+            }
+        };
+        kernel.record(batch * tiles, &params, &[l.block, x.block], &[x.block])
+    }
+}
+
+/// The type in which sums over a block of width [`width`] are taken where results should round as BinaryBackend's do.
+pub(super) fn accumulator(gpu: &Gpu, ty: Type) -> Compute {
+    match ty {
+        Type::F32 if gpu.caps.float64 => Compute::Double,
+        Type::C64 if gpu.caps.float64 => Compute::ComplexDouble,
+        _ => ty.compute(),
+    }
+}

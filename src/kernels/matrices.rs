@@ -1,0 +1,48 @@
+//! Batches of matrices: what linear systems and decompositions take.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, Lease};
+use crate::program::Type;
+
+/// A batch of dense row-major matrices, `rows` × `columns` each.
+pub struct Matrices<'a> {
+    pub buffer: &'a Buffer,
+    pub ty: Type,
+    pub batch: u64,
+    pub rows: u64,
+    pub columns: u64,
+}
+
+impl<'a> Matrices<'a> {
+    /// The last two axes of `shape` are the matrices', those before them the batch's. Fails where the buffer is too small.
+    pub fn new(buffer: &'a Buffer, ty: Type, shape: &[u64]) -> Result<Self> {
+        let [batch @ .., rows, columns] = shape else {
+            return Err(Error::Argument("shape: expected two axes at least".into()));
+        };
+        let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim));
+        let batch = product(batch).ok_or(Error::SizeMismatch)?;
+        let elements = product(&[batch, *rows, *columns]).filter(|&elements| elements <= 1 << 48);
+        if elements.is_none_or(|elements| elements * ty.size() > buffer.len()) {
+            return Err(Error::SizeMismatch);
+        }
+        Ok(Self { buffer, ty, batch, rows: *rows, columns: *columns })
+    }
+
+    /// Elements of all matrices.
+    pub fn elements(&self) -> u64 {
+        self.batch * self.rows * self.columns
+    }
+
+    /// The block that holds them; fails where it was deallocated.
+    pub fn lease(&self) -> Result<Arc<Lease>> {
+        self.buffer.lease()
+    }
+
+    /// The order of square matrices; fails for others.
+    pub fn order(&self) -> Result<u64> {
+        // Rows are counted in 32 bits.
+        if self.rows == self.columns && self.rows < 1 << 31 { Ok(self.rows) } else { Err(Error::SizeMismatch) }
+    }
+}

@@ -1,0 +1,157 @@
+//! Sorting along an axis: `Nx.sort/2`, `Nx.argsort/2`, `Nx.top_k/2`.
+//!
+//! Elements stay as they are; kernels compare their keys (`shaders/lib/sort/key.glsl`). The order is stable, ascending and
+//! descending: NaN above all numbers, NaNs equal to each other, -0.0 equal to 0.0, as BinaryBackend has it. Short rows are
+//! merged in shared memory, several a workgroup; long ones are sorted by radix.
+
+mod merge;
+mod radix;
+
+use super::Kernel;
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::program::emit::{Params, assign, head};
+use crate::program::types::{Compute, Type};
+
+/// What to sort: a dense tensor seen as `outer` × `len` × `inner` elements, along the middle axis.
+pub struct Sort<'a> {
+    pub buffer: &'a Buffer,
+    pub ty: Type,
+    pub outer: u64,
+    pub len: u64,
+    pub inner: u64,
+    pub descending: bool,
+    /// How many elements of each row the results keep, at least one and at most `len`.
+    pub keep: u64,
+    /// Whether the sorted elements are a result.
+    pub values: bool,
+    /// The type of the places that the sorted elements had, if they are a result.
+    pub places: Option<Type>,
+}
+
+/// The sorted elements and their places, of `outer` × `keep` × `inner` elements, as far as they were asked for.
+pub struct Sorted {
+    pub values: Option<Buffer>,
+    pub places: Option<Buffer>,
+}
+
+/// Places and counters within a row are 32-bit numbers, with room for the last block.
+const LONGEST: u64 = 1 << 31;
+
+/// The results that `sort` asks for. Complex numbers, which have no order, are unsupported.
+pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
+    sort.ty.check(&gpu.caps)?;
+    sort.places.map_or(Ok(()), |ty| ty.check(&gpu.caps))?;
+    if sort.ty.is_complex() {
+        return Err(Error::Unsupported("complex numbers have no order".into()));
+    }
+    let bytes = [sort.outer, sort.len, sort.inner].iter().try_fold(sort.ty.size(), |n, &dim| n.checked_mul(dim));
+    if bytes.is_none_or(|bytes| bytes > sort.buffer.len() || bytes >= 1 << 48) {
+        return Err(Error::SizeMismatch);
+    }
+    if sort.len > LONGEST {
+        return Err(Error::Unsupported(format!("sorting of {} elements along an axis", sort.len)));
+    }
+    if sort.keep > sort.len {
+        return Err(Error::Argument("keep: more elements than the axis has".into()));
+    }
+    let elements = sort.rows() * sort.keep;
+    if elements == 0 {
+        let zeroed = |ty: Type| gpu.zeroed(elements * ty.size(), patience);
+        return Ok(Sorted {
+            values: sort.values.then(|| zeroed(sort.ty)).transpose()?,
+            places: sort.places.map(zeroed).transpose()?,
+        });
+    }
+    let allocate = |ty: Type| gpu.allocate(Kind::Device, elements * ty.size(), patience);
+    let source = sort.buffer.lease()?;
+    let values = sort.values.then(|| allocate(sort.ty)).transpose()?;
+    let places = sort.places.map(allocate).transpose()?;
+    let run = Run { gpu, sort, source: &source, values: values.as_ref(), places: places.as_ref(), patience };
+    if sort.len <= merge::TILE {
+        run.merge()?
+    } else {
+        run.radix()?
+    }
+    let buffer = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
+    Ok(Sorted {
+        values: values.map(|lease| buffer(sort.ty, lease)),
+        places: places.zip(sort.places).map(|(lease, ty)| buffer(ty, lease)),
+    })
+}
+
+impl Sort<'_> {
+    fn rows(&self) -> u64 {
+        self.outer * self.inner
+    }
+
+    /// Whether indices need 64 bits.
+    fn wide(&self) -> bool {
+        self.rows() * self.len >= 1 << 31
+    }
+
+    /// The GLSL type of an element in a buffer: only its bits count.
+    fn stored(&self) -> &'static str {
+        match self.ty.size() {
+            1 => "uint8_t",
+            2 => "uint16_t",
+            4 => "uint",
+            _ => "uvec2",
+        }
+    }
+
+    /// The parameters that `sort/key.glsl` reads.
+    fn order(&self, params: &mut Params, shift: u64) {
+        let kind = if self.ty.is_float() { 2 } else { u64::from(self.ty.is_signed_int()) };
+        // The magnitude above which a float's bits are NaN.
+        let largest: u64 = match (self.ty.kind(), self.ty.size()) {
+            ("bf", _) => 0x7f80,
+            ("f8_e4m3fn", _) => 0x7e,
+            (_, 1) => 0x7c,
+            (_, 2) => 0x7c00,
+            (_, 4) => 0x7f80_0000,
+            _ => 0x7ff0_0000,
+        };
+        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.wide(), format_args!("order"));
+        params.extent(largest, self.wide(), format_args!("largest"));
+    }
+
+    /// The start of a kernel up to its own definitions; `places` is the type of the places that it writes.
+    fn head(&self, gpu: &Gpu, parameters: &str, places: Option<Type>) -> String {
+        let places = places.unwrap_or(Type::U32);
+        let storages = [self.stored(), "uint", places.storage()];
+        format!(
+            "{head}\
+             #define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
+             layout(local_size_x = 256) in;\n",
+            head = head(&gpu.caps, self.wide(), &storages, &[Compute::Uint, places.compute()], parameters),
+            stored = self.stored(),
+            width = self.ty.bits(),
+            // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler
+            // takes seconds over the unrolled text, and gains nothing.
+            repeat = if gpu.caps.cpu { "dont_unroll" } else { "unroll" },
+        )
+    }
+
+    /// WRITE: the element as it is, and its place in the row, a GLSL expression converted to a type.
+    fn write(&self, values: bool, place: Option<(&str, Type)>) -> String {
+        let mut text = String::from("#define WRITE(to, from, i) {");
+        if values {
+            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", self.stored());
+        }
+        if let Some((place, ty)) = place {
+            text += &format!(" {};", assign(ty, "places", "to", (format!("({place})"), Type::U32)));
+        }
+        text + " }\n"
+    }
+}
+
+struct Run<'a> {
+    gpu: &'a Gpu,
+    sort: &'a Sort<'a>,
+    source: &'a Block,
+    values: Option<&'a Lease>,
+    places: Option<&'a Lease>,
+    patience: Patience,
+}

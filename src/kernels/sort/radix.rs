@@ -1,0 +1,186 @@
+//! Long rows: passes over eight bits of the keys, from the lowest on, each of them stable.
+
+use super::*;
+
+const THREADS: u64 = 256;
+const DIGITS: u64 = 256;
+/// The most elements of a thread in a tile.
+const MOST_EACH: u64 = 16;
+/// Up to so many blocks need no sums in a pass of their own.
+const FEW: u64 = 8;
+
+/// How the rows are split: the same in all passes.
+struct Split {
+    /// Elements of a thread in a tile.
+    each: u64,
+    blocks: u64,
+    block_size: u64,
+}
+
+/// Where a pass reads and writes. A row's places are read where it is not the first pass.
+struct Pass<'a> {
+    shift: u64,
+    last: bool,
+    source: &'a Block,
+    source_places: Option<&'a Block>,
+    values: Option<&'a Block>,
+    places: Option<&'a Block>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Histogram,
+    Sums,
+    Scatter,
+}
+
+/// The counts of each block's digits, by row, digit and block, and their totals by row and digit.
+struct Counts {
+    blocks: Lease,
+    totals: Lease,
+}
+
+impl Split {
+    fn of(gpu: &Gpu, sort: &Sort) -> Self {
+        // A tile's tokens are words; 4 KiB is more than the rest takes.
+        let each = if gpu.caps.max_shared >= 24 << 10 { MOST_EACH } else { MOST_EACH / 2 };
+        let tiles = sort.len.div_ceil(THREADS * each);
+        // Enough blocks to fill the device; more would only make more counts.
+        let wanted = if gpu.caps.cpu { 16 } else { 1024 };
+        let tiles_each = (sort.rows() * tiles).div_ceil(wanted).min(tiles);
+        Self { each, blocks: tiles.div_ceil(tiles_each), block_size: tiles_each * THREADS * each }
+    }
+}
+
+impl Run<'_> {
+    pub fn radix(&self) -> Result<()> {
+        let Self { gpu, sort, patience, .. } = *self;
+        let split = Split::of(gpu, sort);
+        let passes = sort.ty.size();
+        let elements = sort.rows() * sort.len;
+        let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, patience);
+        let counts =
+            Counts { blocks: words(sort.rows() * DIGITS * split.blocks)?, totals: words(sort.rows() * DIGITS)? };
+        // The passes write by turns to two blocks of elements, and of places if they are wanted, and the last one to the
+        // results.
+        let turns = (passes - 1).min(2);
+        let values = (0..turns)
+            .map(|_| gpu.allocate(Kind::Device, elements * sort.ty.size(), patience))
+            .collect::<Result<Vec<_>>>()?;
+        let places = match sort.places {
+            Some(_) => (0..turns).map(|_| words(elements)).collect::<Result<Vec<_>>>()?,
+            None => vec![],
+        };
+        for pass in 0..passes {
+            let last = pass + 1 == passes;
+            let (source, source_places) = match pass.checked_sub(1) {
+                None => (self.source, None),
+                Some(before) => (turn(&values, before).unwrap_or(self.source), turn(&places, before)),
+            };
+            let (to, to_places) = match last {
+                true => (self.values.map(|lease| &**lease), self.places.map(|lease| &**lease)),
+                false => (turn(&values, pass), turn(&places, pass)),
+            };
+            let pass = Pass { shift: 8 * pass, last, source, source_places, values: to, places: to_places };
+            self.stage(Stage::Histogram, &pass, &split, &counts)?;
+            if split.blocks > FEW {
+                self.stage(Stage::Sums, &pass, &split, &counts)?;
+            }
+            self.stage(Stage::Scatter, &pass, &split, &counts)?;
+        }
+        Ok(())
+    }
+
+    fn stage(&self, stage: Stage, pass: &Pass, split: &Split, counts: &Counts) -> Result<()> {
+        let (gpu, sort) = (self.gpu, self.sort);
+        let first = pass.shift == 0;
+        let groups = sort.rows() * if stage == Stage::Sums { DIGITS } else { split.blocks };
+        // In the first pass an element's place is where it stands; later it was carried along.
+        let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
+        let place = sort.places.map(|ty| (expression, if pass.last { ty } else { Type::U32 }));
+        let params = |params: &mut Params| {
+            if stage != Stage::Sums {
+                params.address(pass.source.address, sort.stored(), format_args!("source"));
+            }
+            params.address(counts.blocks.address, "uint", format_args!("counts"));
+            params.address(counts.totals.address, "uint", format_args!("totals"));
+            if stage == Stage::Scatter {
+                if let Some(block) = pass.source_places {
+                    params.address(block.address, "uint", format_args!("source_places"));
+                }
+                if let Some(block) = pass.values {
+                    params.address(block.address, sort.stored(), format_args!("values"));
+                }
+                if let Some((block, (_, ty))) = pass.places.zip(place) {
+                    params.address(block.address, ty.storage(), format_args!("places"));
+                }
+            }
+            // Between the first pass and the last the rows are dense and whole.
+            let extents = [
+                (groups, "groups"),
+                (sort.len, "n"),
+                (split.blocks, "blocks"),
+                (split.block_size, "block_size"),
+                (if first { sort.inner } else { 1 }, "inner"),
+                (if pass.last { sort.inner } else { 1 }, "inner_to"),
+                (if pass.last { sort.keep } else { sort.len }, "keep"),
+            ];
+            for (value, name) in extents {
+                params.extent(value, sort.wide(), format_args!("{name}"));
+            }
+            sort.order(params, pass.shift);
+        };
+        let name = match stage {
+            Stage::Histogram => "HISTOGRAM",
+            Stage::Sums => "SUMS",
+            Stage::Scatter => "SCATTER",
+        };
+        let mut key = [b"radix", name.as_bytes(), &[sort.wide().into()]].concat();
+        if stage != Stage::Sums {
+            key.push(sort.ty.bits() as u8);
+        }
+        if stage == Stage::Scatter {
+            let place_type = place.map_or(255, |(_, ty)| ty as u8);
+            key.extend_from_slice(&[split.each as u8, pass.values.is_some().into(), place_type, first.into()]);
+        }
+        let reads: Vec<&Block> = match stage {
+            Stage::Histogram => vec![pass.source],
+            Stage::Sums => vec![&counts.blocks],
+            Stage::Scatter => {
+                [pass.source, &counts.blocks, &counts.totals].into_iter().chain(pass.source_places).collect()
+            }
+        };
+        let writes: Vec<&Block> = match stage {
+            Stage::Histogram => vec![&counts.blocks],
+            Stage::Sums => vec![&counts.blocks, &counts.totals],
+            Stage::Scatter => pass.values.into_iter().chain(pass.places).collect(),
+        };
+        let kernel = Kernel {
+            key: &key,
+            params: &params,
+            source: &|parameters| {
+                format!(
+                    "{head}{write}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
+                     #include \"lib/sort/radix.glsl\"\n",
+                    head = sort.head(gpu, parameters, place.map(|(_, ty)| ty)),
+                    each = split.each,
+                    // Their counters take the place of the tokens of sixteen elements a thread.
+                    subgroup = match gpu.caps.subgroup {
+                        size @ (8 | 16 | 32) if split.each == MOST_EACH => format!("#define SUBGROUP {size}u\n"),
+                        _ => String::new(),
+                    },
+                    write = sort.write(pass.values.is_some(), place),
+                )
+            },
+            groups,
+            reads: &reads,
+            writes: &writes,
+        };
+        kernel.launch(gpu, self.patience)
+    }
+}
+
+/// The block that a pass writes to where it is not the last.
+fn turn(blocks: &[Lease], pass: u64) -> Option<&Block> {
+    blocks.get(pass as usize % 2).map(|lease| &**lease)
+}

@@ -1,0 +1,103 @@
+//! Arguments that several families take. Each function names the argument in the ArgumentError that it fails with.
+
+use rustler::types::tuple::get_tuple;
+use rustler::{Atom, Binary, ListIterator, Term};
+
+use super::{BufferRef, atoms};
+use crate::error::{Error, Result};
+use crate::program::{Axes, Type, in_reach};
+
+pub(super) fn wrong(name: &str, expected: &str) -> Error {
+    Error::Argument(format!("{name}: expected {expected}").into())
+}
+
+pub(super) fn buffer_arg(term: Term, name: &str) -> Result<BufferRef> {
+    term.decode().map(BufferRef).map_err(|_| wrong(name, "a buffer reference of this node"))
+}
+
+pub(super) fn bytes_arg<'a>(term: Term<'a>, name: &str) -> Result<Binary<'a>> {
+    term.decode().map_err(|_| wrong(name, "a binary"))
+}
+
+/// A count or size. Negative numbers and those beyond 2^63 are refused.
+pub(super) fn size_arg(term: Term, name: &str) -> Result<u64> {
+    let value: i64 = term.decode().map_err(|_| wrong(name, "a non-negative integer below 2^63"))?;
+    u64::try_from(value).map_err(|_| wrong(name, "a non-negative integer below 2^63"))
+}
+
+pub(super) fn text_arg<'a>(term: Term<'a>, name: &str) -> Result<&'a str> {
+    term.decode().map_err(|_| wrong(name, "a string"))
+}
+
+pub(super) fn tuple_arg<'a>(term: Term<'a>, name: &str) -> Result<Vec<Term<'a>>> {
+    get_tuple(term).map_err(|_| wrong(name, "a tuple"))
+}
+
+pub(super) fn list_arg<'a>(term: Term<'a>, name: &str) -> Result<ListIterator<'a>> {
+    term.decode().map_err(|_| wrong(name, "a list"))
+}
+
+pub(super) fn bool_arg(term: Term, name: &str) -> Result<bool> {
+    term.decode().map_err(|_| wrong(name, "a boolean"))
+}
+
+pub(super) fn float_arg(term: Term, name: &str) -> Result<f64> {
+    term.decode().map_err(|_| wrong(name, "a float"))
+}
+
+/// Whether the argument is the atom nil, where others have a value.
+pub(super) fn is_nil(term: Term) -> bool {
+    term.decode::<Atom>().is_ok_and(|atom| atom == atoms::nil())
+}
+
+/// An offset or stride in elements: no larger than any buffer, so that sums of products cannot overflow.
+pub(super) fn step_arg(term: Term, name: &str) -> Result<i64> {
+    let value: i64 = term.decode().map_err(|_| wrong(name, "integers as offset and strides"))?;
+    if in_reach(value) { Ok(value) } else { Err(Error::SizeMismatch) }
+}
+
+/// A list of strides.
+pub(super) fn steps_arg<C: FromIterator<i64>>(term: Term, name: &str) -> Result<C> {
+    list_arg(term, name)?.map(|step| step_arg(step, name)).collect()
+}
+
+/// A list of axes, or of other indices.
+pub(super) fn indices_arg<C: FromIterator<usize>>(term: Term, name: &str) -> Result<C> {
+    list_arg(term, name)?.map(|index| size_arg(index, name).map(|index| index as usize)).collect()
+}
+
+/// A tuple of extents.
+pub(super) fn shape_arg(term: Term, name: &str) -> Result<Axes<u64>> {
+    tuple_arg(term, name)?.into_iter().map(|dim| size_arg(dim, name)).collect()
+}
+
+pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
+    let invalid = || wrong(name, "a type such as {:f, 32}");
+    let (kind, bits): (Atom, u32) = term.decode().map_err(|_| invalid())?;
+    let kind = match kind {
+        kind if kind == atoms::f() => "f",
+        kind if kind == atoms::s() => "s",
+        kind if kind == atoms::u() => "u",
+        kind if kind == atoms::bf() => "bf",
+        kind if kind == atoms::c() => "c",
+        kind if kind == atoms::f8_e4m3fn() => "f8_e4m3fn",
+        _ => "",
+    };
+    Type::from_nx(kind, bits).ok_or_else(invalid)
+}
+
+/// A dense tensor `{ref, type, shape}`.
+pub(super) fn tensor_arg(term: Term, name: &str) -> Result<(BufferRef, Type, Axes<u64>)> {
+    match tuple_arg(term, name)?[..] {
+        [buffer, ty, shape] => Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, shape_arg(shape, name)?)),
+        _ => Err(wrong(name, "{ref, type, shape}")),
+    }
+}
+
+/// A shape as the elements before an axis, along it and after it.
+pub(super) fn around(shape: &[u64], axis: Term) -> Result<(u64, u64, u64)> {
+    let axis = size_arg(axis, "axis")? as usize;
+    let len = *shape.get(axis).ok_or_else(|| wrong("axis", "an axis of the tensor"))?;
+    let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch);
+    Ok((product(&shape[..axis])?, len, product(&shape[axis + 1..])?))
+}

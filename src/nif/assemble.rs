@@ -1,0 +1,44 @@
+//! Tensors put together from parts.
+
+use rustler::Term;
+
+use super::program::{Inputs, Leases, blocks, leases};
+use super::*;
+use crate::kernels::assemble::{self, Part};
+use crate::memory::Patience;
+use crate::program::{Place, Program, Start};
+
+pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, together);
+
+/// Each of `parts` is `{inputs, shape, offset, strides, starts}`: the first of `inputs` over `shape` goes to that view
+/// of the result, moved by `starts`, later parts over earlier ones. Together they must cover it.
+fn together(out_type: Term, shape: Term, parts: Term, patience: Patience) -> Result<BufferRef> {
+    let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
+    let mut decoded: Vec<(Program, Leases)> = vec![];
+    for part in list_arg(parts, "parts")? {
+        let [inputs, part_shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
+            return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
+        };
+        let part_shape = shape_arg(part_shape, "parts")?;
+        let inputs = Inputs::decode(inputs, &part_shape)?;
+        let starts = list_arg(starts, "parts")?.map(start_arg).collect::<Result<_>>()?;
+        let output = Place { offset: step_arg(offset, "parts")?, strides: steps_arg(strides, "parts")?, starts };
+        let copy = assemble::copy(inputs.inputs, ty, part_shape)?;
+        decoded.push((copy.with_output(output)?, leases(&inputs.buffers)?));
+    }
+    let blocks: Vec<_> = decoded.iter().map(|(_, leases)| blocks(leases)).collect();
+    let parts: Vec<Part> = decoded.iter().zip(&blocks).map(|((program, _), blocks)| Part { program, blocks }).collect();
+    assemble::run(gpu(patience)?, ty, &shape, &parts, patience).map(BufferRef::from)
+}
+
+/// `{input, extent, step}`, see [`Start`].
+fn start_arg(term: Term) -> Result<Start> {
+    match tuple_arg(term, "parts")?[..] {
+        [value, extent, step] => Ok(Start {
+            value: size_arg(value, "parts")? as usize,
+            extent: size_arg(extent, "parts")?,
+            step: step_arg(step, "parts")?,
+        }),
+        _ => Err(wrong("parts", "starts {input, extent, step}")),
+    }
+}

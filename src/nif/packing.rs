@@ -1,0 +1,57 @@
+//! Elements between the host's packing and a buffer's.
+
+use rustler::{Encoder, Env, OwnedBinary, Term};
+
+use super::*;
+use crate::memory::{Packing, Patience};
+
+pair!(pack, pack_dirty, (data, bits, held), packed, to_host);
+pair!(unpack, unpack_dirty, (data, bits, held, count), packed, to_held);
+
+/// More bytes than this would hold up a normal scheduler.
+const PROMPT: usize = 64 << 10;
+
+/// What fills a binary of a length.
+struct Filled<F>(usize, F);
+
+fn packed<'a>(env: Env<'a>, filled: Result<Filled<impl FnOnce(&mut [u8])>>) -> NifResult<Term<'a>> {
+    let binary = filled.map(|Filled(len, fill)| {
+        let mut binary = OwnedBinary::new(len);
+        fill(binary.as_mut_slice());
+        binary.release(env).encode(env)
+    });
+    reply(env, binary)
+}
+
+fn to_host<'a>(
+    data: Term<'a>,
+    bits: Term,
+    held: Term,
+    patience: Patience,
+) -> Result<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+    let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
+    if data.len() > PROMPT {
+        patience.may_wait()?;
+    }
+    Ok(Filled(packing.packed_bytes(&data), move |host: &mut [u8]| packing.pack(&data, host)))
+}
+
+fn to_held<'a>(
+    data: Term<'a>,
+    bits: Term,
+    held: Term,
+    count: Term,
+    patience: Patience,
+) -> Result<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+    let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
+    let count = usize::try_from(size_arg(count, "count")?).map_err(|_| Error::SizeMismatch)?;
+    let len = packing.held_bytes(&data, count).ok_or(Error::SizeMismatch)?;
+    if len > PROMPT {
+        patience.may_wait()?;
+    }
+    Ok(Filled(len, move |held: &mut [u8]| packing.unpack(&data, held)))
+}
+
+fn packing_arg(bits: Term, held: Term) -> Result<Packing> {
+    Packing::new(size_arg(bits, "bits")?, size_arg(held, "held")?)
+}

@@ -1,0 +1,29 @@
+//! Cumulative operations along an axis.
+
+use rustler::{Atom, Term};
+
+use super::*;
+use crate::kernels::scan::{self, Operation, Scan};
+use crate::memory::Patience;
+
+mod names {
+    rustler::atoms! { sum, product, max, min }
+}
+
+pair!(scan, scan_dirty, (operation, tensor, axis, reverse), reply, scanned);
+
+/// The prefixes of a tensor `{ref, type, shape}` along an axis; `operation` is :sum, :product, :max or :min.
+fn scanned(operation: Term, tensor: Term, axis: Term, reverse: Term, patience: Patience) -> Result<BufferRef> {
+    let operation = match operation.decode::<Atom>() {
+        Ok(name) if name == names::sum() => Operation::Sum,
+        Ok(name) if name == names::product() => Operation::Product,
+        Ok(name) if name == names::max() => Operation::Max,
+        Ok(name) if name == names::min() => Operation::Min,
+        _ => return Err(wrong("operation", ":sum, :product, :max or :min")),
+    };
+    let (buffer, ty, shape) = tensor_arg(tensor, "tensor")?;
+    let (outer, len, inner) = around(&shape, axis)?;
+    let reverse = bool_arg(reverse, "reverse")?;
+    let scan = Scan { operation, buffer: &buffer, ty, outer, len, inner, reverse };
+    scan::run(gpu(patience)?, &scan, patience).map(BufferRef::from)
+}

@@ -1,0 +1,38 @@
+//! Sorting along an axis.
+
+use rustler::Term;
+
+use super::*;
+use crate::kernels::sort::{self, Sort};
+use crate::memory::Patience;
+
+pair!(sort, sort_dirty, (tensor, axis, descending, keep, values, places), reply, sorted);
+
+/// `{values | nil, places | nil}` of a tensor `{ref, type, shape}`, the first `keep` along the axis: `values` is a boolean,
+/// `places` a type or nil.
+fn sorted(
+    tensor: Term,
+    axis: Term,
+    descending: Term,
+    keep: Term,
+    values: Term,
+    places: Term,
+    patience: Patience,
+) -> Result<(Option<BufferRef>, Option<BufferRef>)> {
+    let (buffer, ty, shape) = tensor_arg(tensor, "tensor")?;
+    let places = if is_nil(places) { None } else { Some(type_arg(places, "places")?) };
+    let (outer, len, inner) = around(&shape, axis)?;
+    let sort = Sort {
+        buffer: &buffer,
+        ty,
+        outer,
+        len,
+        inner,
+        descending: bool_arg(descending, "descending")?,
+        keep: size_arg(keep, "keep")?,
+        values: bool_arg(values, "values")?,
+        places,
+    };
+    let sorted = sort::run(gpu(patience)?, &sort, patience)?;
+    Ok((sorted.values.map(BufferRef::from), sorted.places.map(BufferRef::from)))
+}

@@ -1,0 +1,113 @@
+//! Elementwise kernels.
+
+use std::fmt::Write as _;
+
+use super::params::quad_of;
+use super::values::store;
+use super::{ELEMENTS, Emitter, QUADS};
+use crate::program::layout::Pattern;
+
+impl Emitter<'_> {
+    /// `element` computes one result from the stored elements of linear views, which the caller loads.
+    pub(super) fn map(&self, text: &mut String, threads: u32, quads: bool) {
+        let result = self.program.result().storage();
+        let linear: Vec<(usize, &str)> = self.linear().collect();
+        let list = |f: &dyn Fn(usize, &str) -> String| {
+            linear.iter().map(|&(input, storage)| format!(", {}", f(input, storage))).collect::<String>()
+        };
+        let scattered = self.scattered();
+        let _ = writeln!(
+            text,
+            "{result} element(IDX i{}{}) {{",
+            list(&|input, storage| format!("{storage} x{input}")),
+            if scattered.is_some() { ", out IDX target" } else { "" },
+        );
+        self.offsets(text);
+        self.places(text, "i", 0..self.layout.dims.len(), &self.strided());
+        if let Some(v) = scattered {
+            let _ = writeln!(text, "  target = place{v};");
+        }
+        let value = self.nodes(text, self.program.nodes.len());
+        let _ = writeln!(text, "  return {};\n}}", store(self.program.result(), &value));
+        let loads = list(&|input, storage| format!("AT({storage}, p.input{input}, i)"));
+        let one = match scattered {
+            Some(_) => {
+                format!("IDX at; {result} value = element(i{loads}, at); AT({result}, p.result, at) = value;")
+            }
+            None => format!("AT({result}, p.result, i) = element(i{loads});"),
+        };
+        let tile = threads * ELEMENTS;
+        let _ = writeln!(
+            text,
+            "layout(local_size_x = {threads}) in;\n\
+             void one(IDX i) {{ {one} }}\n\
+             void main() {{\n\
+             \x20 IDX tile = workgroup();"
+        );
+        if self.program.is_long() {
+            let _ = writeln!(
+                text,
+                "  for (IDX k = 0, i = tile * {tile} + gl_LocalInvocationID.x; k < {ELEMENTS} && i < p.count; k++, i += {threads}) one(i);\n}}"
+            );
+        } else if quads {
+            let load = |k: u32, quad: &str| {
+                let one = |&(input, storage): &(usize, &str)| {
+                    format!("{} q{k}_{input} = QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
+                };
+                linear.iter().map(one).collect::<Vec<_>>().join(" ")
+            };
+            let compute = |k: u32, quad: &str| {
+                let element =
+                    |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
+                let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
+                format!("QUAD({result}, p.result, {quad}) = {}({elements});", quad_of(result))
+            };
+            let _ = writeln!(
+                text,
+                "  IDX quad = tile * {} + gl_LocalInvocationID.x, whole = p.count / 4;\n\
+                 \x20 if ((tile + 1) * {} <= whole) {{",
+                threads * QUADS,
+                threads * QUADS,
+            );
+            let place = |k: u32| format!("(quad + {})", k * threads);
+            for k in 0..QUADS {
+                let _ = writeln!(text, "    {}", load(k, &place(k)));
+            }
+            for k in 0..QUADS {
+                let _ = writeln!(text, "    {}", compute(k, &place(k)));
+            }
+            let _ = writeln!(
+                text,
+                "    return;\n\
+                 \x20 }}\n\
+                 \x20 for (uint k = 0; k < {QUADS}; k++, quad += {threads}) {{\n\
+                 \x20   if (quad < whole) {{ {} {} }}\n\
+                 \x20   if (quad == whole) for (IDX i = whole * 4; i < p.count; i++) one(i);\n\
+                 \x20 }}\n}}",
+                load(0, "quad"),
+                compute(0, "quad"),
+            );
+        } else {
+            let _ = writeln!(
+                text,
+                "  IDX first = tile * {tile} + gl_LocalInvocationID.x;\n\
+                 \x20 if ((tile + 1) * {tile} <= p.count) {{"
+            );
+            for k in 0..ELEMENTS {
+                let _ = writeln!(text, "    one(first + {});", k * threads);
+            }
+            let _ = writeln!(
+                text,
+                "  }} else {{\n\
+                 \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) one(i);\n\
+                 \x20 }}\n}}"
+            );
+        }
+    }
+
+    /// The inputs that are read at the linear index, with their storage types.
+    pub(super) fn linear(&self) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+        let linear = self.layout.views.iter().filter(|view| view.pattern == Pattern::Linear);
+        linear.filter_map(|view| view.input).map(|input| (input, self.program.inputs[input].ty.storage()))
+    }
+}

@@ -1,0 +1,292 @@
+//! Elementwise kernels whose inputs and results neighbour along different axes, as in a transpose.
+
+use std::fmt::Write as _;
+
+use super::Emitter;
+use super::params::quad_of;
+use super::values::store;
+use crate::device::Capabilities;
+use crate::program::Program;
+use crate::program::layout::{Layout, Pattern, View};
+
+/// Two axes of the iteration space, in pieces of `width` by `height` for each workgroup: along the first results are
+/// neighbours in memory, along the second elements of some inputs. Those are read along their axis into shared memory,
+/// so that both sides move whole sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    pub across: u8,
+    pub along: u8,
+    pub width: u32,
+    pub height: u32,
+    /// A bit for each input that goes through shared memory; none where the device is a CPU, whose caches hold the tile.
+    pub inputs: u32,
+    /// Whether four neighbours are loaded and stored at once, on both sides.
+    pub quads: bool,
+}
+
+/// Elements nearer than this many bytes share a sector of memory.
+const SECTOR: u64 = 32;
+/// Shorter axes have most of their sectors read by one workgroup anyway.
+const SHORTEST: u64 = 8;
+/// Bytes of shared memory for a tile: several workgroups fit a multiprocessor.
+const BYTES: u64 = 16 << 10;
+/// Tiles that keep a large device busy; with fewer they are made smaller.
+const BUSY: u64 = 512;
+
+impl Tile {
+    /// The tile for a program without a reduction, where one pays.
+    pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
+        let dims = &layout.dims;
+        let nearest = |view: &View| {
+            let moves = |&axis: &usize| view.strides[axis] != 0;
+            (0..dims.len()).filter(moves).min_by_key(|&axis| view.strides[axis].unsigned_abs())
+        };
+        let output = layout.views.last().filter(|view| program.output.is_some() && view.pattern == Pattern::Strided);
+        let across = output.map_or(dims.len().checked_sub(1), nearest)?;
+        let along = |view: &View| {
+            let input = view.input.filter(|&input| input < 32 && program.steps(input).next().is_none())?;
+            let size = program.inputs[input].ty.size();
+            let along = nearest(view).filter(|_| view.pattern == Pattern::Strided)?;
+            let near = view.strides[along].unsigned_abs() * size < SECTOR;
+            let far = view.strides[across].unsigned_abs() * size >= SECTOR;
+            let pays = along != across && near && far && dims[along].min(dims[across]) >= SHORTEST;
+            pays.then_some((input, along, size))
+        };
+        let candidates = || layout.views.iter().filter_map(along);
+        let (_, along, _) = candidates().next()?;
+        let (mut inputs, mut bytes) = (0, 0);
+        for (input, _, size) in candidates().filter(|candidate| candidate.1 == along) {
+            // With 256 elements the least tile still has rows of a sector's length.
+            if (bytes + size) * 256 <= BYTES {
+                inputs |= 1 << input;
+                bytes += size;
+            }
+        }
+        let most = BYTES / bytes;
+        let area: u64 = 1 << if layout.outputs() / most < BUSY { most.min(1024) } else { most }.ilog2();
+        let side = |dim: u64, most: u64| dim.next_power_of_two().min(most);
+        let width = side(dims[across], 1 << area.ilog2().div_ceil(2));
+        let height = side(dims[along], area / width);
+        let width = side(dims[across], area / height);
+        let inputs = if caps.cpu { 0 } else { inputs };
+        let (width, height) = (width as u32, height as u32);
+        Some(Self { across: across as u8, along: along as u8, width, height, inputs, quads: false })
+    }
+
+    /// Workgroups for the whole iteration space.
+    pub fn groups(&self, layout: &Layout) -> u64 {
+        let (across, along) = (usize::from(self.across), usize::from(self.along));
+        let tiles = |(axis, &dim): (usize, &u64)| match axis {
+            _ if axis == across => dim.div_ceil(self.width.into()),
+            _ if axis == along => dim.div_ceil(self.height.into()),
+            _ => dim,
+        };
+        layout.dims.iter().enumerate().map(tiles).product()
+    }
+}
+
+impl Emitter<'_> {
+    pub(super) fn tiled(&self, text: &mut String, threads: u32, tile: Tile) {
+        let Tile { across, along, width, height, .. } = tile;
+        let (across, along) = (usize::from(across), usize::from(along));
+        let rank = self.layout.dims.len();
+        let result = self.program.result().storage();
+        let linear: Vec<(usize, &str)> = self.linear().collect();
+        let held = self.held();
+        let join = |f: &dyn Fn(usize) -> String| (0..rank).map(f).collect::<Vec<_>>().join(", ");
+        let list = |f: &dyn Fn(usize, &str) -> String| {
+            held.iter().map(|&(_, input, storage)| format!(", {}", f(input, storage))).collect::<String>()
+        };
+        // One result and its place, from the elements in shared memory.
+        let _ = writeln!(
+            text,
+            "{result} element({}{}, out IDX target) {{\n  IDX i = at0;",
+            join(&|axis| format!("IDX at{axis}")),
+            list(&|input, storage| format!("{storage} x{input}")),
+        );
+        for axis in 1..rank {
+            let _ = writeln!(text, "  i = i * p.dim{axis} + at{axis};");
+        }
+        self.offsets(text);
+        for axis in 0..rank {
+            self.step(text, axis, &self.strided());
+        }
+        for (input, storage) in linear {
+            let _ = writeln!(text, "  {storage} x{input} = AT({storage}, p.input{input}, i);");
+        }
+        let target = self.scattered().map_or("i".into(), |v| format!("place{v}"));
+        let value = self.nodes(text, self.program.nodes.len());
+        let _ = writeln!(
+            text,
+            "  target = {target};\n  return {};\n}}\nlayout(local_size_x = {threads}) in;",
+            store(self.program.result(), &value)
+        );
+        for (_, input, storage) in &held {
+            if tile.quads {
+                let _ = writeln!(text, "shared {} tile{input}[{}];", quad_of(storage), height * width / 4);
+                continue;
+            }
+            // One more than the width, so that a column lies in different banks.
+            let _ = writeln!(text, "shared {storage} tile{input}[{}];", height * (width + 1));
+        }
+        let _ = writeln!(
+            text,
+            "void main() {{\n\
+             \x20 IDX rest = workgroup();\n\
+             \x20 IDX tiles = (p.dim{across} + {w}) / {width};\n\
+             \x20 IDX at{across} = rest % tiles * {width}; rest /= tiles;\n\
+             \x20 tiles = (p.dim{along} + {h}) / {height};\n\
+             \x20 IDX at{along} = rest % tiles * {height}; rest /= tiles;",
+            w = width - 1,
+            h = height - 1,
+        );
+        for axis in (0..rank).rev().filter(|&axis| axis != across && axis != along) {
+            let _ = writeln!(text, "  IDX at{axis} = rest % p.dim{axis}; rest /= p.dim{axis};");
+        }
+        // More than the device promises to run along one axis of the grid leaves workgroups over.
+        let _ = writeln!(
+            text,
+            "  if (rest > 0) return;\n\
+             \x20 uint wide = uint(min(p.dim{across} - at{across}, {width})), high = uint(min(p.dim{along} - at{along}, {height}));"
+        );
+        for (v, input, _) in &held {
+            let terms = (0..rank).map(|axis| format!(" + at{axis} * p.stride{v}_{axis}")).collect::<String>();
+            let _ = writeln!(text, "  IDX from{input} = p.offset{v}{terms};");
+        }
+        if tile.quads {
+            return self.quads(text, threads, tile, &held);
+        }
+        let (area, stride) = (width * height, width + 1);
+        if !held.is_empty() {
+            self.fill(text, threads, tile, &held);
+        }
+        let at = |axis: usize| match axis {
+            _ if axis == across => format!("at{axis} + x"),
+            _ if axis == along => format!("at{axis} + y"),
+            _ => format!("at{axis}"),
+        };
+        let _ = writeln!(
+            text,
+            "  for (uint j = gl_LocalInvocationID.x; j < {area}; j += {threads}) {{\n\
+             \x20   uint x = j % {width}, y = j / {width};\n\
+             \x20   if (x < wide && y < high) {{\n\
+             \x20     IDX target; {result} value = element({}{}, target); AT({result}, p.result, target) = value;\n\
+             \x20   }}\n\
+             \x20 }}\n}}",
+            join(&at),
+            list(&|input, _| format!("tile{input}[y * {stride} + x]")),
+        );
+    }
+
+    /// Reads the tile of each held input `(view, input, storage)` into shared memory.
+    fn fill(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
+        let Tile { across, along, width, height, .. } = tile;
+        let (area, stride) = (width * height, width + 1);
+        let each = area.div_ceil(threads);
+        // A thread's loads come before its stores, so that they overlap.
+        let batch = each.min(8);
+        let cell =
+            |k: &str| format!("uint j{k} = j + {k} * {threads}, y{k} = j{k} % {height}, x{k} = j{k} / {height};");
+        let load = |v: usize, input: usize, storage: &str, k: &str| {
+            format!(
+                "AT({storage}, p.input{input}, from{input} + IDX(y{k}) * p.stride{v}_{along} + IDX(x{k}) * p.stride{v}_{across})"
+            )
+        };
+        let whole = area.is_multiple_of(threads * batch);
+        if whole {
+            let _ = writeln!(
+                text,
+                "  if (wide == {width} && high == {height}) {{\n\
+                 \x20   for (uint j = gl_LocalInvocationID.x; j < {area}; j += {}) {{",
+                threads * batch
+            );
+            for k in 0..batch {
+                let k = k.to_string();
+                let _ = writeln!(text, "      {}", cell(&k));
+                for &(v, input, storage) in held {
+                    let _ = writeln!(text, "      {storage} r{k}_{input} = {};", load(v, input, storage, &k));
+                }
+            }
+            for k in 0..batch {
+                for (_, input, _) in held {
+                    let _ = writeln!(text, "      tile{input}[y{k} * {stride} + x{k}] = r{k}_{input};");
+                }
+            }
+            text.push_str("    }\n  } else\n");
+        }
+        let _ = writeln!(
+            text,
+            "  for (uint j = gl_LocalInvocationID.x; j < {area}; j += {threads}) {{\n    {}\n\
+             \x20   if (x0 < wide && y0 < high) {{",
+            cell("0")
+        );
+        for &(v, input, storage) in held {
+            let _ = writeln!(text, "      tile{input}[y0 * {stride} + x0] = {};", load(v, input, storage, "0"));
+        }
+        text.push_str("    }\n  }\n  barrier();\n");
+    }
+
+    /// Four by four elements at a time: a thread turns them on their way into shared memory, whose rows of fours are
+    /// rotated so that neither side of the way meets itself in a bank.
+    fn quads(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
+        let Tile { across, along, width, height, .. } = tile;
+        let (across, along, rank) = (usize::from(across), usize::from(along), self.layout.dims.len());
+        let (columns, rows) = (width / 4, height / 4);
+        let slot = |y: &str| format!("({y}) * {columns} + (x ^ (({y}) / 4 & {}))", columns - 1);
+        let _ = writeln!(
+            text,
+            "  for (uint j = gl_LocalInvocationID.x; j < {}; j += {threads}) {{\n\
+             \x20   uint y = j % {rows}, x = j / {rows};\n\
+             \x20   if (4 * x < wide && 4 * y < high) {{",
+            columns * rows
+        );
+        for &(v, input, storage) in held {
+            for c in 0..4 {
+                let place = format!("from{input} + IDX(4 * y) + IDX(4 * x + {c}) * p.stride{v}_{across}");
+                let _ = writeln!(
+                    text,
+                    "      {} q{c}_{input} = QUAD({storage}, p.input{input}, ({place}) / 4);",
+                    quad_of(storage)
+                );
+            }
+        }
+        for &(_, input, storage) in held {
+            for k in 0..4 {
+                let turned = (0..4).map(|c| format!("q{c}_{input}[{k}]")).collect::<Vec<_>>().join(", ");
+                let at = slot(&format!("4 * y + {k}"));
+                let _ = writeln!(text, "      tile{input}[{at}] = {}({turned});", quad_of(storage));
+            }
+        }
+        let _ = writeln!(
+            text,
+            "    }}\n  }}\n  barrier();\n\
+             \x20 for (uint j = gl_LocalInvocationID.x; j < {}; j += {threads}) {{\n\
+             \x20   uint x = j % {columns}, y = j / {columns};\n\
+             \x20   if (4 * x < wide && y < high) {{\n\
+             \x20     IDX target, next;",
+            columns * height
+        );
+        for &(_, input, storage) in held {
+            let _ = writeln!(text, "      {} q_{input} = tile{input}[{}];", quad_of(storage), slot("y"));
+        }
+        let result = self.program.result().storage();
+        let element = |c: u32| {
+            let at = |axis: usize| match axis {
+                _ if axis == across => format!("at{axis} + 4 * x + {c}"),
+                _ if axis == along => format!("at{axis} + y"),
+                _ => format!("at{axis}"),
+            };
+            let places = (0..rank).map(at).collect::<Vec<_>>().join(", ");
+            let stored = held.iter().map(|(_, input, _)| format!(", q_{input}[{c}]")).collect::<String>();
+            format!("element({places}{stored}, {})", if c == 0 { "target" } else { "next" })
+        };
+        for c in 0..4 {
+            let _ = writeln!(text, "      {result} e{c} = {};", element(c));
+        }
+        let _ = writeln!(
+            text,
+            "      QUAD({result}, p.result, target / 4) = {}(e0, e1, e2, e3);\n    }}\n  }}\n}}",
+            quad_of(result)
+        );
+    }
+}

@@ -1,0 +1,353 @@
+defmodule Nx.Vulkan.ComplexTest do
+  @moduledoc """
+  Complex numbers against `Nx.BinaryBackend`: element-wise operations, conversions, reductions, `dot`
+  and what moves elements.
+
+  c64 is computed in double, as there, and equal to the last bit but for one ulp of the maths. In c128
+  the maths functions differ in their last bits, and sums of them cancel: there the distance counts
+  against the number's size.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @types [{:c, 64}, {:c, 128}]
+
+  @exact_unary [:negate, :conjugate, :real, :imag, :abs, :sign, :sqrt, :is_nan, :is_infinity] ++
+                 [:logical_not]
+  @maths_unary [:exp, :expm1, :log, :log1p, :sigmoid, :sin, :cos, :tan, :sinh, :cosh, :tanh] ++
+                 [:asin, :acos, :atan, :asinh, :acosh, :atanh, :rsqrt, :cbrt, :phase]
+
+  @exact_binary [:add, :subtract, :multiply, :equal, :not_equal] ++
+                  [:logical_and, :logical_or, :logical_xor]
+
+  @real_types [{:u, 8}, {:s, 8}, {:s, 32}, {:bf, 16}, {:f, 16}, {:f, 32}, {:f, 64}]
+
+  for op <- @exact_unary ++ @maths_unary do
+    test "#{op}" do
+      for type <- @types, values <- [:moderate, :few, :any] do
+        check(unquote(op), [Generators.tensor({400}, type, range(unquote(op), type, values))])
+      end
+    end
+  end
+
+  for op <- @exact_binary ++ [:divide, :pow] do
+    test "#{op} of complex numbers, broadcasting" do
+      for type <- @types,
+          values <- [:moderate, :few, :any],
+          shapes <- [{{300}, {300}} | some_pairs()] do
+        {left, right} = shapes
+        values = range(unquote(op), type, values)
+
+        check(unquote(op), [
+          Generators.tensor(left, type, values),
+          Generators.tensor(right, type, values)
+        ])
+      end
+    end
+
+    test "#{op} of complex and real numbers" do
+      for complex <- @types, real <- @real_types do
+        # Of a real operand's own non-finite numbers BinaryBackend makes more than one thing.
+        z = Generators.tensor({40}, complex, :moderate)
+
+        x =
+          Generators.tensor(
+            {40},
+            real,
+            if(float?(real), do: {:float, -3.0, 3.0}, else: :moderate)
+          )
+
+        check(unquote(op), [z, x])
+        check(unquote(op), [x, z])
+      end
+    end
+  end
+
+  for op <- [:add, :multiply, :divide, :pow, :equal] do
+    test "#{op} of a tensor and a literal" do
+      for type <- @types,
+          literal <- [2, 0.5, Complex.new(1, -2), Complex.new(0.0, 3.5), Complex.new(:nan, 1)] do
+        z = Generators.tensor({20}, type, :moderate)
+
+        assert_close(
+          apply(Nx, unquote(op), [to_device(z), literal]),
+          apply(Nx, unquote(op), [z, literal]),
+          unquote(op),
+          [z]
+        )
+
+        assert_close(
+          apply(Nx, unquote(op), [literal, to_device(z)]),
+          apply(Nx, unquote(op), [literal, z]),
+          unquote(op),
+          [z]
+        )
+      end
+    end
+  end
+
+  test "branch cuts and signed zeros" do
+    parts = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, :infinity, :neg_infinity, :nan]
+
+    for type <- @types, op <- @exact_unary ++ @maths_unary do
+      list = for re <- parts, im <- parts, do: Complex.new(re, im)
+      # Nx takes no literal -0.0i: the parts are put together from floats.
+      z = for(%{re: re, im: im} <- list, into: <<>>, do: part(re, type) <> part(im, type))
+      check(op, [Nx.from_binary(z, type, backend: Nx.BinaryBackend)])
+    end
+  end
+
+  test "atan2 takes complex numbers that are real, and raises for others as Nx does" do
+    y = Nx.tensor([Complex.new(1, 0), Complex.new(-2.5, 0), Complex.new(3, 0)])
+    assert_close(Nx.atan2(to_device(y), 2), Nx.atan2(y, 2), :atan2, [y])
+
+    assert_raise ArithmeticError, "Complex.atan2 only accepts real numbers as arguments", fn ->
+      Nx.atan2(to_device(Nx.tensor([Complex.new(1, 2)])), 2)
+    end
+  end
+
+  test "Nx.complex and its parts" do
+    for type <- [{:f, 32}, {:f, 64}, {:s, 32}] do
+      [x, y] = for _ <- 1..2, do: Generators.tensor({3, 5}, type, {:integer, -9..9})
+      check(:complex, [x, y])
+    end
+  end
+
+  test "as_type to and from every type" do
+    for complex <- @types, other <- Generators.device_types() ++ @types do
+      z = Generators.tensor({60}, complex, {:float, 0.0, 120.0})
+      check_fun(:as_type, [z], fn [t] -> Nx.as_type(t, other) end)
+      values = if float?(other) or complex?(other), do: :any, else: {:integer, 0..127}
+
+      check_fun(:as_type, [Generators.tensor({60}, other, values)], fn [t] ->
+        Nx.as_type(t, complex)
+      end)
+    end
+  end
+
+  test "select takes complex predicates and branches" do
+    for type <- @types, {a, b} <- [{type, type}, {type, {:f, 32}}, {{:s, 32}, type}] do
+      tensors = [
+        Generators.tensor({30}, Generators.pick([type, {:u, 8}]), :few),
+        Generators.tensor({30}, a, :moderate),
+        Generators.tensor({30}, b, :moderate)
+      ]
+
+      check_fun(:select, tensors, fn [p, x, y] -> Nx.select(p, x, y) end)
+    end
+  end
+
+  for op <- [:sum, :product] do
+    test "#{op} over any axes" do
+      for type <- @types, shape <- Generators.some_shapes(), _ <- 1..4 do
+        z = Generators.tensor(shape, type, {:float, -1.5, 1.5})
+        axes = shape |> Nx.axes() |> Enum.filter(fn _ -> :rand.uniform(2) == 1 end)
+        opts = [axes: axes, keep_axes: Generators.pick([true, false])]
+        result = apply(Nx, unquote(op), [to_device(z), opts])
+        assert_close(result, apply(Nx, unquote(op), [z, opts]), unquote(op), [])
+      end
+    end
+  end
+
+  test "sums of more than fit a workgroup, and of what is not finite" do
+    for type <- @types do
+      z = Generators.tensor({3, 5000}, type, {:float, 0.0, 2.0})
+      assert_close(Nx.sum(to_device(z), axes: [1]), Nx.sum(z, axes: [1]), :sum, [])
+      assert_close(Nx.mean(to_device(z)), Nx.mean(z), :sum, [])
+      z = Generators.tensor({50, 3}, type, :few)
+      assert_close(Nx.sum(to_device(z), axes: [1]), Nx.sum(z, axes: [1]), :sum, [])
+    end
+  end
+
+  test "all and any: a number is false where both parts are zero" do
+    for type <- @types do
+      part = {:f, div(elem(type, 1), 2)}
+      [x, y] = for _ <- 1..2, do: Generators.tensor({40, 2}, part, {:integer, 0..1})
+      z = Nx.complex(x, y)
+      true? = Nx.logical_or(Nx.not_equal(x, 0), Nx.not_equal(y, 0))
+
+      for op <- [:all, :any] do
+        assert_same(
+          apply(Nx, op, [to_device(z), [axes: [1]]]),
+          apply(Nx, op, [true?, [axes: [1]]]),
+          op
+        )
+      end
+    end
+  end
+
+  test "dot in many contractions" do
+    cases = [
+      {{3, 4}, [1], [], {4, 5}, [0], []},
+      {{4, 3}, [0], [], {5, 4}, [1], []},
+      {{4}, [0], [], {4}, [0], []},
+      {{3, 4}, [1], [], {4}, [0], []},
+      {{2, 3, 4}, [2], [0], {2, 4, 5}, [1], [0]},
+      {{2, 3, 4}, [1, 2], [], {3, 4, 2}, [0, 1], []},
+      {{3}, [], [], {2}, [], []},
+      {{20, 33}, [1], [], {33, 18}, [0], []},
+      {{1, 2000}, [1], [], {2000, 1}, [0], []}
+    ]
+
+    for {left, lc, lb, right, rc, rb} <- cases,
+        {a, b} <- [
+          {{:c, 64}, {:c, 64}},
+          {{:c, 128}, {:c, 128}},
+          {{:c, 64}, {:f, 32}},
+          {{:s, 32}, {:c, 64}},
+          {{:f, 64}, {:c, 64}}
+        ] do
+      x = Generators.tensor(left, a, {:float, -3.0, 3.0})
+      y = Generators.tensor(right, b, {:float, -3.0, 3.0})
+      result = Nx.dot(to_device(x), lc, lb, to_device(y), rc, rb)
+      assert_close(result, Nx.dot(x, lc, lb, y, rc, rb), :dot, [])
+    end
+  end
+
+  test "products too large to accumulate in double" do
+    # In integers, which floats hold exactly: (a + bi)(c + di) in four products of their parts.
+    [a, b] =
+      for _ <- 1..2, do: to_device(Generators.tensor({260, 70}, {:f, 32}, {:integer, -4..4}))
+
+    [c, d] =
+      for _ <- 1..2, do: to_device(Generators.tensor({70, 260}, {:f, 32}, {:integer, -4..4}))
+
+    product = Nx.dot(Nx.complex(a, b), Nx.complex(c, d))
+    real = Nx.subtract(Nx.dot(a, c), Nx.dot(b, d))
+    imag = Nx.add(Nx.dot(a, d), Nx.dot(b, c))
+    assert Nx.to_number(Nx.all(Nx.equal(Nx.real(product), real))) == 1
+    assert Nx.to_number(Nx.all(Nx.equal(Nx.imag(product), imag))) == 1
+  end
+
+  test "moving elements" do
+    for type <- @types do
+      z = Generators.tensor({3, 4, 2}, type, :any)
+
+      for {op, fun} <- [
+            transpose: &Nx.transpose(&1, axes: [2, 0, 1]),
+            reverse: &Nx.reverse(&1, axes: [1]),
+            slice: &Nx.slice(&1, [1, 0, 0], [2, 2, 2], strides: [1, 2, 1]),
+            broadcast: &Nx.broadcast(Nx.new_axis(&1, 1), {3, 5, 4, 2}),
+            concatenate: &Nx.concatenate([&1, Nx.reverse(&1)], axis: 1)
+          ] do
+        assert_same(fun.(to_device(z)), fun.(z), op)
+      end
+    end
+  end
+
+  test "iota, eye and constants" do
+    for type <- @types do
+      device = fn fun -> fun.(type: type, backend: VulkanoBackend) end
+      host = fn fun -> fun.(type: type, backend: Nx.BinaryBackend) end
+
+      for {op, fun} <- [
+            iota: &Nx.iota({3, 4}, [axis: 1] ++ &1),
+            eye: &Nx.eye(3, &1),
+            constant: &Nx.broadcast(Nx.tensor(Complex.new(1.5, -2), &1), {2, 3}),
+            i: fn [{:type, type}, backend] ->
+              Nx.broadcast(Nx.Constants.i(type, [backend]), {2})
+            end
+          ] do
+        assert_same(device.(fun), host.(fun), op)
+      end
+    end
+  end
+
+  defp float?({kind, _}), do: kind in [:f, :bf]
+  defp complex?({kind, _}), do: kind == :c
+  defp some_pairs, do: Generators.some_shape_pairs()
+
+  # In c128 BinaryBackend's intermediate results leave the range of doubles long before the numbers do, and are
+  # subnormal, with fewer digits, before it raises.
+  defp range(op, {:c, 128}, :any) when op in [:divide, :rsqrt], do: {:float, -1.0e5, 1.0e5}
+  defp range(_op, _type, values), do: values
+
+  defp part(:nan, type), do: Nx.to_binary(Nx.Constants.nan(part_type(type)))
+  defp part(:infinity, type), do: Nx.to_binary(Nx.Constants.infinity(part_type(type)))
+  defp part(:neg_infinity, type), do: Nx.to_binary(Nx.Constants.neg_infinity(part_type(type)))
+  defp part(number, {:c, 64}), do: <<number::float-native-32>>
+  defp part(number, {:c, 128}), do: <<number::float-native-64>>
+  defp part_type({:c, size}), do: {:f, div(size, 2)}
+
+  defp check(op, tensors), do: check_fun(op, tensors, &apply(Nx, op, &1))
+
+  # `fun` is element-wise; where BinaryBackend raises nothing is compared.
+  defp check_fun(op, tensors, fun) do
+    result = fun.(operands(tensors))
+    same_shape = Enum.map(tensors, &Nx.broadcast(&1, result.shape))
+    close!(result, Reference.elements(same_shape, fun), op, same_shape)
+  end
+
+  defp assert_close(actual, expected, op, inputs) do
+    assert {actual.type, actual.shape, actual.names} ==
+             {expected.type, expected.shape, expected.names}
+
+    close!(actual, elements(expected), op, inputs)
+  end
+
+  defp close!(%{type: type} = actual, expected, op, inputs) do
+    compared()
+    assert %VulkanoBackend{} = actual.data
+
+    for {{got, want}, i} <- actual |> elements() |> Enum.zip(expected) |> Enum.with_index(),
+        want != :undefined and got != want do
+      [got, want] = for bits <- [got, want], do: number(bits, type)
+
+      unless close?(got, want, type, op) do
+        flunk("""
+        #{op} of #{inspect(Enum.map(inputs, & &1.type))}, element #{i}, seed #{ExUnit.configuration()[:seed]}
+          inputs:   #{Enum.map_join(inputs, ", ", &inspect(number(Enum.at(elements(&1), i), &1.type)))}
+          expected: #{inspect(want)}
+          got:      #{inspect(got)}
+        """)
+      end
+    end
+  end
+
+  defp number(bits, type),
+    do: hd(Nx.to_flat_list(Nx.from_binary(bits, type, backend: Nx.BinaryBackend)))
+
+  # The epsilon of the type; half an ulp of the larger part each for two roundings, more for what is a sum of
+  # functions with an error of their own.
+  defp close?(%Complex{} = got, %Complex{} = want, {:c, size}, op) do
+    {got, want} = {{got.re, got.im}, {want.re, want.im}}
+
+    scale =
+      [elem(want, 0), elem(want, 1)]
+      |> Enum.filter(&is_number/1)
+      |> Enum.map(&abs/1)
+      |> Enum.max(fn -> 0 end)
+
+    Enum.all?([0, 1], fn part ->
+      part_close?(elem(got, part), elem(want, part), scale * tolerance(op, size), op)
+    end)
+  end
+
+  defp close?(got, want, {kind, size}, op) when kind in [:f, :bf],
+    do:
+      part_close?(
+        got,
+        want,
+        if(is_number(want), do: abs(want) * tolerance(op, 2 * size), else: 0),
+        op
+      )
+
+  defp close?(_got, _want, _type, _op), do: false
+
+  defp part_close?(same, same, _allowed, op) when same != 0 or op in [:sum, :product, :dot],
+    do: true
+
+  defp part_close?(got, want, allowed, op) when is_number(got) and is_number(want) do
+    if got == 0 and want == 0,
+      do: op in [:sum, :product, :dot] or <<got::float>> == <<want::float>>,
+      else: abs(got - want) <= max(allowed, lost_below({:c, 64}))
+  end
+
+  defp part_close?(_got, _want, _allowed, _op), do: false
+
+  defp tolerance(op, _size) when op in @exact_unary or op in @exact_binary, do: 0
+  defp tolerance(_op, 64), do: 2.0 ** -23
+  # BinaryBackend's own sums have the error.
+  defp tolerance(op, 128) when op in [:sum, :dot], do: 2.0 ** -42
+  defp tolerance(_op, 128), do: 2.0 ** -48
+end

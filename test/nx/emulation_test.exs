@@ -1,0 +1,241 @@
+defmodule Nx.Vulkan.EmulationTest do
+  @moduledoc """
+  What the device lacks is emulated with the same results: these comparisons with `Nx.BinaryBackend`
+  run here, and again in BEAMs of their own in which `NX_VULKAN_DISABLE` turns features off.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @integers for kind <- [:u, :s], size <- [2, 4, 8, 16, 32, 64], do: {kind, size}
+  @floats [{:f, 8}, {:f8_e4m3fn, 8}, {:f, 16}, {:bf, 16}, {:f, 32}, {:f, 64}]
+
+  for disabled <- ["int64", "int8,int16", "float64", "float64,int64,int8,int16,fma"] do
+    @tag :parent
+    test "a device without #{disabled}" do
+      arguments = ~w(test --no-compile --exclude parent --seed #{ExUnit.configuration()[:seed]})
+      env = [{"NX_VULKAN_DISABLE", unquote(disabled)}, {"MIX_ENV", "test"}]
+
+      {output, status} =
+        System.cmd("mix", arguments ++ [__ENV__.file], env: env, stderr_to_stdout: true)
+
+      assert status == 0 and output =~ ~r/[1-9]\d* tests?, 0 failures/, output
+    end
+  end
+
+  @tag :parent
+  test "a feature that does not exist is refused" do
+    script = "IO.puts(inspect(Nx.Vulkan.device_info()))"
+    env = [{"NX_VULKAN_DISABLE", "int64,int9"}, {"MIX_ENV", "test"}]
+    {output, 0} = System.cmd("mix", ~w(run --no-compile -e #{script}), env: env)
+    assert output =~ ":no_device"
+    assert output =~ "int9 is none of"
+  end
+
+  test "each type says who computes with it" do
+    for {_, size} = type <- @integers ++ @floats do
+      expected =
+        cond do
+          type == {:f, 64} and "float64" in disabled() -> :fallback
+          type in [{:u, 64}, {:s, 64}] and "int64" in disabled() -> :emulated
+          size <= 8 and "int8" in disabled() -> :emulated
+          size == 16 and "int16" in disabled() -> :emulated
+          true -> :device
+        end
+
+      assert {^expected, _bits} = support(type)
+    end
+  end
+
+  test "transfer and movement keep all bits" do
+    for type <- Generators.all_types(), type != {:c, 128} do
+      tensor = Generators.tensor({3, 5, 7}, type, :any)
+      device = to_device(tensor)
+      assert Nx.to_binary(device) == Nx.to_binary(tensor)
+      assert Nx.to_binary(device, limit: 11) == Nx.to_binary(tensor, limit: 11)
+      assert Nx.to_binary(Nx.backend_copy(device, VulkanoBackend)) == Nx.to_binary(tensor)
+      assert_same(Nx.transpose(device), Nx.transpose(tensor), :transpose)
+      assert_same(Nx.reverse(device), Nx.reverse(tensor), :reverse)
+      assert_same(device[2][[1..3, 0..-1//2]], tensor[2][[1..3, 0..-1//2]], :slice)
+    end
+  end
+
+  test "a slice whose starts are on the device" do
+    tensor = Nx.iota({9, 9})
+
+    for type <- computed(@integers -- [{:s, 2}, {:u, 2}]), start <- [0, 3, 7] do
+      at = Nx.tensor([start, 1], type: type)
+      fun = fn t, at -> Nx.slice(t, [at[0], at[1]], [3, 4]) end
+      assert_same(fun.(to_device(tensor), to_device(at)), fun.(tensor, at), :slice, type: type)
+    end
+  end
+
+  @arithmetic [:add, :subtract, :multiply, :max, :min]
+  @predicates [:equal, :not_equal, :less, :less_equal, :greater, :greater_equal] ++
+                [:logical_and, :logical_or, :logical_xor]
+
+  test "arithmetic and comparisons" do
+    for op <- @arithmetic ++ @predicates, type <- some(@integers ++ @floats) do
+      check(op, [any(type), any(type)], fn [a, b] -> apply(Nx, op, [a, b]) end)
+    end
+  end
+
+  test "integers that only two types of them hold" do
+    for op <- [:equal, :less, :greater_equal, :max],
+        {a, b} <- [{{:u, 64}, {:s, 64}}, {{:s, 64}, {:u, 64}}, {{:u, 32}, {:s, 32}}] do
+      fun = fn [a, b] -> apply(Nx, op, [a, b]) end
+      values = if op == :max, do: {:integer, 0..1000}, else: :any
+      tensors = [Generators.tensor({200}, a, values), Generators.tensor({200}, b, values)]
+      check(op, tensors, fun)
+    end
+  end
+
+  test "quotient, remainder, pow and shifts" do
+    for type <- some(@integers) do
+      {low, high} = range(type)
+
+      divisors =
+        Enum.uniq([low, low + 1, high, div(high, 3), 1, 7])
+        |> Enum.filter(&(&1 in low..high and &1 != 0))
+
+      divisor = Nx.tensor(for(_ <- 1..200, do: Generators.pick(divisors)), type: type)
+      amounts = {:integer, 0..min(70, 2 ** (elem(type, 1) - 1) - 1)}
+
+      for op <- [:quotient, :remainder],
+          do: check(op, [any(type), divisor], fn [a, b] -> apply(Nx, op, [a, b]) end)
+
+      for op <- [:pow, :left_shift, :right_shift] do
+        exponent = Generators.tensor({200}, type, amounts)
+        check(op, [any(type), exponent], fn [a, b] -> apply(Nx, op, [a, b]) end)
+      end
+    end
+  end
+
+  test "bits and signs" do
+    for op <- [:bitwise_not, :count_leading_zeros, :population_count], type <- some(@integers) do
+      check(op, [any(type)], fn [t] -> apply(Nx, op, [t]) end)
+    end
+
+    for op <- [:bitwise_and, :bitwise_or, :bitwise_xor], type <- some(@integers) do
+      check(op, [any(type), any(type)], fn [a, b] -> apply(Nx, op, [a, b]) end)
+    end
+
+    for op <- [:abs, :negate, :sign, :ceil, :round, :is_nan, :logical_not],
+        type <- some(@integers ++ @floats) do
+      check(op, [any(type)], fn [t] -> apply(Nx, op, [t]) end)
+    end
+  end
+
+  test "functions of floats, and of integers that become floats" do
+    for op <- [:exp, :log, :sin, :sqrt, :tanh], type <- some(@floats) do
+      check(op, [any(type)], fn [t] -> apply(Nx, op, [t]) end)
+    end
+
+    for op <- [:divide, :atan2, :sqrt], type <- some(@integers) do
+      tensor = Generators.tensor({50}, type, {:integer, 0..100})
+      if op == :sqrt, do: check(op, [tensor], fn [t] -> Nx.sqrt(t) end)
+
+      if op != :sqrt,
+        do: check(op, [tensor, tensor], fn [a, b] -> apply(Nx, op, [a, b]) end)
+    end
+
+    for type <- some([{:f, 32}, {:f, 64}, {:f, 16}]) do
+      check(:remainder, [any(type), any(type)], fn [a, b] -> Nx.remainder(a, b) end)
+    end
+  end
+
+  test "conversions" do
+    for from <- some(@integers ++ @floats), to <- some(@integers ++ @floats) do
+      check(:as_type, [any(from)], fn [t] -> Nx.as_type(t, to) end)
+    end
+
+    # Ties of 24 bits, and what is next to them. (Beyond 2^53 BinaryBackend rounds twice.)
+    ties = for shift <- 0..28, d <- -2..2, do: (2 ** 24 + 1) * 2 ** shift + d
+
+    for {from, to} <- [{{:u, 64}, {:f, 32}}, {{:s, 64}, {:f, 32}}, {{:s, 64}, {:bf, 16}}] do
+      signs = if from == {:s, 64}, do: ties ++ Enum.map(ties, &(-&1)), else: ties
+      check(:as_type, [Nx.tensor(signs, type: from)], fn [t] -> Nx.as_type(t, to) end)
+    end
+  end
+
+  test "select, clip, iota and eye" do
+    for type <- some(@integers ++ @floats) do
+      check(:select, [any(type), any(type), any(type)], fn [p, a, b] -> Nx.select(p, a, b) end)
+      [low, high] = for _ <- 1..2, do: Generators.tensor({}, type, :moderate)
+      clip = fn [t, low, high] -> Nx.clip(t, low, high) end
+      t = any(type)
+      assert_same(clip.(operands([t, low, high])), clip.([t, low, high]), :clip, type: type)
+
+      axis = Generators.pick([nil, 0, 1])
+      iota = &Nx.iota({5, 61}, type: type, axis: axis, backend: &1)
+      assert_same(iota.(VulkanoBackend), iota.(Nx.BinaryBackend), :iota, type: type)
+      eye = &Nx.eye({3, 5}, type: type, backend: &1)
+      assert_same(eye.(VulkanoBackend), eye.(Nx.BinaryBackend), :eye, type: type)
+    end
+  end
+
+  test "reductions" do
+    for op <- [:sum, :product, :reduce_max, :reduce_min, :all, :any, :argmax, :argmin],
+        type <- some(@integers ++ @floats),
+        shape <- [{700}, {5, 2, 7}] do
+      values = if type in @floats and op in [:sum, :product], do: {:integer, 0..3}, else: :any
+      tensor = Generators.tensor(shape, type, values)
+      options = if op in [:argmax, :argmin], do: [axis: 0], else: [axes: [0]]
+      fun = &apply(Nx, op, [&1, options])
+      assert_same(fun.(to_device(tensor)), fun.(tensor), op, type: type, shape: shape)
+    end
+  end
+
+  test "long sums of 64-bit integers" do
+    for type <- [{:u, 64}, {:s, 64}] do
+      tensor = Nx.iota({100_003}, type: type) |> Nx.multiply(123_456_789_012_345)
+      assert_same(Nx.sum(to_device(tensor)), Nx.sum(tensor), :sum, type: type)
+      assert_same(Nx.argmax(to_device(tensor)), Nx.argmax(tensor), :argmax, type: type)
+    end
+  end
+
+  test "dot" do
+    for type <- some(@integers ++ @floats), {left, right} <- [{{3, 7}, {7, 5}}, {{9}, {9}}] do
+      values = if type in @integers, do: :any, else: {:integer, 0..3}
+      tensors = [Generators.tensor(left, type, values), Generators.tensor(right, type, values)]
+      fun = fn [a, b] -> Nx.dot(a, b) end
+      assert_same(fun.(operands(tensors)), fun.(tensors), :dot, type: type)
+    end
+  end
+
+  test "what a device cannot do falls back, is counted, and is right" do
+    for type <- Generators.device_types() do
+      Fallback.put_mode(:allow)
+      before = Fallback.count(:tan)
+      tensor = Generators.tensor({20}, type, {:integer, 0..1})
+      assert_same(Nx.tan(to_device(tensor)), Nx.tan(tensor), :tan, type: type)
+      fell_back = elem(support(type), 0) == :fallback
+      assert fell_back == Fallback.count(:tan) > before or not fell_back
+    end
+  end
+
+  defp disabled, do: System.get_env("NX_VULKAN_DISABLE", "") |> String.split(",", trim: true)
+
+  defp support(type) do
+    {:ok, types} = Nx.Vulkan.Native.type_support()
+    Map.fetch!(types, type)
+  end
+
+  defp computed(types), do: Enum.filter(types, &(elem(support(&1), 0) != :fallback))
+
+  # All types would make a kernel for each: those of 64 bits, and some of the others in each run.
+  defp some(types) do
+    {wide, narrow} = types |> computed() |> Enum.split_with(&(elem(&1, 1) == 64))
+    wide ++ Enum.take_random(narrow, 3)
+  end
+
+  defp range({:u, size}), do: {0, 2 ** size - 1}
+  defp range({:s, size}), do: {-(2 ** (size - 1)), 2 ** (size - 1) - 1}
+
+  defp any(type), do: Generators.tensor({200}, type, :any)
+
+  defp check(op, tensors, fun) do
+    result = fun.(operands(tensors))
+    expected = Reference.elements(tensors, fun)
+    assert_elements(result, expected, op, types: Enum.map(tensors, & &1.type), inputs: tensors)
+  end
+end

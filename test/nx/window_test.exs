@@ -1,0 +1,141 @@
+defmodule Nx.Vulkan.WindowTest do
+  @moduledoc "Reductions over windows and scatters from them, against `Nx.BinaryBackend`."
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @types Generators.device_types() ++ Generators.narrow_types()
+  @shapes [{7}, {1}, {4, 5}, {3, 1, 6}, {2, 3, 4}, {2, 2, 3, 4}]
+
+  # `any_zero?` by the name of the reduction: which zero wins a maximum depends on the order.
+  for {op, as} <- [window_max: :reduce_max, window_min: :reduce_min] do
+    test "#{op} over windows with strides, padding and dilations" do
+      for type <- @types, _ <- 1..3 do
+        {shape, window, options} = random_windows()
+        tensor = Generators.tensor(shape, type, Generators.pick([:any, :few]))
+        fun = &apply(Nx, unquote(op), [&1, window, options])
+        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(as), context(tensor, options))
+      end
+    end
+  end
+
+  # Sums and products of small integers are exact in every type, or wrap around, or overflow.
+  for {op, as, values} <- [
+        {:window_sum, :sum, {:integer, -9..9}},
+        {:window_product, :product, {:integer, -2..2}}
+      ] do
+    test "#{op} over windows with strides, padding and dilations" do
+      for type <- Generators.device_types(), _ <- 1..3 do
+        {shape, window, options} = random_windows()
+        tensor = Generators.tensor(shape, type, unquote(Macro.escape(values)))
+        fun = &apply(Nx, unquote(op), [&1, window, options])
+        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(as), context(tensor, options))
+      end
+    end
+
+    test "#{op} of large integers wraps around" do
+      for type <- Generators.integer_types() do
+        {shape, window, options} = random_windows()
+        tensor = Generators.tensor(shape, type, :any)
+        fun = &apply(Nx, unquote(op), [&1, window, options])
+        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(as), context(tensor, options))
+      end
+    end
+  end
+
+  test "a window in the padding alone is the identity" do
+    for type <- Generators.device_types(),
+        {op, as} <- [window_max: :reduce_max, window_sum: :sum] do
+      tensor = Generators.tensor({2}, type, {:integer, 1..5})
+      fun = &apply(Nx, op, [&1, {2}, [padding: [{2, 3}], strides: [2]]])
+      assert_same(fun.(to_device(tensor)), fun.(tensor), as, type: type)
+    end
+  end
+
+  test "window_mean and vectorized windows" do
+    tensor = Generators.tensor({3, 4, 5}, {:f, 32}, {:integer, 0..9})
+    fun = &Nx.window_mean(&1, {1, 2, 2}, strides: [1, 2, 1])
+    assert_same(fun.(to_device(tensor)), fun.(tensor), :sum)
+
+    fun = fn t -> t |> Nx.vectorize(:x) |> Nx.window_sum({2, 3}) |> Nx.devectorize() end
+    assert_same(fun.(to_device(tensor)), fun.(tensor), :sum)
+  end
+
+  for op <- [:window_scatter_max, :window_scatter_min] do
+    test "#{op}: ties, overlaps, padding, NaN" do
+      for type <- Generators.device_types(), _ <- 1..4 do
+        {shape, window, options} = random_windows()
+        options = Keyword.delete(options, :window_dilations)
+        tensor = Generators.tensor(shape, type, Generators.pick([:few, comparable(type)]))
+        scatters(unquote(op), tensor, window, options)
+      end
+    end
+  end
+
+  test "gradients of pooling" do
+    tensor = Generators.tensor({1, 2, 6, 6}, {:f, 32}, {:integer, 0..5})
+
+    for op <- [:window_max, :window_min, :window_sum],
+        options <- [[strides: [1, 1, 2, 2]], [padding: :same], [strides: [1, 1, 1, 2]]] do
+      loss = fn t ->
+        pooled = apply(Nx, op, [t, {1, 1, 2, 3}, options])
+        Nx.sum(Nx.multiply(pooled, pooled))
+      end
+
+      grad = &Nx.Defn.grad(&1, loss)
+      assert_same(grad.(to_device(tensor)), grad.(tensor), op, options)
+    end
+  end
+
+  defp scatters(op, tensor, window, options) do
+    shape = Nx.window_max(tensor, window, options).shape
+    source_type = Generators.pick(Generators.device_types())
+    source = Generators.tensor(shape, source_type, {:integer, 0..9})
+    init = Generators.pick([0, 1, Nx.tensor(3, type: source_type)])
+
+    # BinaryBackend reads integers as floats, by their bits, once it has padded them with one.
+    type = Nx.add(tensor, Nx.to_number(Nx.tensor(init))).type
+    expected = apply(Nx, op, [Nx.as_type(tensor, type), source, init, window, options])
+    [tensor, source] = operands([tensor, source])
+    init = if is_number(init), do: init, else: Generators.pick([init, to_device(init)])
+    result = apply(Nx, op, [tensor, source, init, window, options])
+    assert_same(result, expected, op, context(tensor, [window: window, init: init] ++ options))
+  end
+
+  # BinaryBackend compares as s32 and f32: beyond them it chooses others.
+  defp comparable({_, 64}), do: {:integer, 0..5}
+  defp comparable({:u, 32}), do: {:integer, 0..5}
+  defp comparable(_type), do: :any
+
+  defp context(tensor, options), do: [type: tensor.type, shape: tensor.shape] ++ options
+
+  # Windows that fit, with options as Nx takes them.
+  defp random_windows do
+    shape = Generators.pick(@shapes)
+
+    axes =
+      for dim <- Tuple.to_list(shape) do
+        {low, high} = {:rand.uniform(4) - 2, :rand.uniform(4) - 2}
+        {low, high} = if dim + low + high < 1, do: {0, 0}, else: {low, high}
+        padded = dim + low + high
+        window = :rand.uniform(min(padded, 3))
+        dilation = if (window - 1) * 2 + 1 <= padded, do: :rand.uniform(2), else: 1
+        {window, :rand.uniform(3), {low, high}, dilation}
+      end
+
+    [window, strides, padding, dilations] =
+      axes |> Enum.map(&Tuple.to_list/1) |> Enum.zip_with(& &1)
+
+    padding = Generators.pick([padding, padding, :valid, :same])
+
+    dilations =
+      if padding == :valid, do: List.duplicate(1, tuple_size(shape)), else: dilations
+
+    window =
+      if padding == :valid,
+        do: Enum.zip_with(window, Tuple.to_list(shape), &min/2),
+        else: window
+
+    {shape, List.to_tuple(window),
+     [strides: strides, padding: padding, window_dilations: dilations]}
+  end
+end

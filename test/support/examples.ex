@@ -1,0 +1,571 @@
+defmodule Nx.Vulkan.Test.Examples do
+  @moduledoc """
+  Random calls of every operation of the backend's table, for each type that it takes.
+
+  An example holds tensors of BinaryBackend, the arguments after them, what is called with both on the
+  device, what gives the expected result, and how the two are compared:
+
+    * `:each`: element-wise, so that BinaryBackend is asked again element by element where it raises
+    * `:whole`: by `Compare.assert_same/4`
+    * `{:near, error}`: within that absolute error, besides a rounding to f32
+
+  What a kernel depends on (ranks, axes, flags, a second type) is the example's form, see
+  `Nx.Vulkan.Test.Arguments`.
+  """
+
+  import Nx.Vulkan.Test.Arguments
+  import Nx.Vulkan.Test.Compare, only: [epsilon: 1]
+  import Nx.Vulkan.Test.Generators, only: [pick: 1, tensor: 3]
+
+  alias Nx.Vulkan.Test.{Generators, Reference}
+
+  defstruct [:op, :as, :compare, :tensors, :args, :fun, :expected]
+
+  @maths [:exp, :expm1, :log, :log1p, :sigmoid, :sqrt, :rsqrt, :cbrt, :sin, :cos, :tan] ++
+           [:asin, :acos, :atan, :sinh, :cosh, :tanh, :asinh, :acosh, :atanh] ++
+           [:erf, :erfc, :erf_inv, :phase]
+  @unary [:abs, :negate, :sign, :real, :imag, :ceil, :floor, :round] ++
+           [:is_nan, :is_infinity, :logical_not] ++
+           [:bitwise_not, :count_leading_zeros, :population_count]
+  @binary [:add, :subtract, :multiply, :max, :min] ++
+            [:greater, :less, :greater_equal, :less_equal, :equal, :not_equal] ++
+            [:logical_and, :logical_or, :logical_xor] ++
+            [:bitwise_and, :bitwise_or, :bitwise_xor]
+  @shifts [:left_shift, :right_shift]
+  @sums [:sum, :product]
+  @extrema [:reduce_max, :reduce_min]
+  @truths [:all, :any]
+  @places [:argmax, :argmin]
+  @windows [window_sum: :sum, window_product: :product] ++
+             [window_max: :reduce_max, window_min: :reduce_min]
+  @window_names Keyword.keys(@windows)
+  @scatters [:window_scatter_max, :window_scatter_min]
+  @scans [:cumulative_sum, :cumulative_product, :cumulative_max, :cumulative_min]
+
+  @doc "A random call of the operation with tensors of the type, of the form of that number."
+  def example(op, type, form) do
+    form({op, type}, form)
+    example(op, type)
+  end
+
+  ## Element by element
+
+  # Beyond 2^24 an integer is no f32, and what the function of the nearest one is says nothing.
+  defp example(op, type) when op in @maths do
+    values = if integer?(type), do: {:integer, 0..100}, else: floats(type)
+    reference = if complex?(type), do: &apply(Nx, op, &1), else: Reference.unary(op)
+    %{each(op, [tensor(shape(), type, values)]) | expected: reference}
+  end
+
+  # Of real numbers that are not finite BinaryBackend's conjugate has +0.0i, of others -0.0i.
+  defp example(:conjugate, type) do
+    values = if integer?(type) or complex?(type), do: :any, else: {:float, -9.0, 9.0}
+    each(:conjugate, [tensor(shape(), type, values)])
+  end
+
+  defp example(op, type) when op in @unary, do: each(op, [tensor(shape(), type, :any)])
+
+  defp example(op, type) when op in @binary, do: each(op, pair(type, :any, :any))
+
+  # In c128 BinaryBackend's intermediate results leave the range of doubles before the numbers do.
+  defp example(:divide, type) do
+    values = if integer?(type), do: {:integer, 0..120}, else: floats(type)
+    each(:divide, pair(type, values, values))
+  end
+
+  # Of complex numbers those that are real.
+  defp example(:atan2, type) do
+    values = if integer?(type), do: {:integer, 0..120}, else: floats(type)
+
+    if complex?(type) do
+      parts = pair({:f, div(elem(type, 1), 2)}, {:float, -3.0, 3.0}, {:float, -3.0, 3.0})
+      each(:atan2, Enum.map(parts, &Nx.as_type(&1, type)))
+    else
+      each(:atan2, pair(type, values, values))
+    end
+  end
+
+  defp example(:pow, type) do
+    if integer?(type),
+      do: each(:pow, pair(type, :any, up_to(type, 70))),
+      else: each(:pow, pair(type, floats(type), floats(type)))
+  end
+
+  defp example(op, type) when op in @shifts, do: each(op, pair(type, :any, up_to(type, 70)))
+
+  defp example(op, type) when op in [:quotient, :remainder] do
+    divisors =
+      case type do
+        {:s, 2} -> {:integer, -2..-1}
+        {:s, _} -> pick([{:integer, 1..7}, {:integer, -7..-1}])
+        {:u, 2} -> {:integer, 1..3}
+        {:u, _} -> {:integer, 1..15}
+        _ -> pick([:any, :moderate])
+      end
+
+    each(op, pair(type, :any, divisors))
+  end
+
+  defp example(:clip, type) do
+    values = pick([:any, :moderate, :few])
+    whole(:clip, [tensor(shape(), type, values) | for(_ <- 1..2, do: tensor({}, type, values))])
+  end
+
+  defp example(:select, type) do
+    shape = shape()
+    predicate = tensor(choose([shape, {}]), choose([type, {:u, 8}]), :few)
+    each(:select, [predicate, tensor(shape, type, :any), tensor(shape, type, :any)])
+  end
+
+  # Below a byte BinaryBackend fails, and differences wrap around.
+  defp example(:all_close, type) do
+    {values, tolerance} =
+      if narrow?(type), do: {{:integer, 0..1}, 1.0e-8}, else: {:few, pick([1.0e-8, 1.5])}
+
+    shape = shape()
+    a = tensor(shape, type, values)
+    b = pick([a, tensor(shape, type, values)])
+    call = whole(:all_close, [a, b], [[equal_nan: choose([true, false]), atol: tolerance]])
+    if narrow?(type), do: in_type(call, :s8, :u8), else: call
+  end
+
+  ## Creation and conversion
+
+  defp example(:iota, type) do
+    shape = shape()
+    axis = if shape == {}, do: nil, else: choose([nil | Nx.axes(shape)])
+    whole(:iota, [], [shape, [type: type, axis: axis]])
+  end
+
+  defp example(:eye, type), do: whole(:eye, [], [shape(2..3), [type: type]])
+
+  defp example(:constant, type) do
+    number = pick([0, 1, if(integer?(type), do: 1, else: pick([:nan, :neg_infinity, 1.1]))])
+    shape = shape()
+    fun = &Nx.broadcast(Nx.tensor(&1, type: type), &2)
+    elements = List.duplicate(number, Tuple.product(shape))
+    expected = Nx.reshape(Nx.tensor(elements, type: type), shape)
+    %{whole(:constant, [], [number, shape], fun) | expected: fn [] -> expected end}
+  end
+
+  defp example(:as_type, type) do
+    to = choose(Generators.all_types())
+
+    # BinaryBackend makes complex numbers of large integers by way of a float, and integers of
+    # complex numbers only if these are finite.
+    values =
+      cond do
+        complex?(type) -> {:float, 0.0, 120.0}
+        complex?(to) and integer?(type) -> {:integer, 0..100}
+        true -> :any
+      end
+
+    each(:as_type, [tensor(shape(), type, values)], [to])
+  end
+
+  defp example(:bitcast, {_, size} = type) do
+    to = choose(for {_, ^size} = to <- Generators.all_types(), not complex?(to), do: to)
+    whole(:bitcast, [tensor(shape(), type, :any)], [to])
+  end
+
+  ## Movement
+
+  defp example(:reshape, type) do
+    dims = dims(shape())
+    whole(:reshape, [moved(dims, type)], [tuple(shuffle(dims))])
+  end
+
+  defp example(:squeeze, type),
+    do: whole(:squeeze, [moved(shuffle([1, 1 | dims(shape(0..3))]), type)])
+
+  # BinaryBackend cannot broadcast what is smaller than a byte.
+  defp example(:broadcast, type) do
+    shape = shape()
+    {spread, kept} = spread(shape)
+    tensor = moved(dims(kept), type)
+
+    %{
+      whole(:broadcast, [tensor], [spread], &Nx.broadcast/2)
+      | expected: fn [tensor] -> broadcast(tensor, spread) end
+    }
+  end
+
+  defp example(:transpose, type) do
+    shape = shape()
+    whole(:transpose, [moved(dims(shape), type)], [[axes: shuffle(Nx.axes(shape))]])
+  end
+
+  defp example(:reverse, type) do
+    shape = shape(1..5)
+    whole(:reverse, [moved(dims(shape), type)], [[axes: some(Nx.axes(shape))]])
+  end
+
+  defp example(:slice, type) do
+    shape = shape(1..4)
+    lengths = Enum.map(dims(shape), &:rand.uniform/1)
+    strides = Enum.map(lengths, fn _ -> :rand.uniform(3) end)
+    whole(:slice, [moved(dims(shape), type)], [starts(shape), lengths, [strides: strides]])
+  end
+
+  defp example(:put_slice, type) do
+    shape = shape(1..4)
+    slice = moved(Enum.map(dims(shape), &:rand.uniform/1), type)
+    fun = fn tensor, slice, starts -> Nx.put_slice(tensor, starts, slice) end
+    whole(:put_slice, [moved(dims(shape), type), slice], [starts(shape)], fun)
+  end
+
+  defp example(:pad, type) do
+    shape = shape(0..4)
+    value = tensor({}, type, :any)
+    whole(:pad, [moved(dims(shape), type), value], [Enum.map(dims(shape), &padding/1)])
+  end
+
+  defp example(:concatenate, type) do
+    shape = shape(1..4)
+    axis = choose(Nx.axes(shape))
+    tensors = for _ <- 1..3, do: moved(dims(put_elem(shape, axis, :rand.uniform(4))), type)
+
+    whole(:concatenate, tensors, [axis], fn a, b, c, axis ->
+      Nx.concatenate([a, b, c], axis: axis)
+    end)
+  end
+
+  defp example(:stack, type) do
+    shape = shape(0..3)
+    tensors = for _ <- 1..2, do: moved(dims(shape), type)
+    axis = choose(Enum.to_list(0..tuple_size(shape)))
+    whole(:stack, tensors, [axis], fn a, b, axis -> Nx.stack([a, b], axis: axis) end)
+  end
+
+  ## Access by index
+
+  defp example(:gather, type) do
+    shape = shape(1..4)
+    axes = some(Nx.axes(shape))
+    indices = indices(choose([{2}, {5}, {2, 3}]), Enum.map(axes, &elem(shape, &1)))
+    whole(:gather, [moved(dims(shape), type), indices], [[axes: axes]])
+  end
+
+  defp example(:take, type) do
+    shape = shape(1..3)
+    axis = choose(Nx.axes(shape))
+    indices = Nx.squeeze(indices(choose([{2}, {5}, {2, 3}]), [elem(shape, axis)]), axes: [-1])
+    whole(:take, [moved(dims(shape), type), indices], [[axis: axis]])
+  end
+
+  defp example(:take_along_axis, type) do
+    shape = shape(1..3)
+    axis = choose(Nx.axes(shape))
+    leading = put_elem(shape, axis, :rand.uniform(5))
+    indices = Nx.squeeze(indices(leading, [elem(shape, axis)]), axes: [-1])
+    whole(:take_along_axis, [moved(dims(shape), type), indices], [[axis: axis]])
+  end
+
+  # BinaryBackend decodes and encodes what it scatters, and subnormals of f8 do not come back.
+  defp example(op, type) when op in [:indexed_add, :indexed_put] do
+    shape = shape(1..3)
+    axes = some(Nx.axes(shape))
+    rows = :rand.uniform(9)
+    others = Enum.map(Nx.axes(shape) -- axes, &elem(shape, &1))
+    values = if integer?(type), do: :any, else: small(type)
+    indices = indices({rows}, Enum.map(axes, &elem(shape, &1)))
+    tensors = [tensor(shape, type, values), indices, tensor(tuple([rows | others]), type, values)]
+    %{whole(op, tensors, [[axes: axes]]) | as: :sum}
+  end
+
+  ## Reductions and products: sums of small integers are exact in every order
+
+  defp example(op, type) when op in @sums do
+    values = if integer?(type), do: :any, else: {:integer, -2..2}
+    tensor = tensor(shape(), type, values)
+    whole(op, [tensor], [over_axes(tensor)])
+  end
+
+  # BinaryBackend takes every complex number for true. Along no axis Nx converts to u8 instead.
+  defp example(op, type) when op in @truths do
+    tensor = tensor(shape(1..5), type, :few)
+    call = whole(op, [tensor], [over_axes(tensor)])
+
+    if complex?(type) do
+      true? = fn z -> Nx.logical_or(Nx.not_equal(Nx.real(z), 0), Nx.not_equal(Nx.imag(z), 0)) end
+      %{call | expected: fn [z] -> apply(Nx, op, [true?.(z) | call.args]) end}
+    else
+      call
+    end
+  end
+
+  defp example(op, type) when op in @extrema do
+    tensor = tensor(shape(), type, pick([:any, :few]))
+    whole(op, [tensor], [over_axes(tensor)])
+  end
+
+  defp example(op, type) when op in @places do
+    shape = shape()
+    axis = choose([nil | Nx.axes(shape)])
+    options = [axis: axis, tie_break: choose([:low, :high]), type: choose([:s32, :s64, :u8])]
+    options = if axis, do: [{:keep_axis, choose([true, false])} | options], else: options
+    whole(op, [tensor(shape, type, pick([:any, :few]))], [options])
+  end
+
+  defp example(:reduce, type) do
+    tensors =
+      [tensor | _] = [tensor(shape(1..4), type, small(type)), tensor({}, type, small(type))]
+
+    fun = function(type)
+    whole(:reduce, tensors, [over_axes(tensor)], &Nx.reduce(&1, &2, &3, fun))
+  end
+
+  defp example(:window_reduce, type) do
+    {shape, window, options} = windows()
+    tensors = [tensor(shape, type, small(type)), tensor({}, type, small(type))]
+    fun = function(type)
+
+    whole(:window_reduce, tensors, [window, options], fn tensor, start, window, options ->
+      Nx.window_reduce(tensor, start, window, options, fun)
+    end)
+  end
+
+  defp example(op, type) when op in @window_names do
+    {shape, window, options} = windows()
+
+    values =
+      cond do
+        op in [:window_max, :window_min] -> pick([:any, :few])
+        integer?(type) -> :any
+        op == :window_product -> {:integer, -2..2}
+        true -> small(type)
+      end
+
+    %{whole(op, [tensor(shape, type, values)], [window, options]) | as: @windows[op]}
+  end
+
+  # BinaryBackend reads integers as floats, by their bits, once it has padded them with one, and
+  # compares as s32 and f32.
+  defp example(op, type) when op in @scatters do
+    {shape, window, options} = windows()
+    options = Keyword.delete(options, :window_dilations)
+    tensor = tensor(shape, type, small(type))
+    source = tensor(Nx.window_max(tensor, window, options).shape, type, small(type))
+    fun = fn tensor, source, options -> apply(Nx, op, [tensor, source, 0, window, options]) end
+    padded(%{whole(op, [tensor, source], [options], fun) | as: :sum}, type, type)
+  end
+
+  defp example(:dot, type) do
+    {left, right} = choose([{{5}, {5}}, {{3, 4}, {4}}, {{2, 3}, {3, 4}}, {{2, 2, 3}, {3, 2}}])
+    values = if integer?(type), do: :any, else: small(type)
+    whole(:dot, [tensor(left, type, values), tensor(right, type, values)])
+  end
+
+  defp example(:conv, type) do
+    groups = choose([1, 1, 2])
+    channels = :rand.uniform(2)
+    [height, width] = for _ <- 1..2, do: 3 + :rand.uniform(3)
+    kernel = {groups * :rand.uniform(2), channels, :rand.uniform(2), :rand.uniform(2)}
+    two = fn -> for(_ <- 1..2, do: :rand.uniform(2)) end
+    padding = for _ <- 1..2, do: {:rand.uniform(4) - 2, :rand.uniform(3) - 1}
+
+    options = [
+      strides: two.(),
+      padding: pick([padding, :same, :valid]),
+      kernel_dilation: two.(),
+      input_dilation: two.(),
+      feature_group_size: groups
+    ]
+
+    input = tensor({:rand.uniform(2), groups * channels, height, width}, type, small(type))
+    tensors = [input, tensor(kernel, type, small(type))]
+    padded(%{whole(:conv, tensors, [options]) | as: :dot}, type, type)
+  end
+
+  ## Along an axis
+
+  defp example(op, type) when op in [:sort, :argsort] do
+    shape = shape(1..4)
+    options = [axis: choose(Nx.axes(shape)), direction: choose([:asc, :desc])]
+    whole(op, [tensor(shape, type, pick([:any, :few]))], [options])
+  end
+
+  defp example(:top_k, type) do
+    shape = shape(1..3)
+    k = :rand.uniform(elem(shape, tuple_size(shape) - 1))
+    whole(:top_k, [tensor(shape, type, pick([:any, :few]))], [[k: k]])
+  end
+
+  # BinaryBackend's scan fails below a byte. Subnormals of f8 change when it writes what it read.
+  defp example(op, type) when op in @scans do
+    shape = shape(1..4)
+    options = [axis: choose(Nx.axes(shape)), reverse: choose([true, false])]
+
+    values =
+      cond do
+        integer?(type) -> :any
+        op in [:cumulative_max, :cumulative_min] -> :few
+        op == :cumulative_product -> {:integer, -2..2}
+        true -> small(type)
+      end
+
+    call = %{whole(op, [tensor(shape, type, values)], [options]) | as: :cumulative_sum}
+    wide = fn [t] -> Nx.as_type(apply(Nx, op, [Nx.as_type(t, :s64), options]), type) end
+    if narrow?(type), do: %{call | expected: wide}, else: call
+  end
+
+  ## Fourier transforms
+
+  # BinaryBackend puts the results of a transform along an axis before the last two elsewhere, and
+  # loses real numbers of transforms of one point.
+  defp example(op, type) when op in [:fft, :ifft] do
+    shape = shape(1..2)
+    axis = choose(Nx.axes(shape))
+    length = pick([nil, nil, :power_of_two, :rand.uniform(12)])
+    tensor = tensor(shape, type, transformed(type))
+
+    complex = fn [tensor, options] ->
+      apply(Nx, op, [Nx.as_type(tensor, Nx.Type.to_complex(type)), options])
+    end
+
+    options = [axis: axis] ++ if(length, do: [length: length], else: [])
+
+    %{
+      near(op, [tensor], [options], 64 * 2.0 ** -52 * 16 * largest(tensor))
+      | expected: fn [tensor] -> complex.([tensor, options]) end
+    }
+  end
+
+  # What is between the two is rounded to the result's type.
+  defp example(op, type) when op in [:fft2, :ifft2] do
+    shape = tuple(for _ <- 1..2, do: 1 + :rand.uniform(5))
+    tensor = tensor(shape, type, transformed(type))
+    complex = fn [tensor] -> apply(Nx, op, [Nx.as_type(tensor, Nx.Type.to_complex(type))]) end
+    error = 4 * 36 * largest(tensor) * epsilon(Nx.Type.to_complex(type))
+    %{near(op, [tensor], [], error) | expected: complex}
+  end
+
+  # BinaryBackend's irfft takes no length below 3.
+  defp example(op, type) when op in [:rfft, :irfft] do
+    shape = tuple(dims(shape(0..1)) ++ [1 + :rand.uniform(8)])
+    tensor = tensor(shape, type, transformed(type))
+    options = [length: 2 + :rand.uniform(12)]
+
+    padded(
+      near(op, [tensor], [options], 64 * 2.0 ** -52 * 48 * largest(tensor)),
+      type,
+      if(op == :rfft, do: :c64, else: :f32)
+    )
+  end
+
+  ## Linear algebra: what the factors give
+
+  defp example(:triangular_solve, type) do
+    n = :rand.uniform(4)
+    options = [lower: choose([true, false]), transform_a: choose([:none, :transpose])]
+    a = regular(n, type)
+    b = tensor(choose([{n}, {n, 2}]), type, small(type))
+    linear(:triangular_solve, [a, b], [options], 16)
+  end
+
+  defp example(:solve, type) do
+    n = :rand.uniform(4)
+    linear(:solve, [regular(n, type), tensor(choose([{n}, {n, 2}]), type, small(type))], [], 64)
+  end
+
+  # BinaryBackend's has another type than Nx says, for f8_e4m3fn.
+  defp example(:determinant, type) do
+    call = linear(:determinant, [regular(:rand.uniform(3), type)], [], 64)
+    out = Nx.Type.to_floating(type)
+    %{call | expected: fn tensors -> Nx.as_type(call.expected.(tensors), out) end}
+  end
+
+  defp example(:cholesky, type) do
+    product(:cholesky, positive(:rand.uniform(4), type), fn a ->
+      lower = Nx.LinAlg.cholesky(a)
+      [lower, Nx.transpose(if complex?(type), do: Nx.conjugate(lower), else: lower)]
+    end)
+  end
+
+  defp example(:lu, type) do
+    a = regular(:rand.uniform(4), type)
+    product(:lu, a, fn a -> a |> Nx.LinAlg.lu() |> Tuple.to_list() end)
+  end
+
+  defp example(:qr, type) do
+    a = matrix({:rand.uniform(4), :rand.uniform(4)}, type)
+    product(:qr, a, fn a -> a |> Nx.LinAlg.qr() |> Tuple.to_list() end)
+  end
+
+  defp example(:eigh, type) do
+    a = positive(:rand.uniform(4), type)
+
+    product(:eigh, a, fn a ->
+      {values, vectors} = Nx.LinAlg.eigh(a)
+      [Nx.multiply(vectors, values), Nx.conjugate(Nx.transpose(vectors))]
+    end)
+  end
+
+  defp example(:svd, type) do
+    a =
+      if narrow?(type),
+        do: positive(3, type),
+        else: matrix({:rand.uniform(4), :rand.uniform(4)}, type)
+
+    product(:svd, a, fn a ->
+      {u, s, vt} = Nx.LinAlg.svd(a, full_matrices?: false)
+      [Nx.multiply(u, s), vt]
+    end)
+  end
+
+  ## Calls
+
+  defp each(op, tensors, args \\ []), do: call(op, :each, tensors, args, nil)
+  defp whole(op, tensors, args \\ [], fun \\ nil), do: call(op, :whole, tensors, args, fun)
+  defp near(op, tensors, args, error), do: call(op, {:near, error}, tensors, args, nil)
+
+  defp call(op, compare, tensors, args, fun) do
+    fun = fun || Function.capture(Nx, op, length(tensors) + length(args))
+    expected = fn tensors -> apply(fun, tensors ++ args) end
+
+    %__MODULE__{
+      op: op,
+      as: op,
+      compare: compare,
+      tensors: tensors,
+      args: args,
+      fun: fun,
+      expected: expected
+    }
+  end
+
+  # With the reference computed in another type and converted: BinaryBackend pads f8_e4m3fn with
+  # zeros of 32 bits.
+  defp padded(call, {:f8_e4m3fn, 8}, out), do: in_type(call, :f32, out)
+  defp padded(call, _type, _out), do: call
+
+  defp in_type(%{expected: expected} = call, type, out) do
+    wide = fn tensors ->
+      tensors |> Enum.map(&Nx.as_type(&1, type)) |> expected.() |> Nx.as_type(out)
+    end
+
+    %{call | expected: wide}
+  end
+
+  # BinaryBackend's result, within so many epsilons of its largest element.
+  defp linear(op, tensors, args, factor) do
+    fun = Function.capture(Nx.LinAlg, op, length(tensors) + length(args))
+    expected = apply(fun, tensors ++ args)
+    error = factor * epsilon(expected.type) * largest(expected)
+    %{call(op, {:near, error}, tensors, args, fun) | expected: fn _ -> expected end}
+  end
+
+  # The matrix, as the product of its factors: N. J. Higham, "Accuracy and Stability of Numerical
+  # Algorithms", has the bounds.
+  defp product(op, a, factors) do
+    type = if complex?(a.type), do: {:c, 128}, else: {:f, 64}
+    wide = Nx.as_type(a, type)
+
+    fun = fn a ->
+      factors.(a) |> Enum.map(&Nx.as_type(&1, type)) |> Enum.reduce(&Nx.dot(&2, &1))
+    end
+
+    error = 10 * Nx.size(a) * epsilon(Nx.Type.to_floating(a.type)) * max(largest(wide), 1.0)
+    %{call(op, {:near, error}, [a], [], fun) | expected: fn _ -> wide end}
+  end
+end
