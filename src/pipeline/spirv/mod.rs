@@ -111,6 +111,12 @@ pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, Spirv
     })
 }
 
+/// Whether a kernel of our own keeps SPIR-V's and Vulkan 1.3's rules, for tests of kernels that no device here runs.
+#[cfg(test)]
+pub fn validate(words: &[u32]) -> Result<(), SpirvError> {
+    Tools::new()?.validate(words)
+}
+
 impl Module {
     /// Whether the kernel runs with storage buffers at bindings `0..bindings` of set 0 and `push_bytes` bytes of push
     /// constants. Buffers and bytes that the kernel leaves unused are fine.
