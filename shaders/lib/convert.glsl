@@ -76,6 +76,22 @@ float to_f16(float x) { return f16_to_float(float_to_f16(x)); }
 float to_bf16(float x) { return bf16_to_float(float_to_bf16(x)); }
 float to_f32(float x) { return x; }
 
+#if defined HAS_FLOAT64 || defined FAST_FLOAT64
+// Subnormals go by integers: devices may convert them to zero.
+double to_f64(float x) {
+  uint b = floatBitsToUint(x);
+  double tiny = double(b & 0x7fffffu) * 1.40129846432481707092e-45lf;
+  return (b & 0x7f800000u) != 0u ? double(x) : (b >> 31) != 0u ? -tiny : tiny;
+}
+float to_f32(double x) {
+  // 2^-126 and 2^149: what rounds to a subnormal is a whole number of 2^-149.
+  bool tiny = abs(x) < 1.17549435082228750797e-38lf;
+  double units = roundEven(abs(x) * 713623846352979940529142984724747568191373312.0lf);
+  uint sign = unpackDouble2x32(x).y & 0x80000000u;
+  return tiny ? uintBitsToFloat(sign | uint(tiny ? units : 0.0lf)) : float(x);
+}
+#endif
+
 // From integers.
 #define NX_FROM_INT(S) \
   uint to_u2(S x) { return uint(x) & 3u; } \
@@ -126,21 +142,8 @@ NX_FROM_FLOAT(float)
 #ifdef HAS_FLOAT64
 NX_FROM_FLOAT(double)
 double to_f64(double x) { return x; }
-// Subnormals go by integers: devices may convert them to zero.
-double to_f64(float x) {
-  uint b = floatBitsToUint(x);
-  double tiny = double(b & 0x7fffffu) * 1.40129846432481707092e-45lf;
-  return (b & 0x7f800000u) != 0u ? double(x) : (b >> 31) != 0u ? -tiny : tiny;
-}
 double to_f64(int x) { return double(x); }
 double to_f64(uint x) { return double(x); }
-float to_f32(double x) {
-  // 2^-126 and 2^149: what rounds to a subnormal is a whole number of 2^-149.
-  bool tiny = abs(x) < 1.17549435082228750797e-38lf;
-  double units = roundEven(abs(x) * 713623846352979940529142984724747568191373312.0lf);
-  uint sign = unpackDouble2x32(x).y & 0x80000000u;
-  return tiny ? uintBitsToFloat(sign | uint(tiny ? units : 0.0lf)) : float(x);
-}
 float to_bf16(double x) { return to_bf16(to_f32(x)); }
 
 // To f32 rounded to odd, from which rounding to a narrower type rounds only once: the last bit says whether anything was

@@ -14,7 +14,7 @@ use vulkano::{Validated, Version, VulkanError, VulkanLibrary};
 
 use crate::error::{Error, Result};
 use crate::memory::Pool;
-use crate::pipeline::Pipelines;
+use crate::pipeline::{Disk, Pipelines};
 use crate::program::types::lay_out;
 use crate::stream::Stream;
 pub use matrix::Matrices;
@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub signed_zero_inf_nan64: bool,
     /// Whether `fma` rounds once.
     pub fma: bool,
+    /// Whether formulas for floats are best computed in double.
+    pub fast_float64: bool,
     pub push_descriptor: bool,
     pub matrices: Matrices,
     pub max_groups: [u32; 3],
@@ -67,8 +69,9 @@ pub struct Capabilities {
 struct Disabled(Vec<String>);
 
 impl Disabled {
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "float64",
+        "fast_float64",
         "int64",
         "int8",
         "int16",
@@ -107,6 +110,7 @@ impl Capabilities {
     pub fn feature_names(&self) -> Vec<&'static str> {
         [
             ("float64", self.float64),
+            ("fast_float64", self.fast_float64),
             ("int64", self.int64),
             ("int8", self.int8),
             ("int16", self.int16),
@@ -121,7 +125,7 @@ impl Capabilities {
         .collect()
     }
 
-    fn of(physical: &PhysicalDevice, fma: bool, disabled: &Disabled) -> Self {
+    fn of(physical: &PhysicalDevice, [fma, fast_float64]: [bool; 2], disabled: &Disabled) -> Self {
         let (p, f) = (physical.properties(), physical.supported_features());
         let heap = physical
             .memory_properties()
@@ -156,6 +160,7 @@ impl Capabilities {
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
             signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),
             fma: fma && !disabled.has("fma"),
+            fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
             matrices: disabled.matrices(physical),
             max_groups: p.max_compute_work_group_count,
@@ -291,13 +296,21 @@ impl Gpu {
         let physical = choose(&physical_devices(&instance()?)?, wanted.as_deref())?;
         let disabled = Disabled::from_env()?;
         let (device, queue) = open(&physical, &disabled)?;
-        let caps = Capabilities::of(&physical, probe::fma_rounds_once(&device, &queue), &disabled);
+        let disk = Disk::new(&physical);
+        // A probe that fails says no: that is only slower.
+        let ask = |question, probe: fn(&Arc<Device>, &Arc<Queue>) -> _| {
+            disk.remember(question, || probe(&device, &queue)).unwrap_or(false)
+        };
+        let fma = ask("whether fma rounds once", probe::fma_rounds_once);
+        let has_float64 = device.enabled_features().shader_float64;
+        let fast_float64 = has_float64 && ask("whether doubles are fast", probe::doubles_are_fast);
+        let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
         lay_out(&caps);
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
-            pipelines: Pipelines::new(device.clone(), &caps),
+            pipelines: Pipelines::new(device.clone(), disk, &caps),
             device,
             caps,
         })

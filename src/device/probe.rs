@@ -1,6 +1,7 @@
-//! What a device does but does not report: asked of it once, by a kernel built with the crate.
+//! What a device does but does not report: asked of it once, by kernels built with the crate.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage};
 use vulkano::command_buffer::allocator::StandardCommandBufferAllocator;
@@ -12,9 +13,10 @@ use vulkano::memory::allocator::{AllocationCreateInfo, MemoryTypeFilter, Standar
 use vulkano::pipeline::compute::ComputePipelineCreateInfo;
 use vulkano::pipeline::layout::PipelineDescriptorSetLayoutCreateInfo;
 use vulkano::pipeline::{ComputePipeline, Pipeline, PipelineBindPoint, PipelineLayout, PipelineShaderStageCreateInfo};
+use vulkano::shader::ShaderModule;
 use vulkano::sync::GpuFuture;
 
-mod kernel {
+mod rounding {
     vulkano_shaders::shader! {
         ty: "compute",
         src: r"
@@ -29,43 +31,95 @@ mod kernel {
     }
 }
 
-/// Whether the device's `fma` rounds once, so that `fma(a, b, -(a · b))` is the rounding error of the product. Vulkan
-/// allows it to round twice, which gives 0. A probe that fails says no: that is only slower.
-pub fn fma_rounds_once(device: &Arc<Device>, queue: &Arc<Queue>) -> bool {
-    // Products of these numbers, which have 24 significant bits, are never exact.
-    let values: Vec<f32> = (0..128).map(|i| 1.0 + (2 * i + 1) as f32 * f32::EPSILON).collect();
-    errors(device, queue, &values).is_ok_and(|errors| errors == 64)
+mod float {
+    vulkano_shaders::shader! { ty: "compute", define: [("REAL", "float")], path: "src/device/rate.comp" }
 }
 
-fn errors(device: &Arc<Device>, queue: &Arc<Queue>, values: &[f32]) -> Result<u32, Box<dyn std::error::Error>> {
-    let memory = Arc::new(StandardMemoryAllocator::new_default(device.clone()));
-    let data = Buffer::from_iter(
-        memory,
-        BufferCreateInfo { usage: BufferUsage::STORAGE_BUFFER, ..Default::default() },
-        AllocationCreateInfo { memory_type_filter: MemoryTypeFilter::HOST_RANDOM_ACCESS, ..Default::default() },
-        values.iter().map(|value| value.to_bits()).chain([0]).collect::<Vec<u32>>(),
-    )?;
-    let entry_point = kernel::load(device.clone())?.entry_point("main").ok_or("no entry point")?;
-    let stage = PipelineShaderStageCreateInfo::new(entry_point);
-    let sets = PipelineDescriptorSetLayoutCreateInfo::from_stages([&stage]);
-    let layout = PipelineLayout::new(device.clone(), sets.into_pipeline_layout_create_info(device.clone())?)?;
-    let info = ComputePipelineCreateInfo::stage_layout(stage, layout.clone());
-    let pipeline = ComputePipeline::new(device.clone(), None, info)?;
-    let descriptors = Arc::new(StandardDescriptorSetAllocator::new(device.clone(), Default::default()));
-    let writes = [WriteDescriptorSet::buffer(0, data.clone())];
-    let set = DescriptorSet::new(descriptors, layout.set_layouts()[0].clone(), writes, [])?;
-    let commands = Arc::new(StandardCommandBufferAllocator::new(device.clone(), Default::default()));
-    let family = queue.queue_family_index();
-    let mut builder = AutoCommandBufferBuilder::primary(commands, family, CommandBufferUsage::OneTimeSubmit)?;
-    builder.bind_pipeline_compute(pipeline.clone())?.bind_descriptor_sets(
-        PipelineBindPoint::Compute,
-        pipeline.layout().clone(),
-        0,
-        set,
-    )?;
-    // SAFETY: one workgroup of 64, whose indices lie within the buffer.
-    unsafe { builder.dispatch([1, 1, 1]) }?;
-    builder.build()?.execute(queue.clone())?.then_signal_fence_and_flush()?.wait(None)?;
-    let result = data.read()?;
-    Ok(result[128])
+mod double {
+    vulkano_shaders::shader! { ty: "compute", define: [("REAL", "double")], path: "src/device/rate.comp" }
+}
+
+type Probed<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Whether the device's `fma` rounds once, so that `fma(a, b, -(a · b))` is the rounding error of the product. Vulkan
+/// allows it to round twice, which gives 0.
+pub fn fma_rounds_once(device: &Arc<Device>, queue: &Arc<Queue>) -> Probed<bool> {
+    // Products of these numbers, which have 24 significant bits, are never exact.
+    let values = (0..128).map(|i| (1.0 + (2 * i + 1) as f32 * f32::EPSILON).to_bits()).chain([0]).collect();
+    let (data, _) = Probe::new(device, rounding::load(device.clone())?)?.run(queue, values, 1)?;
+    Ok(data[128] == 64)
+}
+
+/// Whether a double operation takes less than [`FAST`] times a float's: it does on devices made for computing, and takes 16
+/// to 64 times as long on most others. For a device that has doubles.
+pub fn doubles_are_fast(device: &Arc<Device>, queue: &Arc<Queue>) -> Probed<bool> {
+    let float = Probe::new(device, float::load(device.clone())?)?;
+    let double = Probe::new(device, double::load(device.clone())?)?;
+    // Other work can only add to a run's time.
+    let time = |probe: &Probe, steps: u32| -> Probed<Duration> {
+        let runs = (0..3).map(|_| Ok(probe.run(queue, vec![steps, 0], GROUPS)?.1)).collect::<Probed<Vec<_>>>()?;
+        Ok(runs.into_iter().min().unwrap_or_default())
+    };
+    let mut steps = 64;
+    let mut alone = time(&float, steps)?;
+    while alone < LONG_ENOUGH && steps < 1 << 20 {
+        steps *= 4;
+        alone = time(&float, steps)?;
+    }
+    Ok(time(&double, steps)? < alone * FAST)
+}
+
+/// How many times a float operation's time a double's may take where formulas in double beat those in pairs of floats.
+const FAST: u32 = 6;
+/// A submission takes up to a tenth of this.
+const LONG_ENOUGH: Duration = Duration::from_micros(500);
+const GROUPS: u32 = 512;
+
+/// A kernel over one buffer of words.
+struct Probe {
+    device: Arc<Device>,
+    pipeline: Arc<ComputePipeline>,
+}
+
+impl Probe {
+    fn new(device: &Arc<Device>, module: Arc<ShaderModule>) -> Probed<Self> {
+        let stage = PipelineShaderStageCreateInfo::new(module.entry_point("main").ok_or("no entry point")?);
+        let sets = PipelineDescriptorSetLayoutCreateInfo::from_stages([&stage]);
+        let layout = PipelineLayout::new(device.clone(), sets.into_pipeline_layout_create_info(device.clone())?)?;
+        let info = ComputePipelineCreateInfo::stage_layout(stage, layout);
+        Ok(Self { device: device.clone(), pipeline: ComputePipeline::new(device.clone(), None, info)? })
+    }
+
+    /// The words after the run of so many workgroups, and how long it took with its submission.
+    fn run(&self, queue: &Arc<Queue>, words: Vec<u32>, groups: u32) -> Probed<(Vec<u32>, Duration)> {
+        let device = &self.device;
+        let memory = Arc::new(StandardMemoryAllocator::new_default(device.clone()));
+        let data = Buffer::from_iter(
+            memory,
+            BufferCreateInfo { usage: BufferUsage::STORAGE_BUFFER, ..Default::default() },
+            AllocationCreateInfo { memory_type_filter: MemoryTypeFilter::HOST_RANDOM_ACCESS, ..Default::default() },
+            words,
+        )?;
+        let descriptors = Arc::new(StandardDescriptorSetAllocator::new(device.clone(), Default::default()));
+        let layout = self.pipeline.layout().clone();
+        let writes = [WriteDescriptorSet::buffer(0, data.clone())];
+        let set = DescriptorSet::new(descriptors, layout.set_layouts()[0].clone(), writes, [])?;
+        let commands = Arc::new(StandardCommandBufferAllocator::new(device.clone(), Default::default()));
+        let family = queue.queue_family_index();
+        let mut builder = AutoCommandBufferBuilder::primary(commands, family, CommandBufferUsage::OneTimeSubmit)?;
+        builder.bind_pipeline_compute(self.pipeline.clone())?.bind_descriptor_sets(
+            PipelineBindPoint::Compute,
+            layout,
+            0,
+            set,
+        )?;
+        // SAFETY: the kernels above index the buffer they are given within its bounds.
+        unsafe { builder.dispatch([groups, 1, 1]) }?;
+        let commands = builder.build()?;
+        let start = Instant::now();
+        commands.execute(queue.clone())?.then_signal_fence_and_flush()?.wait(None)?;
+        let elapsed = start.elapsed();
+        let result = data.read()?.to_vec();
+        Ok((result, elapsed))
+    }
 }

@@ -63,6 +63,17 @@ impl Disk {
         }
     }
 
+    /// What `ask` says of the device, asked once for each device and driver. No answer is not remembered.
+    pub fn remember<E>(&self, question: &str, ask: impl FnOnce() -> Result<bool, E>) -> Option<bool> {
+        let key = self.key(&[b"device", question.as_bytes()]);
+        if let Some(&[answer]) = self.read(key).as_ref().map(|entry| entry.words.as_slice()) {
+            return Some(answer != 0);
+        }
+        let answer = ask().ok()?;
+        self.write(key, &Entry { words: vec![answer.into()], driver_data: vec![] });
+        Some(answer)
+    }
+
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }

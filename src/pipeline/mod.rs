@@ -19,7 +19,7 @@ use vulkano::device::Device;
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
 use crate::memory::Patience;
-use disk::Disk;
+pub use disk::Disk;
 
 /// Identifies a kernel of ours in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
@@ -79,9 +79,9 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    pub fn new(device: Arc<Device>, caps: &Capabilities) -> Self {
+    pub fn new(device: Arc<Device>, disk: Disk, caps: &Capabilities) -> Self {
         Self {
-            disk: Disk::new(device.physical_device()),
+            disk,
             device,
             push_descriptor: caps.push_descriptor,
             kernels: RwLock::default(),

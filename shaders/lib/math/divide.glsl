@@ -37,7 +37,19 @@
     return invalid ? NAN : v; \
   }
 
+#ifdef FAST_FLOAT64
+// The quotient of two floats is never so near to the middle of two that rounding it to double first changes the float.
+float nx_divide(float a, float b) {
+  float v = to_f32(to_f64(a) / to_f64(b));
+  bool invalid = (is_zero(a) && is_zero(b)) || (is_infinity(a) && is_infinity(b)) || is_nan(a) || is_nan(b);
+  v = is_infinity(b) ? 0.0f : v;
+  v = is_zero(b) || is_infinity(a) ? fp_copysign(F32_INF, is_negative(a) != is_negative(b) ? -1.0f : 1.0f) : v;
+  v = is_infinity(a) && is_zero(b) ? a : v;
+  return invalid ? F32_NAN : v;
+}
+#else
 NX_DIVIDE(float, vec2, 23, F32_INF, F32_NAN)
+#endif
 #ifdef HAS_FLOAT64
 NX_DIVIDE(double, dvec2, 52, F64_INF, F64_NAN)
 #endif

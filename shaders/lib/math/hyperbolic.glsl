@@ -20,7 +20,7 @@
 
  tanh(±Inf) is NaN, as BinaryBackend has it. acosh(x) for x < 1 is NaN, where BinaryBackend raises.
 */
-#define NX_HYPERBOLIC(T, T2, INF, NAN, HIGHEST, ONE, TINY, LARGE, NEGLIGIBLE, SINH, ACOSH) \
+#define NX_HYPERBOLIC(T, T2, INF, NAN, HIGHEST, TINY, LARGE, NEGLIGIBLE, SINH, ACOSH) \
   T SINH(T x) { \
     T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
@@ -39,17 +39,6 @@
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), -c); \
     T v = dd_ldexp(dd_add(dd_two_sum(T(1), c), dd_add(e, d)), int(k) - 1); \
     return is_nan(x) ? NAN : v; \
-  } \
-  T nx_tanh(T x) { \
-    precise T a = T(-2) * min(nx_abs(x), ONE); \
-    T k = dd_exp_k(a); \
-    T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
-    precise T s = fp_exp2i(x, int(k)); \
-    precise T2 t = T2(e.x * s, e.y * s); \
-    T2 m = dd_add(dd_two_sum(s, T(-1)), t); \
-    T v = -dd_div(m, dd_add(m, T(2))).x; \
-    v = fp_copysign(nx_abs(x) < TINY ? nx_abs(x) : v, x); \
-    return is_finite(x) ? v : NAN; \
   } \
   T nx_asinh(T x) { \
     T a = nx_abs(x); \
@@ -73,9 +62,36 @@
     return x >= T(1) && !is_nan(x) ? v : NAN; \
   }
 
-NX_HYPERBOLIC(float, vec2, F32_INF, F32_NAN, 91.0f, 10.0f, 1.2e-4f, 1048576.0f, 30, nx_sinh, nx_acosh)
+NX_HYPERBOLIC(float, vec2, F32_INF, F32_NAN, 91.0f, 1.2e-4f, 1048576.0f, 30, nx_sinh, nx_acosh)
 #ifdef HAS_FLOAT64
-NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 22.0lf, 7.4e-9lf, 274877906944.0lf, 60, fp_sinh, fp_acosh)
+NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 7.4e-9lf, 274877906944.0lf, 60, fp_sinh, fp_acosh)
+#endif
+
+#define NX_TANH(T, T2, NAN, ONE, TINY) \
+  T nx_tanh(T x) { \
+    precise T a = T(-2) * min(nx_abs(x), ONE); \
+    T k = dd_exp_k(a); \
+    T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
+    precise T s = fp_exp2i(x, int(k)); \
+    precise T2 t = T2(e.x * s, e.y * s); \
+    T2 m = dd_add(dd_two_sum(s, T(-1)), t); \
+    T v = -dd_div(m, dd_add(m, T(2))).x; \
+    v = fp_copysign(nx_abs(x) < TINY ? nx_abs(x) : v, x); \
+    return is_finite(x) ? v : NAN; \
+  }
+
+#ifdef FAST_FLOAT64
+float nx_tanh(float x) {
+  double m = wide_expm1(-2.0f * min(nx_abs(x), 10.0f));
+  float v = float(-m / (2.0lf + m));
+  v = fp_copysign(nx_abs(x) < 1.2e-4f ? nx_abs(x) : v, x);
+  return is_finite(x) ? v : F32_NAN;
+}
+#else
+NX_TANH(float, vec2, F32_NAN, 10.0f, 1.2e-4f)
+#endif
+#ifdef HAS_FLOAT64
+NX_TANH(double, dvec2, F64_NAN, 22.0lf, 7.4e-9lf)
 #endif
 
 // atanh |x| = (k ln2)/2 + atanh(s), s = ((1 - q) + |x| (1 + q)) / ((1 + q) + |x| (1 - q)), q = 2^k near (1 + |x|) / (1 - |x|),

@@ -112,6 +112,7 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
         (float64, "HAS_FLOAT64"),
         (int64, "HAS_INT64"),
         (caps.fma, "HAS_FMA"),
+        (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
     ] {
         if has {
