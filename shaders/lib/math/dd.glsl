@@ -12,6 +12,8 @@
 // HAS_FMA says that the device's fma() rounds once. Vulkan does not promise it (lavapipe's rounds twice), so without
 // it products are split.
 //
+// FAST_FLOAT64 says that floats are best computed in double: the functions named wide_* stand for the double words then.
+//
 // Sources: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes,
 // J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
 // whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
@@ -44,9 +46,12 @@ float fp_significand(float x) {
 // The top 12 significant bits: x and the rest x - fp_split(x) have at most 12 bits, so their products are exact.
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
-#ifdef HAS_FLOAT64
+#if defined HAS_FLOAT64 || defined FAST_FLOAT64
 // 2^n for -1022 <= n <= 1023, exactly.
 double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
+#endif
+
+#ifdef HAS_FLOAT64
 
 int fp_ilogb(double x) { return int((fp_high(x) >> 20) & 0x7ffu) - 1023; }
 

@@ -42,14 +42,13 @@ double wide_expm1_near_zero(float x, float k) {
       + r * 2.761409818752996e-07lf))))));
   return r + r * r * (0.5lf + r * t);
 }
-double wide_exp2i(int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 double wide_exp(float x) {
   float k = roundEven(x * 1.44269502f);
-  return wide_exp2i(int(k)) * (1.0lf + wide_expm1_near_zero(x, k));
+  return fp_exp2i(1.0lf, int(k)) * (1.0lf + wide_expm1_near_zero(x, k));
 }
 double wide_expm1(float x) {
   float k = roundEven(x * 1.44269502f);
-  double s = wide_exp2i(int(k));
+  double s = fp_exp2i(1.0lf, int(k));
   return (s - 1.0lf) + s * wide_expm1_near_zero(x, k);
 }
 

@@ -15,14 +15,16 @@ float dd_atanh_tail(float z) {
 // The k of x > 0, not subnormal.
 int fp_log2_nearest(float x) { return int((floatBitsToUint(x) + 0x004afb0du) >> 23) - 127; }
 
-#ifdef HAS_FLOAT64
+#if defined HAS_FLOAT64 || defined FAST_FLOAT64
 double dd_atanh_tail(double z) {
   precise double t = 0.14285714285714285lf + z * (0.11111111111111124lf + z * (0.090909090908663767lf
       + z * (0.076923077149232161lf + z * (0.066666621755414684lf + z * (0.058827770409832357lf
       + z * (0.052426744869680665lf + z * 0.052477420997993705lf))))));
   return t;
 }
+#endif
 
+#ifdef HAS_FLOAT64
 int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1023; }
 #endif
 
@@ -36,7 +38,7 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
  nx_log          error < 0.500001 ulp; log(±0) = -Inf, NaN for x < 0
  nx_log1p        error < 0.500001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
 */
-#define NX_LOG(T, T2, INF, NAN, C3, C3_LOW, C5, C5_LOW, LN2_1, LN2_2, LN2_3, EMIN, TINY) \
+#define NX_LOG_PARTS(T, T2, C3, C3_LOW, C5, C5_LOW, LN2_1, LN2_2, LN2_3, EMIN) \
   T2 dd_two_atanh(T2 s) { \
     T2 z = dd_mul(s, s); \
     precise T t = z.x * dd_atanh_tail(z.x); \
@@ -73,7 +75,9 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
     m = high ? T(0.5f) * m : m; \
     precise T n = m - T(1); \
     return dd_log_reduced(T(high ? e + 1 : e), T2(n, T(0))); \
-  } \
+  }
+
+#define NX_LOG(T, T2, INF, NAN, TINY) \
   T nx_log(T x) { \
     T2 l = dd_log(x); \
     T v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? INF : l.x); \
@@ -87,12 +91,40 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
     return is_infinity(x) && !is_negative(x) ? INF : v; \
   }
 
-NX_LOG(float, vec2, F32_INF, F32_NAN, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,
-    0.693145752f, 1.42861973e-06f, -1.290532e-11f, -126, 1.49011612e-08f)
+NX_LOG_PARTS(float, vec2, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,
+    0.693145752f, 1.42861973e-06f, -1.290532e-11f, -126)
+#ifdef FAST_FLOAT64
+// log of 2^k (1 + n) with a relative error below 2^-48.
+double wide_log_reduced(int k, double n) {
+  double s = n / (n + 2.0lf), z = s * s;
+  double t = z * (0.33333333333333331lf + z * (0.20000000000000001lf + z * dd_atanh_tail(z)));
+  return double(k) * 0.69314718055994529lf + 2.0lf * (s + s * t);
+}
+float nx_log(float x) {
+  int e = fp_exponent(x);
+  float m = fp_significand(x);
+  bool high = fp_log2_nearest(m) != 0;
+  m = high ? 0.5f * m : m;
+  float l = float(wide_log_reduced(high ? e + 1 : e, double(m) - 1.0lf));
+  float v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? F32_INF : l);
+  return is_zero(x) ? -F32_INF : v;
+}
+float nx_log1p(float x) {
+  double u = 1.0lf + double(x);
+  int k = fp_log2_nearest(float(u));
+  float l = float(wide_log_reduced(k, k == 0 ? double(x) : u * fp_exp2i(1.0lf, -k) - 1.0lf));
+  float v = nx_abs(x) < 1.49011612e-08f ? x : l;
+  v = is_zero(x) ? 0.0f : v;
+  v = x > -1.0f && !is_nan(x) ? v : (x == -1.0f ? -F32_INF : F32_NAN);
+  return is_infinity(x) && !is_negative(x) ? F32_INF : v;
+}
+#else
+NX_LOG(float, vec2, F32_INF, F32_NAN, 1.49011612e-08f)
+#endif
 #ifdef HAS_FLOAT64
-NX_LOG(double, dvec2, F64_INF, F64_NAN, 0.33333333333333331lf, 1.8503717077085941e-17lf, 0.20000000000000001lf,
-    -1.1102230246251566e-17lf, 0.69314718055989033lf, 5.4979230187085024e-14lf, -1.3124698417785255e-27lf, -1022,
-    2.7755575615628914e-17lf)
+NX_LOG_PARTS(double, dvec2, 0.33333333333333331lf, 1.8503717077085941e-17lf, 0.20000000000000001lf,
+    -1.1102230246251566e-17lf, 0.69314718055989033lf, 5.4979230187085024e-14lf, -1.3124698417785255e-27lf, -1022)
+NX_LOG(double, dvec2, F64_INF, F64_NAN, 2.7755575615628914e-17lf)
 #endif
 
 #endif

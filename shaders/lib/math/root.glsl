@@ -26,7 +26,7 @@ double fp_rcbrt_start(double m) {
  nx_cbrt   one Newton step of y = m z^2, z = 1/cbrt(m), in double words. cbrt(-0) = +0, as BinaryBackend has it.
            Error < 0.500001 ulp (float and double); of 20 million floats at most one was not correctly rounded.
 */
-#define NX_ROOT(T, T2, P, INF, NAN, THIRD, RCBRT2, RCBRT4) \
+#define NX_SQRT(T, T2, P, INF, NAN) \
   T nx_sqrt(T x) { \
     precise T u = fp_exp2i(x, -P); \
     precise T below_two = T(2) - u; \
@@ -44,7 +44,9 @@ double fp_rcbrt_start(double m) {
     precise T v = y * fp_exp2i(x, e >> 1); \
     v = is_negative(x) || is_nan(x) ? NAN : (is_infinity(x) ? INF : v); \
     return is_zero(x) ? x : v; \
-  } \
+  }
+
+#define NX_CBRT(T, T2, INF, NAN, THIRD, RCBRT2, RCBRT4) \
   T nx_cbrt(T x) { \
     int e = fp_exponent(x); \
     int q = (e + 1200) / 3 - 400; \
@@ -63,13 +65,31 @@ double fp_rcbrt_start(double m) {
     return is_zero(x) ? T(0) : v; \
   }
 
-NX_ROOT(float, vec2, 23, F32_INF, F32_NAN, 0.333333343f, 0.793700516f, 0.629960537f)
+NX_CBRT(float, vec2, F32_INF, F32_NAN, 0.333333343f, 0.793700516f, 0.629960537f)
+#ifdef FAST_FLOAT64
+// The root of a float is never so near to the middle of two that rounding it to double first changes the float.
+float nx_sqrt(float x) {
+  float v = float(sqrt(to_f64(x)));
+  v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? F32_INF : v);
+  return is_zero(x) ? x : v;
+}
+#else
+NX_SQRT(float, vec2, 23, F32_INF, F32_NAN)
+#endif
 #ifdef HAS_FLOAT64
-NX_ROOT(double, dvec2, 52, F64_INF, F64_NAN, 0.33333333333333331lf, 0.79370052598409979lf, 0.62996052494743659lf)
+NX_SQRT(double, dvec2, 52, F64_INF, F64_NAN)
+NX_CBRT(double, dvec2, F64_INF, F64_NAN, 0.33333333333333331lf, 0.79370052598409979lf, 0.62996052494743659lf)
 #endif
 
 // 1/sqrt(x): one step of y + y (r/2 + 3r^2/8), r = 1 - m y^2, in double words: error < 0.500001 ulp, at most one of 20 million
 // not correctly rounded. rsqrt(±0) = ±Inf, NaN for x < 0.
+#ifdef FAST_FLOAT64
+float nx_rsqrt(float x) {
+  float v = float(1.0lf / sqrt(to_f64(x)));
+  v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? 0.0f : v);
+  return is_zero(x) ? fp_copysign(F32_INF, x) : v;
+}
+#else
 float nx_rsqrt(float x) {
   int e = fp_exponent(x);
   precise float m = fp_significand(x);
@@ -82,6 +102,7 @@ float nx_rsqrt(float x) {
   v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? 0.0f : v);
   return is_zero(x) ? fp_copysign(F32_INF, x) : v;
 }
+#endif
 #ifdef HAS_FLOAT64
 // Both steps rounded, to give a double's last digits as BinaryBackend does: error < 1.5 ulp.
 double nx_rsqrt(double x) { return nx_divide(1.0lf, nx_sqrt(x)); }
