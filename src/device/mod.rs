@@ -26,6 +26,8 @@ pub struct Gpu {
     pub pool: Pool,
     pub stream: Stream,
     pub pipelines: Pipelines,
+    /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
+    pub listed: Vec<Listed>,
 }
 
 /// What kernels and dispatches may use on this device.
@@ -194,15 +196,6 @@ pub struct Listed {
     pub kind: &'static str,
 }
 
-/// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
-pub fn devices() -> Result<Vec<Listed>> {
-    let list = physical_devices(&instance()?)?;
-    Ok(list
-        .iter()
-        .map(|d| Listed { name: d.properties().device_name.clone(), kind: kind_name(d.properties().device_type) })
-        .collect())
-}
-
 fn kind_name(kind: PhysicalDeviceType) -> &'static str {
     match kind {
         PhysicalDeviceType::DiscreteGpu => "discrete_gpu",
@@ -293,26 +286,30 @@ fn compute_family(device: &PhysicalDevice) -> Option<u32> {
 impl Gpu {
     fn new() -> Result<Self> {
         let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
-        let physical = choose(&physical_devices(&instance()?)?, wanted.as_deref())?;
+        let devices = physical_devices(&instance()?)?;
+        let physical = choose(&devices, wanted.as_deref())?;
         let disabled = Disabled::from_env()?;
         let (device, queue) = open(&physical, &disabled)?;
         let disk = Disk::new(&physical);
         // A probe that fails says no: that is only slower.
-        let ask = |question, probe: fn(&Arc<Device>, &Arc<Queue>) -> _| {
-            disk.remember(question, || probe(&device, &queue)).unwrap_or(false)
-        };
+        let ask = |question, probe: fn(&Arc<Queue>) -> _| disk.remember(question, || probe(&queue)).unwrap_or(false);
         let fma = ask("whether fma rounds once", probe::fma_rounds_once);
         let has_float64 = device.enabled_features().shader_float64;
         let fast_float64 = has_float64 && ask("whether doubles are fast", probe::doubles_are_fast);
         let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
         lay_out(&caps);
         let stream = Stream::new(device.clone(), queue)?;
+        let listed = |d: &Arc<PhysicalDevice>| {
+            let p = d.properties();
+            Listed { name: p.device_name.clone(), kind: kind_name(p.device_type) }
+        };
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
             pipelines: Pipelines::new(device.clone(), disk, &caps),
             device,
             caps,
+            listed: devices.iter().map(listed).collect(),
         })
     }
 }

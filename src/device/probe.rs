@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage};
+use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
 use vulkano::command_buffer::allocator::StandardCommandBufferAllocator;
-use vulkano::command_buffer::{AutoCommandBufferBuilder, CommandBufferUsage, PrimaryCommandBufferAbstract};
+use vulkano::command_buffer::{
+    AutoCommandBufferBuilder, CommandBufferUsage, PrimaryAutoCommandBuffer, PrimaryCommandBufferAbstract,
+};
 use vulkano::descriptor_set::allocator::StandardDescriptorSetAllocator;
 use vulkano::descriptor_set::{DescriptorSet, WriteDescriptorSet};
-use vulkano::device::{Device, Queue};
-use vulkano::memory::allocator::{AllocationCreateInfo, MemoryTypeFilter, StandardMemoryAllocator};
+use vulkano::device::{DeviceOwned, Queue};
+use vulkano::memory::allocator::{
+    AllocationCreateInfo, MemoryAllocatePreference, MemoryTypeFilter, StandardMemoryAllocator,
+};
 use vulkano::pipeline::compute::ComputePipelineCreateInfo;
 use vulkano::pipeline::layout::PipelineDescriptorSetLayoutCreateInfo;
-use vulkano::pipeline::{ComputePipeline, Pipeline, PipelineBindPoint, PipelineLayout, PipelineShaderStageCreateInfo};
+use vulkano::pipeline::{ComputePipeline, PipelineBindPoint, PipelineLayout, PipelineShaderStageCreateInfo};
 use vulkano::shader::ShaderModule;
 use vulkano::sync::GpuFuture;
 
@@ -43,21 +47,22 @@ type Probed<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Whether the device's `fma` rounds once, so that `fma(a, b, -(a · b))` is the rounding error of the product. Vulkan
 /// allows it to round twice, which gives 0.
-pub fn fma_rounds_once(device: &Arc<Device>, queue: &Arc<Queue>) -> Probed<bool> {
+pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
     // Products of these numbers, which have 24 significant bits, are never exact.
-    let values = (0..128).map(|i| (1.0 + (2 * i + 1) as f32 * f32::EPSILON).to_bits()).chain([0]).collect();
-    let (data, _) = Probe::new(device, rounding::load(device.clone())?)?.run(queue, values, 1)?;
+    let values: Vec<u32> =
+        (0..128_u16).map(|i| (1.0 + f32::from(2 * i + 1) * f32::EPSILON).to_bits()).chain([0]).collect();
+    let (data, _) = Probe::new(queue, rounding::load(queue.device().clone())?, 129, 1)?.run(&values)?;
     Ok(data[128] == 64)
 }
 
 /// Whether a double operation takes less than [`FAST`] times a float's: it does on devices made for computing, and takes 16
 /// to 64 times as long on most others. For a device that has doubles.
-pub fn doubles_are_fast(device: &Arc<Device>, queue: &Arc<Queue>) -> Probed<bool> {
-    let float = Probe::new(device, float::load(device.clone())?)?;
-    let double = Probe::new(device, double::load(device.clone())?)?;
+pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
+    let float = Probe::new(queue, float::load(queue.device().clone())?, 2, GROUPS)?;
+    let double = Probe::new(queue, double::load(queue.device().clone())?, 2, GROUPS)?;
     // Other work can only add to a run's time.
     let time = |probe: &Probe, steps: u32| -> Probed<Duration> {
-        let runs = (0..3).map(|_| Ok(probe.run(queue, vec![steps, 0], GROUPS)?.1)).collect::<Probed<Vec<_>>>()?;
+        let runs = (0..3).map(|_| Ok(probe.run(&[steps, 0])?.1)).collect::<Probed<Vec<_>>>()?;
         Ok(runs.into_iter().min().unwrap_or_default())
     };
     let mut steps = 64;
@@ -77,49 +82,50 @@ const GROUPS: u32 = 512;
 
 /// A kernel over one buffer of words.
 struct Probe {
-    device: Arc<Device>,
-    pipeline: Arc<ComputePipeline>,
+    queue: Arc<Queue>,
+    data: Subbuffer<[u32]>,
+    commands: Arc<PrimaryAutoCommandBuffer>,
 }
 
 impl Probe {
-    fn new(device: &Arc<Device>, module: Arc<ShaderModule>) -> Probed<Self> {
+    /// `groups` workgroups of the module's kernel over `words` words.
+    fn new(queue: &Arc<Queue>, module: Arc<ShaderModule>, words: u64, groups: u32) -> Probed<Self> {
+        let device = queue.device();
         let stage = PipelineShaderStageCreateInfo::new(module.entry_point("main").ok_or("no entry point")?);
         let sets = PipelineDescriptorSetLayoutCreateInfo::from_stages([&stage]);
         let layout = PipelineLayout::new(device.clone(), sets.into_pipeline_layout_create_info(device.clone())?)?;
-        let info = ComputePipelineCreateInfo::stage_layout(stage, layout);
-        Ok(Self { device: device.clone(), pipeline: ComputePipeline::new(device.clone(), None, info)? })
-    }
-
-    /// The words after the run of so many workgroups, and how long it took with its submission.
-    fn run(&self, queue: &Arc<Queue>, words: Vec<u32>, groups: u32) -> Probed<(Vec<u32>, Duration)> {
-        let device = &self.device;
-        let memory = Arc::new(StandardMemoryAllocator::new_default(device.clone()));
-        let data = Buffer::from_iter(
-            memory,
+        let info = ComputePipelineCreateInfo::stage_layout(stage, layout.clone());
+        let pipeline = ComputePipeline::new(device.clone(), None, info)?;
+        let data = Buffer::new_slice(
+            Arc::new(StandardMemoryAllocator::new_default(device.clone())),
             BufferCreateInfo { usage: BufferUsage::STORAGE_BUFFER, ..Default::default() },
-            AllocationCreateInfo { memory_type_filter: MemoryTypeFilter::HOST_RANDOM_ACCESS, ..Default::default() },
+            AllocationCreateInfo {
+                memory_type_filter: MemoryTypeFilter::HOST_RANDOM_ACCESS,
+                // Not a block of the allocator's: those are 256 MiB.
+                allocate_preference: MemoryAllocatePreference::AlwaysAllocate,
+                ..Default::default()
+            },
             words,
         )?;
         let descriptors = Arc::new(StandardDescriptorSetAllocator::new(device.clone(), Default::default()));
-        let layout = self.pipeline.layout().clone();
         let writes = [WriteDescriptorSet::buffer(0, data.clone())];
         let set = DescriptorSet::new(descriptors, layout.set_layouts()[0].clone(), writes, [])?;
-        let commands = Arc::new(StandardCommandBufferAllocator::new(device.clone(), Default::default()));
-        let family = queue.queue_family_index();
-        let mut builder = AutoCommandBufferBuilder::primary(commands, family, CommandBufferUsage::OneTimeSubmit)?;
-        builder.bind_pipeline_compute(self.pipeline.clone())?.bind_descriptor_sets(
-            PipelineBindPoint::Compute,
-            layout,
-            0,
-            set,
-        )?;
+        let allocator = Arc::new(StandardCommandBufferAllocator::new(device.clone(), Default::default()));
+        let (family, usage) = (queue.queue_family_index(), CommandBufferUsage::MultipleSubmit);
+        let mut builder = AutoCommandBufferBuilder::primary(allocator, family, usage)?;
+        builder.bind_pipeline_compute(pipeline)?.bind_descriptor_sets(PipelineBindPoint::Compute, layout, 0, set)?;
         // SAFETY: the kernels above index the buffer they are given within its bounds.
         unsafe { builder.dispatch([groups, 1, 1]) }?;
-        let commands = builder.build()?;
+        Ok(Self { queue: queue.clone(), data, commands: builder.build()? })
+    }
+
+    /// The words after a run that begins with these, and how long it took with its submission.
+    fn run(&self, words: &[u32]) -> Probed<(Vec<u32>, Duration)> {
+        self.data.write()?.copy_from_slice(words);
         let start = Instant::now();
-        commands.execute(queue.clone())?.then_signal_fence_and_flush()?.wait(None)?;
+        self.commands.clone().execute(self.queue.clone())?.then_signal_fence_and_flush()?.wait(None)?;
         let elapsed = start.elapsed();
-        let result = data.read()?.to_vec();
+        let result = self.data.read()?.to_vec();
         Ok((result, elapsed))
     }
 }

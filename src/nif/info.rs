@@ -10,8 +10,7 @@ use crate::program::types::Support;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    let found = device::gpu().and_then(|gpu| Ok((gpu, device::devices()?)));
-    let info = found.map(|(gpu, devices)| {
+    let info = device::gpu().map(|gpu| {
         let caps = &gpu.caps;
         let atom =
             |name: &str| rustler::Atom::from_str(env, name).map(|atom| atom.encode(env)).unwrap_or(name.encode(env));
@@ -21,7 +20,7 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
             let values = [i.encode(env), d.name.encode(env), atom(d.kind)];
             Term::map_from_term_arrays(env, &keys, &values).unwrap_or_else(|_| d.name.encode(env))
         };
-        let devices: Vec<Term> = devices.iter().enumerate().map(listed).collect();
+        let devices: Vec<Term> = gpu.listed.iter().enumerate().map(listed).collect();
         let pairs = [
             (atoms::name(), caps.name.encode(env)),
             (atoms::r#type(), atom(caps.kind)),
