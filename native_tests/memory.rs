@@ -9,7 +9,7 @@ use nx_vulkan::error::Error;
 use nx_vulkan::memory::{Kind, Patience};
 use nx_vulkan::program::Type;
 use support::{download, node, run, upload};
-use vulkano::memory::MemoryPropertyFlags;
+use vulkano::memory::{MemoryHeapFlags, MemoryPropertyFlags, MemoryType};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -68,11 +68,27 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
     let error = loop {
         match gpu.zeroed(6 << 20, Patience::Prompt) {
             Ok(buffer) => held.push(buffer),
+            // The driver must be asked for memory.
+            Err(Error::Defer) => held.push(gpu.zeroed(6 << 20, Patience::Patient).unwrap()),
             Err(error) => break error,
         }
         assert!(held.len() < 20, "no limit was noticed");
     };
     assert_eq!(error, Error::Collect);
+}
+
+#[test]
+fn a_prompt_caller_gets_memory_without_asking_the_driver() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    gpu.stream.finish().unwrap();
+    gpu.pool.trim();
+    let before = gpu.device.allocation_count();
+    // More than any piece of memory that small blocks are cut from.
+    assert_eq!(gpu.allocate(Kind::Device, 40 << 20, Patience::Prompt).err(), Some(Error::Defer));
+    let _small = gpu.allocate(Kind::Device, 1000, Patience::Patient).unwrap();
+    let made = gpu.device.allocation_count();
+    assert!(gpu.allocate(Kind::Device, 3000, Patience::Prompt).is_ok(), "the rest of that piece was not used");
+    assert_eq!(gpu.device.allocation_count(), made, "from {before}");
 }
 
 #[test]
@@ -106,8 +122,17 @@ fn tensors_lie_in_the_devices_own_memory() {
         let vulkano::buffer::BufferMemory::Normal(memory) = lease.buffer.buffer().memory() else {
             panic!("a buffer without memory of its own");
         };
-        let index = memory.device_memory().memory_type_index() as usize;
-        let flags = gpu.device.physical_device().memory_properties().memory_types[index].property_flags;
+        let properties = gpu.device.physical_device().memory_properties();
+        let ty = &properties.memory_types[memory.device_memory().memory_type_index() as usize];
+        let flags = ty.property_flags;
         assert!(flags.contains(MemoryPropertyFlags::DEVICE_LOCAL), "{flags:?}");
+        let heap = properties.memory_heaps[ty.heap_index as usize].flags;
+        assert!(heap.contains(MemoryHeapFlags::DEVICE_LOCAL), "{heap:?}");
+        // Where the device's memory is its own, the host does not see that of tensors: nothing they hold crosses the bus.
+        let hidden = |ty: &MemoryType| {
+            ty.property_flags & (MemoryPropertyFlags::DEVICE_LOCAL | MemoryPropertyFlags::HOST_VISIBLE)
+                == MemoryPropertyFlags::DEVICE_LOCAL
+        };
+        assert_eq!(hidden(ty), properties.memory_types.iter().any(hidden), "{properties:?}");
     }
 }

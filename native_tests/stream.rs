@@ -5,7 +5,8 @@ mod support;
 use std::collections::VecDeque;
 
 use nx_vulkan::device::gpu;
-use nx_vulkan::memory::Buffer;
+use nx_vulkan::error::Error;
+use nx_vulkan::memory::{Buffer, Patience};
 use nx_vulkan::program::Type;
 use support::{Random, device, download, node, run, upload};
 
@@ -67,6 +68,22 @@ fn sixteen_threads_that_come_first_get_one_device_and_right_results() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(addresses.iter().all(|&address| address == addresses[0]));
+}
+
+#[test]
+fn callers_far_ahead_of_the_device_wait_for_it() {
+    let stream = &device().stream;
+    let n = if device().caps.cpu { 1 << 18 } else { 1 << 26 };
+    let (a, shape) = (upload(&vec![1u32; n]), [n as u64]);
+    let submit = || {
+        run(&[node("add", Type::U32, &[0, 0])], &[(&a, Type::U32, &shape)], &shape).unwrap();
+        stream.submit().unwrap();
+        stream.keep_up(Patience::Prompt)
+    };
+    let deferred = (0..10_000).find_map(|_| submit().err());
+    assert_eq!(deferred, Some(Error::Defer));
+    stream.keep_up(Patience::Patient).unwrap();
+    stream.keep_up(Patience::Prompt).unwrap();
 }
 
 #[test]

@@ -34,7 +34,15 @@ impl Patience {
             Patience::Patient => Ok(()),
         }
     }
+
+    /// `Ok` where recording this many commands is fine: long chains of them hold up a normal scheduler.
+    pub fn may_record(self, commands: u64) -> Result<()> {
+        if commands > PROMPT_COMMANDS { self.may_wait() } else { Ok(()) }
+    }
 }
+
+/// A command takes 1 to 3 µs to record, its share of a submission included.
+const PROMPT_COMMANDS: u64 = 128;
 
 impl Gpu {
     /// A block of at least `len` bytes, contents undefined. Where limit or device are exhausted, pending work is

@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 use vulkano::VulkanObject;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
 use vulkano::device::Device;
+use vulkano::memory::MemoryPropertyFlags;
 use vulkano::memory::allocator::{
-    AllocationCreateInfo, GenericMemoryAllocatorCreateInfo, MemoryTypeFilter, StandardMemoryAllocator,
+    AllocationCreateInfo, GenericMemoryAllocatorCreateInfo, MemoryAllocatePreference, MemoryTypeFilter,
+    StandardMemoryAllocator,
 };
 
 use super::Patience;
@@ -145,13 +147,14 @@ impl Pool {
 
     /// A block of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows.
+    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows, and
+    /// [`Error::Defer`] where the driver would have to be asked for memory, which can take it milliseconds.
     pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
         let size = size.min(shared.limit.max(SMALLEST));
-        {
+        let released = {
             let mut state = shared.state.lock();
             if let Some(block) = shared.reuse(&mut state, kind, size) {
                 return Ok(self.lease(&mut state, block));
@@ -165,9 +168,7 @@ impl Pool {
                     state.soft_limit = (2 * (state.used + size)).max(state.soft_limit).min(shared.limit);
                 }
             }
-            if wanted > shared.limit {
-                shared.release(&mut state, wanted - shared.limit);
-            }
+            let released = shared.release(&mut state, wanted.saturating_sub(shared.limit));
             if state.taken + size > shared.limit {
                 return Err(Error::OutOfMemory(format!(
                     "{size} bytes more than the {} in use would pass the limit of {}",
@@ -175,16 +176,15 @@ impl Pool {
                 )));
             }
             state.taken += size;
-        }
-        match shared.create(kind, size) {
+            released
+        };
+        drop(released);
+        match shared.create(kind, size, patience) {
             Ok(block) => Ok(self.lease(&mut shared.state.lock(), block)),
             Err(error) => {
-                let mut state = shared.state.lock();
-                state.taken -= size;
-                if patience == Patience::Prompt {
-                    return Err(Error::Collect);
-                }
-                shared.release(&mut state, u64::MAX);
+                shared.state.lock().taken -= size;
+                patience.may_wait()?;
+                self.trim();
                 Err(error)
             }
         }
@@ -206,19 +206,25 @@ impl Pool {
     pub fn is_short_of_readback(&self, len: u64) -> bool {
         let state = self.0.state.lock();
         let free = size_class(len).and_then(|size| state.free.get(&(Kind::Readback, size)));
-        state.readbacks > 0 && !free.is_some_and(|list| list.iter().any(|block| self.0.passed(block)))
+        state.readbacks > 0 && !free.is_some_and(|list| self.0.first_passed(list).is_some())
     }
 
     /// Gives all free memory that the device no longer uses back to the driver.
     pub fn trim(&self) {
-        self.0.release(&mut self.0.state.lock(), u64::MAX);
+        let released = self.0.release(&mut self.0.state.lock(), u64::MAX);
+        drop(released);
     }
 }
 
 impl Shared {
-    fn passed(&self, block: &Block) -> bool {
-        let last_use = block.last_use.load(Relaxed);
-        last_use == 0 || self.timeline.passed(last_use)
+    /// Tells blocks that the device is through with. It is asked once, not for each block.
+    fn passed(&self) -> impl Fn(&Block) -> bool {
+        let completed = self.timeline.completed().unwrap_or(0);
+        move |block| block.last_use.load(Relaxed) <= completed
+    }
+
+    fn first_passed(&self, list: &[Block]) -> Option<usize> {
+        if list.is_empty() { None } else { list.iter().position(self.passed()) }
     }
 
     /// Takes a free block of the class. The host may write or read only what the device is through with; for device
@@ -228,43 +234,62 @@ impl Shared {
         match kind {
             Kind::Device => list.pop(),
             Kind::Upload | Kind::Readback => {
-                let index = list.iter().position(|block| self.passed(block))?;
+                let index = self.first_passed(list)?;
                 Some(list.swap_remove(index))
             }
         }
     }
 
-    /// Destroys free blocks that the device is through with until `bytes` are released.
-    fn release(&self, state: &mut State, bytes: u64) {
-        let mut released = 0;
+    /// Takes free blocks that the device is through with, until they are `bytes` together. Dropping them frees their
+    /// memory, which takes the driver long: that is for the caller to do once the state is unlocked.
+    #[must_use]
+    fn release(&self, state: &mut State, bytes: u64) -> Vec<Block> {
+        let (mut released, mut sum) = (vec![], 0);
+        if bytes == 0 {
+            return released;
+        }
+        let passed = self.passed();
         for list in state.free.values_mut() {
             let mut index = 0;
-            while index < list.len() && released < bytes {
-                if self.passed(&list[index]) {
-                    released += list.swap_remove(index).size;
+            while index < list.len() && sum < bytes {
+                if passed(&list[index]) {
+                    let block = list.swap_remove(index);
+                    sum += block.size;
+                    released.push(block);
                 } else {
                     index += 1;
                 }
             }
         }
         state.free.retain(|_, list| !list.is_empty());
-        state.taken -= released;
+        state.taken -= sum;
+        released
     }
 
-    fn create(&self, kind: Kind, size: u64) -> Result<Block> {
+    /// Prompt callers get a piece of memory that the driver has given before, or an error.
+    fn create(&self, kind: Kind, size: u64, patience: Patience) -> Result<Block> {
         let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
         let (usage, memory_type_filter) = match kind {
             Kind::Device => (
                 transfer | BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
-                MemoryTypeFilter::PREFER_DEVICE,
+                MemoryTypeFilter {
+                    required_flags: MemoryPropertyFlags::DEVICE_LOCAL,
+                    // Of the device's own memory, the host sees a small window only on many machines.
+                    not_preferred_flags: MemoryPropertyFlags::HOST_VISIBLE,
+                    ..MemoryTypeFilter::empty()
+                },
             ),
             Kind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
             Kind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
         };
+        let allocate_preference = match patience {
+            Patience::Prompt => MemoryAllocatePreference::NeverAllocate,
+            Patience::Patient => MemoryAllocatePreference::Unknown,
+        };
         let buffer = Buffer::new_slice::<u8>(
             self.allocator.clone(),
             BufferCreateInfo { usage, ..Default::default() },
-            AllocationCreateInfo { memory_type_filter, ..Default::default() },
+            AllocationCreateInfo { memory_type_filter, allocate_preference, ..Default::default() },
             size,
         )
         .map_err(|error| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {error:?}")))?;

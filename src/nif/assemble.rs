@@ -16,6 +16,7 @@ fn together(out_type: Term, shape: Term, parts: Term, patience: Patience) -> Res
     let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
     let mut decoded: Vec<(Program, Leases)> = vec![];
     for part in list_arg(parts, "parts")? {
+        patience.may_record(decoded.len() as u64)?;
         let [inputs, part_shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
         };

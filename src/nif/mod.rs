@@ -133,6 +133,13 @@ fn with_builds<'a>(env: Env<'a>, answer: Term<'a>) -> Term<'a> {
     }
 }
 
+/// Counts time against the calling process's slice of about a millisecond. The BEAM counts calls and not what they take:
+/// a loop of operations would keep its scheduler for dozens of milliseconds.
+fn spend(env: Env, time: std::time::Duration) {
+    let percent = time.as_micros() / 10;
+    rustler::schedule::consume_timeslice(env, percent.clamp(1, 100) as i32);
+}
+
 /// Defines the NIF `name` on a normal scheduler, which returns `:defer` where it would have to wait, and `name_dirty`
 /// on a dirty one. The body gets the arguments as terms, and how patient it may be.
 macro_rules! pair {
@@ -140,7 +147,10 @@ macro_rules! pair {
         #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
         #[rustler::nif]
         fn $name<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
-            $reply(env, $body($($arg,)* crate::memory::Patience::Prompt))
+            let start = std::time::Instant::now();
+            let answer = $reply(env, $body($($arg,)* crate::memory::Patience::Prompt));
+            spend(env, start.elapsed());
+            answer
         }
 
         #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
@@ -154,10 +164,12 @@ macro_rules! pair {
 }
 use pair;
 
-/// The device: made here by patient callers, deferred by prompt ones.
+/// The device, once it has caught up with its callers: made and waited for by patient ones, deferred by prompt ones.
 fn gpu(patience: crate::memory::Patience) -> Result<&'static crate::device::Gpu> {
-    match patience {
+    let gpu = match patience {
         crate::memory::Patience::Prompt => crate::device::gpu_if_ready(),
         crate::memory::Patience::Patient => crate::device::gpu(),
-    }
+    }?;
+    gpu.stream.keep_up(patience)?;
+    Ok(gpu)
 }

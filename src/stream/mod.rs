@@ -8,12 +8,13 @@ pub use recorder::{Binding, Copy, Dispatch};
 pub use timeline::Timeline;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use vulkano::device::{Device, Queue};
 
 use crate::error::Result;
-use crate::memory::Block;
+use crate::memory::{Block, Patience};
 use recorder::Recorder;
 
 pub struct Stream {
@@ -69,9 +70,23 @@ impl Stream {
         Ok(self.timeline.passed(value))
     }
 
+    /// Where callers are far ahead of the device, waits until half of what was submitted has run.
+    pub fn keep_up(&self, patience: Patience) -> Result<()> {
+        let ahead_of = |most| self.timeline.submitted.load(Relaxed).saturating_sub(most);
+        if self.timeline.passed(ahead_of(MOST_AHEAD)) {
+            return Ok(());
+        }
+        patience.may_wait()?;
+        self.wait(ahead_of(MOST_AHEAD / 2))
+    }
+
     /// Submits what is recorded and waits until all of it has run.
     pub fn finish(&self) -> Result<()> {
         let value = self.recorder.lock().submit()?;
+        self.wait(value)
+    }
+
+    fn wait(&self, value: u64) -> Result<()> {
         let waited = self.timeline.wait(value);
         if let Err(error) = &waited {
             self.recorder.lock().fail(error.clone());
@@ -79,6 +94,10 @@ impl Stream {
         waited
     }
 }
+
+/// Submissions that may wait for the device. A driver's queue ends somewhere too, and there blocks whoever comes next;
+/// and each submission holds its commands' memory.
+const MOST_AHEAD: u64 = 256;
 
 /// See [`Stream::together`].
 pub struct Together<'a>(&'a Stream);

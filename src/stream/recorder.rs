@@ -72,8 +72,6 @@ pub(super) struct Recorder {
     holding: u32,
     /// Counts the runs between two barriers: two commands of one epoch are unordered.
     epoch: u64,
-    /// The timeline value of the last submission.
-    submitted: u64,
     failed: Option<Error>,
 }
 
@@ -98,7 +96,6 @@ impl Recorder {
             bytes: 0,
             holding: 0,
             epoch: 1,
-            submitted: 0,
             failed: None,
         })
     }
@@ -213,15 +210,15 @@ impl Recorder {
     pub fn submit(&mut self) -> Result<u64> {
         self.check()?;
         let Some(batch) = self.current.take() else {
-            return Ok(self.submitted);
+            return Ok(self.submitted());
         };
         (self.commands, self.bytes) = (0, 0);
         let submitted = self.end_and_submit(batch.commands.handle());
         match submitted {
             Ok(()) => {
-                self.submitted += 1;
-                self.in_flight.push_back((self.submitted, batch));
-                Ok(self.submitted)
+                let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
+                self.in_flight.push_back((value, batch));
+                Ok(value)
             }
             Err(error) => {
                 self.fail(error.clone());
@@ -232,7 +229,7 @@ impl Recorder {
 
     fn end_and_submit(&self, commands: vk::CommandBuffer) -> Result<()> {
         let fns = self.device.fns();
-        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [self.submitted + 1]);
+        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [self.submitted() + 1]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info =
             vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
@@ -247,6 +244,11 @@ impl Recorder {
             })
         };
         result.map_err(|e| Error::vulkan("submitting to the device", e))
+    }
+
+    /// The timeline value of the last submission.
+    fn submitted(&self) -> u64 {
+        self.timeline.submitted.load(Relaxed)
     }
 
     fn check(&self) -> Result<()> {
@@ -300,7 +302,7 @@ impl Recorder {
             self.barrier(commands, stages, stages, &barrier);
             self.epoch += 1;
         }
-        let value = self.submitted + 1;
+        let value = self.submitted() + 1;
         for block in reads {
             block.read_epoch.store(self.epoch, Relaxed);
             block.last_use.store(value, Relaxed);

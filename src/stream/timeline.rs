@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 pub struct Timeline {
     device: Arc<Device>,
     semaphore: Semaphore,
+    /// The value of the last submission; the recorder counts it.
+    pub(super) submitted: AtomicU64,
     completed: AtomicU64,
     spin: Duration,
 }
@@ -33,7 +35,7 @@ impl Timeline {
             .map_err(|e| Error::DispatchFailed(format!("timeline semaphore: {e:?}")))?;
         let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
         let spin = if cpu { SPIN_CPU } else { SPIN_GPU };
-        Ok(Self { device, semaphore, completed: AtomicU64::new(0), spin })
+        Ok(Self { device, semaphore, submitted: AtomicU64::new(0), completed: AtomicU64::new(0), spin })
     }
 
     pub(super) fn handle(&self) -> vk::Semaphore {

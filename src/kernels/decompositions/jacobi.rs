@@ -5,8 +5,6 @@ use super::*;
 /// Sweeps at most. Ten are usual; clusters of values take fifteen, rows that differ by many orders of magnitude twenty.
 /// Dispatches of sweeps that are not needed return at once.
 const SWEEPS: u64 = 30;
-/// More rounds than this take too long to record for a normal scheduler.
-const PROMPT_ROUNDS: u64 = 512;
 
 /// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
 pub(super) fn orthogonalise(
@@ -22,9 +20,7 @@ pub(super) fn orthogonalise(
     }
     let half = columns.div_ceil(2);
     let rounds = SWEEPS * (2 * half - 1);
-    if rounds > PROMPT_ROUNDS {
-        patience.may_wait()?;
-    }
+    patience.may_record(rounds)?;
     if columns == 1 {
         return Ok(());
     }

@@ -84,6 +84,7 @@ pub(super) fn factor(
 ) -> Result<Reflectors> {
     // A reflector of a single number changes its phase. Nx makes one for wide complex matrices, none for square ones.
     let count = if m == n { m - 1 } else { m.min(n) };
+    patience.may_record(count.div_ceil(REGISTERS) * 4)?;
     let made = Reflectors {
         cells: scheme.cells(gpu, (batch * count * m).max(1), patience)?,
         factors: scheme.numbers(gpu, (batch * count).max(1), patience)?,

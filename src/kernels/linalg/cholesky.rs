@@ -1,7 +1,7 @@
 //! Cholesky factors.
 
 use super::triangular::accumulator;
-use super::{Kernel, Matrices, Pack, Update, View, may_record, unpack, wide, width, working};
+use super::{Kernel, Matrices, Pack, Update, View, unpack, wide, width, working};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Patience};
@@ -21,7 +21,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buff
         return gpu.zeroed(0, patience);
     }
     let block = width(inner);
-    may_record(n.div_ceil(block) * 2, patience)?;
+    patience.may_record(n.div_ceil(block) * 2)?;
     let l = Pack::Lower.copy(gpu, a, inner, patience)?;
     let view = View::dense(&l, n, n);
     if n <= block {

@@ -1,7 +1,7 @@
 //! LU factorisations with partial pivoting.
 
 use super::triangular::System;
-use super::{Kernel, Matrices, Pack, Update, View, may_record, wide, width, working};
+use super::{Kernel, Matrices, Pack, Update, View, wide, width, working};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Patience};
@@ -33,7 +33,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
     }
     let threads = threads(gpu, n);
     let block = if threads.is_some() && n > width(ty) { REGISTERS } else { width(ty) };
-    may_record(n.div_ceil(block) * 4, patience)?;
+    patience.may_record(n.div_ceil(block) * 4)?;
     let packed = Pack::Transposed.copy(gpu, a, ty, patience)?;
     let permutation = gpu.allocate(Kind::Device, bytes.1, patience)?;
     let pivots = gpu.allocate(Kind::Device, bytes.1, patience)?;

@@ -34,11 +34,6 @@ fn width(ty: Type) -> u64 {
     if ty.size() > 8 { 16 } else { 32 }
 }
 
-/// Long chains of commands are recorded on dirty schedulers.
-fn may_record(commands: u64, patience: Patience) -> Result<()> {
-    if commands > 300 { patience.may_wait() } else { Ok(()) }
-}
-
 /// A batch of matrices within a block: element (i, j) of matrix b is at offset + b·batch + i·row + j·column. Strides may
 /// be negative.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Solving triangular systems.
 
-use super::{Kernel, Matrices, Pack, Update, View, may_record, unpack, wide, width, working};
+use super::{Kernel, Matrices, Pack, Update, View, unpack, wide, width, working};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Patience};
@@ -56,7 +56,7 @@ pub fn run(
     if elements == 0 {
         return gpu.zeroed(0, patience);
     }
-    may_record(n.div_ceil(width(inner)) * 2, patience)?;
+    patience.may_record(n.div_ceil(width(inner)) * 2)?;
     let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
     let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
     let x = pack.copy(gpu, b, inner, patience)?;
