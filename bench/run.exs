@@ -1,12 +1,20 @@
-# Measures the cases of ../shared/bench/peers.py on the device, through Nx.
+# Measures cases on the device, through Nx.
 #
-#     mix run bench/run.exs gpu|cpu [case...]
+#     mix run bench/run.exs gpu|cpu [set|case...]
 #
-# gpu and cpu choose the sizes, as with peers.py. Prints JSON lines {case, value, unit}; on stderr the
-# device and, case by case, what was left out because it has no kernel. Ends with status 1 when a case
-# failed.
+# gpu and cpu choose the sizes. The sets are
+#
+#   * peers (the default): the cases of ../shared/bench/peers.py
+#   * awkward: shapes and types that fit no tile
+#   * sweep, binary: an operation's cost from 1 to 10^8 elements, here and on Nx.BinaryBackend
+#   * layers: where the time of a small operation goes
+#   * processes: 1 to 64 processes that issue operations at once
+#
+# Prints JSON lines {case, value, unit}, those of BinaryBackend with {peer}; on stderr the device and,
+# case by case, what was left out because it has no kernel. Ends with status 1 when a case failed.
 
-for file <- ~w(measure models cases), do: Code.require_file("support/#{file}.exs", __DIR__)
+for file <- ~w(measure models cases awkward sweep latency),
+    do: Code.require_file("support/#{file}.exs", __DIR__)
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
 
@@ -16,19 +24,25 @@ alias Nx.Vulkan.{Fallback, VulkanoBackend}
       {String.to_atom(sizes), names}
 
     _ ->
-      IO.puts(:stderr, "usage: run.exs gpu|cpu [case...]")
+      IO.puts(:stderr, "usage: run.exs gpu|cpu [set|case...]")
       System.halt(2)
   end
 
-cases = Bench.Cases.all(sizes)
+sets = [
+  {"peers", VulkanoBackend, Bench.Cases.all(sizes)},
+  {"awkward", VulkanoBackend, Bench.Awkward.all(sizes)},
+  {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
+  {"binary", Nx.BinaryBackend, Bench.Sweep.all(6)},
+  {"layers", VulkanoBackend, Bench.Latency.layers()},
+  {"processes", VulkanoBackend, Bench.Latency.processes()}
+]
 
-case names -- Enum.map(cases, &elem(&1, 0)) do
-  [] ->
-    :ok
+names = if names == [], do: ["peers"], else: names
+known = Enum.flat_map(sets, fn {set, _, cases} -> [set | Enum.map(cases, &elem(&1, 0))] end)
 
-  unknown ->
-    IO.puts(:stderr, "no such case: #{Enum.join(unknown, ", ")}")
-    System.halt(2)
+with [_ | _] = unknown <- names -- known do
+  IO.puts(:stderr, "no such case: #{Enum.join(unknown, ", ")}")
+  System.halt(2)
 end
 
 # Without Mix nothing has been started.
@@ -47,9 +61,9 @@ device =
 IO.puts(:stderr, "#{Date.utc_today()}, #{device.name} (#{device.type}), driver #{device.driver}")
 
 # Each case in a process of its own: what it held is gone before the next one starts.
-measure = fn fun ->
+measure = fn backend, fun ->
   Task.async(fn ->
-    Nx.default_backend(VulkanoBackend)
+    Nx.default_backend(backend)
     Fallback.put_mode(:raise)
 
     try do
@@ -63,11 +77,14 @@ measure = fn fun ->
 end
 
 results =
-  for {name, unit, fun} <- cases, names == [] or name in names do
-    {result, detail} = measure.(fun)
+  for {set, backend, cases} <- sets,
+      {name, unit, fun} <- cases,
+      set in names or (name in names and backend == VulkanoBackend) do
+    {result, detail} = measure.(backend, fun)
+    peer = if backend == VulkanoBackend, do: "", else: ~s("peer": "BinaryBackend", )
 
     case result do
-      :ok -> IO.puts(~s({"case": "#{name}", "value": #{detail}, "unit": "#{unit}"}))
+      :ok -> IO.puts(~s({"case": "#{name}", #{peer}"value": #{detail}, "unit": "#{unit}"}))
       :left_out -> IO.puts(:stderr, "#{name} left out: #{detail}")
       :failed -> IO.puts(:stderr, "#{name} FAILED: #{detail}")
     end

@@ -2,8 +2,8 @@ defmodule Bench.Cases do
   @moduledoc """
   The cases of `../shared/bench/peers.py`: the same names, shapes, units and numbers of runs.
 
-  `all/1` gives `{name, unit, fun}` in the peers' order; `fun` makes the data, measures and returns the
-  value.
+  `all/1` gives `{name, unit, fun}` in the peers' order; `fun` makes the data on the default backend,
+  measures and returns the value. So do the other modules with cases.
   """
 
   import Bench.Measure

@@ -1,0 +1,43 @@
+# Cold start: what the first operation of a BEAM costs, step by step, in milliseconds. The BEAM's own start and the
+# loading of Nx do not count.
+#
+#     export NX_VULKAN_CACHE_DIR=$(mktemp -d)
+#     mix run bench/cold.exs      # with an empty disk cache
+#     mix run bench/cold.exs      # with a warm one
+#
+# Prints JSON lines {case, value, unit}.
+
+require Nx.Vulkan.Native, as: Native
+
+{:ok, _} = Application.ensure_all_started(:nx)
+
+modules = [Nx, Nx.Tensor, Nx.Shared, Nx.Shape, Nx.Type, Nx.Vulkan, Nx.Vulkan.VulkanoBackend]
+for module <- modules, do: {:module, _} = Code.ensure_loaded(module)
+
+step = fn name, fun ->
+  start = System.monotonic_time(:microsecond)
+  result = fun.()
+  value = (System.monotonic_time(:microsecond) - start) / 1000
+  IO.puts(~s({"case": "cold_#{name}", "value": #{value}, "unit": "ms"}))
+  {result, value}
+end
+
+data = for i <- 1..1000, into: <<>>, do: <<i::float-32-native>>
+
+{_, library} = step.("library", fn -> {:module, _} = Code.ensure_loaded(Native) end)
+{%{}, device} = step.("device", fn -> Native.call(memory_info()) end)
+
+{_, operation} =
+  step.("operation", fn ->
+    Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+    x = Nx.from_binary(data, :f32)
+    Nx.to_binary(Nx.add(x, x))
+  end)
+
+step.("second_operation", fn ->
+  x = Nx.from_binary(data, :f32)
+  Nx.to_binary(Nx.multiply(x, x))
+end)
+
+total = library + device + operation
+IO.puts(~s({"case": "cold_first_operation", "value": #{Float.round(total, 3)}, "unit": "ms"}))

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Peers' figures for the sets `awkward` and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
+PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives, on the same machine.
+
+Usage: peers.py gpu|cpu awkward|sweep...   -> JSON lines {case, peer, value, unit}
+"""
+import json
+import math
+import os
+import statistics
+import sys
+import time
+
+import numpy as np
+
+SIZES, SETS = sys.argv[1], sys.argv[2:]
+GPU = SIZES == "gpu"
+TYPES = {"f32": "float32", "u8": "uint8", "bf16": "bfloat16"}
+if not GPU:
+    os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+def emit(case, peer, value, unit):
+    print(json.dumps({"case": case, "peer": peer, "value": value, "unit": unit}), flush=True)
+
+
+def median(run, runs, warm_up=3):
+    """Median seconds of `runs` calls of `run`, which ends with a wait, after `warm_up` that do not count."""
+    times = []
+    for _ in range(warm_up + runs):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[warm_up:])
+
+
+class Torch:
+    name = "torch"
+
+    def __init__(self):
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        self.lib = torch
+        self.device = torch.device("cuda" if GPU else "cpu")
+
+    def tensor(self, data, kind):
+        return self.lib.from_numpy(data).to(self.device).to(getattr(self.lib, TYPES[kind]))
+
+    def wait(self, _result):
+        if GPU:
+            self.lib.cuda.synchronize()
+
+    def compiled(self, fun):
+        return fun
+
+    def sum(self, x, axis):
+        return x.sum() if axis is None else x.sum(axis)
+
+    def transpose(self, x, axes):
+        return x.permute(axes).contiguous()
+
+    def exp(self, x):
+        return self.lib.exp(x)
+
+
+class Jax:
+    name = "jax"
+
+    def __init__(self):
+        import jax
+        import jax.numpy as jnp
+
+        jax.config.update("jax_default_matmul_precision", "highest")
+        self.lib, self.jnp = jax, jnp
+
+    def tensor(self, data, kind):
+        return self.jnp.asarray(data).astype(TYPES[kind])
+
+    def wait(self, result):
+        self.lib.block_until_ready(result)
+
+    def compiled(self, fun):
+        return self.lib.jit(fun)
+
+    def sum(self, x, axis):
+        return self.jnp.sum(x, axis)
+
+    def transpose(self, x, axes):
+        return self.jnp.transpose(x, axes)
+
+    def exp(self, x):
+        return self.jnp.exp(x)
+
+
+def normal(shape):
+    """Normally distributed numbers, the same ones again after a million: making them takes longest of all."""
+    return np.resize(np.random.default_rng(0).standard_normal(2**20, dtype=np.float32), shape)
+
+
+def awkward(peer):
+    k = 8192 if GPU else 2048
+    batch = 8192 if GPU else 256
+    cube = (512, 512, 512) if GPU else (128, 128, 128)
+    rows = 2**25 if GPU else 2**20
+    n = 2**28 if GPU else 2**22
+    box = (32, 24, 40, 48, 56) if GPU else (8, 12, 16, 20, 24)
+
+    def case(name, kind, shapes, amount, unit, runs, fun):
+        # Small positive numbers, which every type holds.
+        data = [peer.tensor(np.abs(8 * normal(shape)), kind) for shape in shapes]
+        fun = peer.compiled(fun)
+        emit(name, peer.name, amount / median(lambda: peer.wait(fun(*data)), runs) / 1e9, unit)
+
+    def product(name, kind, left, right):
+        amount = 2 * int(np.prod(left)) * right[-1]
+        case(name, kind, [left, right], amount, "GFLOP/s", 9, lambda a, b: a @ b)
+
+    def moved(name, kind, shapes, bytes_each, fun):
+        case(name, kind, shapes, bytes_each * int(np.prod(shapes[0])), "GB/s", 15, fun)
+
+    product("matmul_f32_1000x777x1503", "f32", (1000, 777), (777, 1503))
+    product("matmul_bf16_1000x777x1503", "bf16", (1000, 777), (777, 1503))
+    product(f"matvec_f32_1x{k}x{k}", "f32", (1, k), (k, k))
+    product(f"matmul_f32_{batch}_of_32x32", "f32", (batch, 32, 32), (batch, 32, 32))
+    moved("sum_middle_axis", "f32", [cube], 4, lambda x: peer.sum(x, 1))
+    moved("sum_over_3", "f32", [(rows, 3)], 4, lambda x: peer.sum(x, 1))
+    moved("sum_1e8", "f32", [(100_000_000,)], 4, lambda x: peer.sum(x, None))
+    moved("transpose_rank5", "f32", [box], 8, lambda x: peer.transpose(x, (4, 2, 0, 3, 1)))
+    moved("add_column_to_row", "f32", [(k, 1), (1, k)], 4 * k, lambda a, b: a + b)
+    moved("add_u8", "u8", [(n,), (n,)], 3, lambda a, b: a + b)
+    moved("sum_u8", "u8", [(n,)], 1, lambda x: peer.sum(x, None))
+    moved("add_bf16", "bf16", [(n,), (n,)], 6, lambda a, b: a + b)
+    moved("sum_axis1_bf16", "bf16", [(k, k)], 2, lambda x: peer.sum(x, 1))
+
+
+def sweep(peer):
+    """Eager calls, as many in a run as take 20 ms, 1000 at most, and one wait."""
+    operations = {"add": (2, lambda a, b: a + b), "exp": (1, peer.exp), "sum": (1, lambda x: peer.sum(x, None))}
+    for name, (arity, fun) in operations.items():
+        for exponent in range(9):
+            data = [peer.tensor(normal(10**exponent), "f32") for _ in range(arity)]
+
+            def each(calls, runs):
+                def run():
+                    for _ in range(calls):
+                        result = fun(*data)
+                    peer.wait(result)
+
+                return median(run, runs, 1) / calls
+
+            calls = 1 if each(1, 1) > 0.02 else min(1000, math.ceil(0.02 / each(10, 1)))
+            emit(f"{name}_1e{exponent}", peer.name, each(calls, 7) * 1e6, "us/op")
+
+
+for library in (Torch, Jax):
+    try:
+        chosen = library()
+        for name in SETS:
+            {"awkward": awkward, "sweep": sweep}[name](chosen)
+    except Exception as error:
+        print(f"{library.name} failed: {error!r}", file=sys.stderr, flush=True)
