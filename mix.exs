@@ -30,8 +30,12 @@ defmodule NxVulkan.MixProject do
     [extra_applications: [:logger], env: [fallback: :allow]]
   end
 
+  # What the examples and tests of other people's work need; no project that uses this one gets them.
+  @examples [:axon, :polaris, :scholar, :nimble_options]
+
   # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that holds nx, complex and
-  # telemetry, one folder an app. Unset: the default folder where it exists, else Hex.
+  # telemetry, one folder an app, and whichever there are of @examples. Unset: the default folder where
+  # it exists, else Hex.
   defp nx_from do
     default = Path.expand("~/.cache/nx_vulkan/deps")
 
@@ -50,9 +54,15 @@ defmodule NxVulkan.MixProject do
 
   # The folder's versions win over what Nx asks of Hex.
   defp deps(folder) do
-    for app <- [:nx, :complex, :telemetry] do
-      {app, path: Path.join(Path.expand(folder), "#{app}"), override: true}
-    end
+    path = fn app -> Path.join(Path.expand(folder), "#{app}") end
+    needed = for app <- [:nx, :complex, :telemetry], do: {app, path: path.(app), override: true}
+
+    examples =
+      for app <- @examples, File.dir?(path.(app)) do
+        {app, path: path.(app), override: true, only: [:dev, :test]}
+      end
+
+    needed ++ examples
   end
 
   defp package do
