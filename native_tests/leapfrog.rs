@@ -225,7 +225,7 @@ fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, s
     let (q, p) = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
     let path = precision.spv();
     let call = Call::new(support::device(), &path, Patience::Patient);
-    let out = call.leapfrog(&q, &p, &extras, &push, steps as u64).expect("the chain runs");
+    let out = call.leapfrog([&q, &p, &extras], &push, steps as u64, false).expect("the chain runs");
     let [q, p, grad, logp] = out.map(|readback| precision.values(readback.bytes()));
     Chain { q, p, grad, logp }
 }

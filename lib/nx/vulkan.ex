@@ -46,6 +46,8 @@ defmodule Nx.Vulkan do
 
   require Nx.Vulkan.Native, as: Native
 
+  alias Nx.Vulkan.NativeV
+
   @doc """
   What the pool of device memory holds, in bytes.
 
@@ -81,7 +83,104 @@ defmodule Nx.Vulkan do
   @spec synchronize() :: :ok | {:error, atom(), String.t()}
   def synchronize, do: Native.call(sync())
 
+  @doc """
+  Makes the device ready: `:ok`, or why there is none. Every other call does so by itself.
+  """
+  @spec init() :: :ok | {:error, :no_device, String.t()}
+  def init, do: with({:ok, _} <- device_info(), do: :ok)
+
+  @doc "The name of the device in use, `nil` where there is none; `device_info/0` says why."
+  @spec device_name() :: String.t() | nil
+  def device_name do
+    with {:ok, %{name: name}} <- device_info(), do: name, else: (_ -> nil)
+  end
+
+  @doc "Whether the device in use computes with 64-bit floats; `false` where there is no device."
+  @spec has_f64() :: boolean()
+  def has_f64 do
+    with {:ok, %{features: features}} <- device_info(),
+         do: :float64 in features,
+         else: (_ -> false)
+  end
+
+  @doc "The same as `has_f64/0`."
+  @spec has_f64?() :: boolean()
+  defdelegate has_f64?, to: __MODULE__, as: :has_f64
+
+  @doc "The same as `Nx.Vulkan.NativeV.buf_upload/1`."
+  @spec upload_binary(binary()) :: {:ok, NativeV.buffer()} | NativeV.error()
+  defdelegate upload_binary(data), to: NativeV, as: :buf_upload
+
+  @doc """
+  All bytes of a buffer, which must be `n_bytes`: `{:error, :size_mismatch}` otherwise.
+
+  See `Nx.Vulkan.NativeV.buf_download/1`.
+  """
+  @spec download_binary(NativeV.buffer(), non_neg_integer()) ::
+          {:ok, binary()} | NativeV.error()
+  def download_binary(ref, n_bytes) do
+    if NativeV.buf_byte_size(ref) == n_bytes,
+      do: NativeV.buf_download(ref),
+      else: {:error, :size_mismatch}
+  end
+
+  @doc """
+  `k` leapfrog steps of Hamiltonian dynamics for `d` independent coordinates, each N(`mu`, `sigma`) with
+  standard deviation `sigma`, in one dispatch.
+
+  `q`, `p` and `inv_mass` are buffers of `d` 32-bit floats each (see `upload_binary/1`), `d` from 1 to
+  256: position, momentum and the diagonal of the inverse mass. `k`, `eps`, `mu` and `sigma` are
+  numbers; a negative step size `eps` runs backwards in time. The scheme is that of
+  `Nx.Vulkan.NativeV.leapfrog_chain_synth/6`.
+
+  Returns `{:ok, {q, p, grad, logp}}` at once, buffers of the state after each step: `k * d` floats, step
+  by step, and of `logp` `k` floats, the log density with its normalising constant. `download_binary/2`
+  waits for them.
+
+  `{:error, :size_mismatch}`: the three buffers differ in size or hold no whole number of floats.
+  `{:error, :invalid_argument, message}`: `k` or `d` is out of range, a number is none that 32-bit floats
+  hold, or `sigma` is not positive. Other errors: `Nx.Vulkan.NativeV`.
+  """
+  @spec leapfrog_chain_normal(
+          NativeV.buffer(),
+          NativeV.buffer(),
+          NativeV.buffer(),
+          pos_integer(),
+          number(),
+          number(),
+          number()
+        ) :: {:ok, NativeV.chain()} | NativeV.error()
+  def leapfrog_chain_normal(q, p, inv_mass, k, eps, mu, sigma),
+    do: normal_chain(q, p, inv_mass, k, eps, mu, sigma, "leapfrog_normal.spv")
+
+  @doc "`leapfrog_chain_normal/7` with 64-bit floats in all buffers, on a device that has them."
+  @spec leapfrog_chain_normal_f64(
+          NativeV.buffer(),
+          NativeV.buffer(),
+          NativeV.buffer(),
+          pos_integer(),
+          number(),
+          number(),
+          number()
+        ) :: {:ok, NativeV.chain()} | NativeV.error()
+  def leapfrog_chain_normal_f64(q, p, inv_mass, k, eps, mu, sigma),
+    do: normal_chain(q, p, inv_mass, k, eps, mu, sigma, "leapfrog_normal_f64.spv")
+
+  defp normal_chain(q, p, inv_mass, k, eps, mu, sigma, file) do
+    path = Application.app_dir(:nx_vulkan, Path.join("priv/shaders", file))
+    Native.call(leapfrog_chain_normal(q, p, inv_mass, k, eps, mu, sigma, path))
+  end
+
   if Code.ensure_loaded?(Nx) do
+    @doc """
+    `Nx.Defn.jit/2` with `Nx.Vulkan.Compiler`, unless the options name another compiler.
+
+        Nx.Vulkan.jit(&Nx.sum/1).(Nx.iota({1000}))
+    """
+    @spec jit(function(), keyword()) :: function()
+    def jit(fun, options \\ []),
+      do: Nx.Defn.jit(fun, Keyword.put_new(options, :compiler, Nx.Vulkan.Compiler))
+
     @doc """
     Prints which operations run on the device, are emulated there or fall back to the CPU, by type.
     `Nx.Vulkan.Support.table/1` has it as data.

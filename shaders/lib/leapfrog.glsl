@@ -1,13 +1,14 @@
-// Leapfrog integrator of Hamiltonian dynamics: a whole trajectory in one workgroup.
+// Leapfrog integrator of Hamiltonian dynamics: a whole trajectory in one workgroup, workgroup c being chain c.
 // Source: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), section 2.3.
 //
-// Per step, with g = grad log p: p½ = p + ½ eps g(q), q' = q + eps inv_mass p½, p' = p½ + ½ eps g(q'). The outputs hold
-// the state after each step, at step * d + i; logp is the model's log density alone, without the kinetic energy. A
+// Per step, with g = grad log p: p½ = p + ½ eps g(q), q' = q + eps inv_mass p½, p' = p½ + ½ eps g(q'). All buffers hold
+// the chains one after the other. The outputs hold the state after each step, at step * d + i of their chain; logp is the model's log density alone, without the kinetic energy. A
 // negative eps runs the trajectory backwards; eps = 0 evaluates the model at q_init. Energies that overflow give infinite
 // or NaN outputs; nothing here loops on data.
 //
 // The model's file defines REAL's helpers and what follows, then includes this file:
 //   MODEL_PARAMETERS     how many parameters the observations depend on
+//   MODEL_PUSH           its own push constants, declared one after the other, where it has any
 //   MODEL_SUMS           one sum over the observations for each of its first MODEL_SUMS - 1 parameters, then log p
 //   ModelState           what an observation needs to know of the parameters
 //   REAL model_publish(uint i, REAL q)
@@ -34,17 +35,22 @@
 
 layout(local_size_x = WORKGROUP) in;
 
+#ifndef MODEL_PUSH
+#define MODEL_PUSH
+#endif
+
 layout(push_constant) uniform Push {
   uint steps;
   uint n_obs;
   uint d;
-  uint pad;
-  float eps;
+  uint chains;
+  REAL eps;
+  MODEL_PUSH
 } push;
 
 layout(set = 0, binding = 0, std430) readonly restrict buffer QInit { REAL q_init[]; };
 layout(set = 0, binding = 1, std430) readonly restrict buffer PInit { REAL p_init[]; };
-// The observations, then the diagonal of the inverse mass matrix.
+// Of each chain the observations, then the diagonal of the inverse mass matrix.
 layout(set = 0, binding = 2, std430) readonly restrict buffer Extras { REAL extras[]; };
 layout(set = 0, binding = 3, std430) writeonly restrict buffer QChain { REAL q_chain[]; };
 layout(set = 0, binding = 4, std430) writeonly restrict buffer PChain { REAL p_chain[]; };
@@ -68,8 +74,9 @@ REAL reduce(uint i, REAL sums[MODEL_SUMS]) {
   return total;
 }
 
-// The model at the position whose i-th coordinate is q: invocation j < MODEL_SUMS gets sum j.
-REAL evaluate(uint i, REAL q) {
+// The model at the position whose i-th coordinate is q: invocation j < MODEL_SUMS gets sum j. `obs` is where the chain's
+// observations begin.
+REAL evaluate(uint i, uint obs, REAL q) {
   REAL own = REAL(0);
   if (i < max(push.d, MODEL_PARAMETERS)) own = model_publish(i, q);
   barrier();
@@ -82,7 +89,7 @@ REAL evaluate(uint i, REAL q) {
   for (uint begin = 0u; begin < count; begin += OBSERVATION_BLOCK) {
     ModelBlock block = model_begin();
     uint end = min(begin + OBSERVATION_BLOCK, count);
-    for (uint k = begin; k < end; ++k) model_observe(state, extras[k * WORKGROUP + i], block);
+    for (uint k = begin; k < end; ++k) model_observe(state, extras[obs + k * WORKGROUP + i], block);
     model_end(block, sums);
   }
   return reduce(i, sums);
@@ -91,18 +98,21 @@ REAL evaluate(uint i, REAL q) {
 void main() {
   // Invocation i owns coordinate i of the position and the momentum.
   uint i = gl_LocalInvocationIndex;
+  uint chain = gl_WorkGroupID.x;
+  uint obs = chain * (push.n_obs + push.d);
   bool owner = i < push.d;
-  REAL q = owner ? q_init[i] : REAL(0);
-  REAL p = owner ? p_init[i] : REAL(0);
-  REAL drift = owner ? REAL(push.eps) * extras[push.n_obs + i] : REAL(0);
-  REAL kick = REAL(0.5) * REAL(push.eps);
+  REAL q = owner ? q_init[chain * push.d + i] : REAL(0);
+  REAL p = owner ? p_init[chain * push.d + i] : REAL(0);
+  REAL drift = owner ? push.eps * extras[obs + push.n_obs + i] : REAL(0);
+  REAL kick = REAL(0.5) * push.eps;
 
-  REAL sum = evaluate(i, q);
+  REAL sum = evaluate(i, obs, q);
   REAL gradient = owner ? model_gradient(i, q, sum) : REAL(0);
-  for (uint at = 0u; at < push.steps; ++at) {
+  for (uint step = 0u; step < push.steps; ++step) {
     p += kick * gradient;
     q += drift * p;
-    sum = evaluate(i, q);
+    sum = evaluate(i, obs, q);
+    uint at = chain * push.steps + step;
     if (i == MODEL_SUMS - 1u) logp_chain[at] = sum;
     if (owner) {
       gradient = model_gradient(i, q, sum);

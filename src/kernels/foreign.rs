@@ -31,13 +31,18 @@ const SPLIT_REDUCTION: u64 = 64;
 /// This many outputs keep any device busy.
 const BUSY: u64 = 1 << 16;
 
-/// The four results of a leapfrog chain: positions, momenta, gradients, log densities.
+/// The four results of leapfrog chains: positions, momenta, gradients, log densities.
 pub type Chain = [Readback; 4];
 
 impl<'a> Call<'a> {
     pub fn new(gpu: &'a Gpu, path: &'a str, patience: Patience) -> Self {
         let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
         Self { gpu, path, patience, size: if name.contains("_f64") { 8 } else { 4 } }
+    }
+
+    /// The same for a file of doubles, whatever its name.
+    pub fn of_doubles(self) -> Self {
+        Self { size: 8, ..self }
     }
 
     /// `out[i] = op(inputs[0][i], …)` for i < n.
@@ -159,41 +164,81 @@ impl<'a> Call<'a> {
         self.dispatch(&kernel, &[span(&a)], &[span(&out)], &push_words(&[m, n])?, groups)
     }
 
-    /// A chain of `k` leapfrog steps. `push` holds K, n_obs, d, pad as u32, the step size as f32, then the model's
-    /// parameters; `extras` the observations, then the inverse masses.
-    pub fn leapfrog(&self, q_init: &[u8], p_init: &[u8], extras: &[u8], push: &[u8], k: u64) -> Result<Chain> {
+    /// Chains of `k` leapfrog steps, from host memory to host memory: see [`Call::chains`].
+    pub fn leapfrog(&self, inputs: [&[u8]; 3], push: &[u8], k: u64, batch: bool) -> Result<Chain> {
+        let inputs = inputs.map(|data| self.gpu.upload(data, self.patience));
+        let [q, p, extras] = inputs;
+        let outputs = self.chains([&q?, &p?, &extras?], push, k, batch)?;
+        self.gpu.read_all([0, 1, 2, 3].map(|i| (&outputs[i], 0, outputs[i].len())))
+    }
+
+    /// Chains of `k` leapfrog steps, a workgroup each: one, or in a batch as many as `push` says. `inputs` are the
+    /// positions, the momenta, and the extras: of each chain the observations, then the inverse masses. `push` holds K,
+    /// n_obs, d and the number of chains as u32, the step size, then the model's parameters. The step size is a float of
+    /// the module's type; where there is nothing after it, f32 serves f64 modules too.
+    pub fn chains(&self, inputs: [&Buffer; 3], push: &[u8], k: u64, batch: bool) -> Result<[Buffer; 4]> {
         let invalid = |message: &str| Err(Error::Invalid(message.to_owned()));
         if !(20..=128).contains(&push.len()) || !push.len().is_multiple_of(4) {
             return invalid("push: expected 20 to 128 bytes, a multiple of 4");
         }
-        let word =
-            |i: usize| u64::from(u32::from_le_bytes([push[4 * i], push[4 * i + 1], push[4 * i + 2], push[4 * i + 3]]));
-        let (n_obs, d) = (word(1), word(2));
+        let (words, _) = push.as_chunks::<4>();
+        let word = |i: usize| u64::from(u32::from_le_bytes(words[i]));
+        let (n_obs, d, chains) = (word(1), word(2), if batch { word(3) } else { 1 });
         if k == 0 || word(0) != k {
             return invalid("k: expected at least one step, and the first word of push to say the same");
         }
         if !(1..=256).contains(&d) {
             return invalid("push: d, its third word, must lie between 1 and 256");
         }
-        let fits = |bytes: &[u8], elements: u64| bytes.len() as u64 == elements * self.size;
-        if !fits(q_init, d) || !fits(p_init, d) || !fits(extras, n_obs + d) {
-            return Err(Error::SizeMismatch);
+        if chains == 0 {
+            return invalid("push: the number of chains, its fourth word, must be at least 1");
         }
+        let mut push = SmallVec::<[u8; 128]>::from_slice(push);
+        if self.size == 8 && push.len() == 20 {
+            let eps = f64::from(f32::from_le_bytes(words[4]));
+            push.truncate(16);
+            push.extend_from_slice(&eps.to_le_bytes());
+        }
+        let lens = [area(chains, d)?, area(chains, d)?, area(chains, n_obs + d)?];
+        for (input, len) in inputs.iter().zip(lens) {
+            if area(len, self.size)? != input.len() {
+                return Err(Error::SizeMismatch);
+            }
+        }
+        let steps = area(chains, k)?;
+        let out_lens = [area(steps, d)?, area(steps, d)?, area(steps, d)?, steps];
         let kernel = self.load(None, 7, push.len() as u32)?;
-        let upload = |data: &[u8]| self.gpu.upload(data, self.patience);
-        let inputs = [upload(q_init)?, upload(p_init)?, upload(extras)?];
-        let lens = [k * d, k * d, k * d, k].map(|elements| elements * self.size);
         // Zeroed: a module that leaves a part unwritten must not show what lay there before.
-        let zeroed = |&len: &u64| self.gpu.zeroed(len, self.patience);
-        let outputs = lens.iter().map(zeroed).collect::<Result<SmallVec<[Buffer; 4]>>>()?;
-        let leases = |buffers: &[Buffer]| buffers.iter().map(Buffer::lease).collect::<Result<SmallVec<[_; 4]>>>();
-        let (inputs, held) = (leases(&inputs)?, leases(&outputs)?);
-        let reads = [(&inputs[0], d), (&inputs[1], d), (&inputs[2], n_obs + d)];
-        let writes = [(&held[0], k * d), (&held[1], k * d), (&held[2], k * d), (&held[3], k)];
-        let reads = reads.map(|(lease, len)| Span { block: lease, start: 0, len });
-        let writes = writes.map(|(lease, len)| Span { block: lease, start: 0, len });
-        self.dispatch(&kernel, &reads, &writes, push, [1, 1, 1])?;
-        self.gpu.read_all([0, 1, 2, 3].map(|i| (&outputs[i], 0, lens[i])))
+        let zeroed = |len: u64| self.gpu.zeroed(area(len, self.size)?, self.patience);
+        let [q, p, gradient, logp] = out_lens.map(zeroed);
+        let outputs = [q?, p?, gradient?, logp?];
+        let leases =
+            |buffers: &[&Buffer]| buffers.iter().map(|buffer| buffer.lease()).collect::<Result<SmallVec<[_; 4]>>>();
+        let (inputs, held) = (leases(&inputs)?, leases(&outputs.each_ref())?);
+        let reads = [0, 1, 2].map(|i| Span { block: &inputs[i], start: 0, len: lens[i] });
+        let writes = [0, 1, 2, 3].map(|i| Span { block: &held[i], start: 0, len: out_lens[i] });
+        self.dispatch(&kernel, &reads, &writes, &push, [chains, 1, 1])?;
+        Ok(outputs)
+    }
+
+    /// [`Call::chains`] of one chain of the module `leapfrog_normal`, on as many coordinates as the inputs hold, with the
+    /// step size, the mean and the standard deviation.
+    pub fn normal_chain(&self, inputs: [&Buffer; 3], k: u64, floats: [f64; 3]) -> Result<[Buffer; 4]> {
+        let held = |value: f64| if self.size == 8 { value } else { f64::from(value as f32) };
+        let [eps, mu, sigma] = floats.map(held);
+        if !(eps.is_finite() && mu.is_finite() && sigma.is_finite() && sigma > 0.0) {
+            let kind = if self.size == 8 { "f64" } else { "f32" };
+            let message = format!("eps, mu, sigma: expected numbers that {kind} holds, and sigma to be positive there");
+            return Err(Error::Invalid(message));
+        }
+        let mut push: SmallVec<[u8; 128]> = push_words(&[k, 0, inputs[0].len() / self.size, 1])?.as_slice().into();
+        for value in [eps, mu, sigma] {
+            match self.size {
+                8 => push.extend_from_slice(&value.to_le_bytes()),
+                _ => push.extend_from_slice(&(value as f32).to_le_bytes()),
+            }
+        }
+        self.chains(inputs, &push, k, false)
     }
 
     fn load(&self, op_code: Option<i32>, bindings: u32, push_bytes: u32) -> Result<Foreign> {

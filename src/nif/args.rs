@@ -45,6 +45,12 @@ pub(super) fn float_arg(term: Term, name: &str) -> Result<f64> {
     term.decode().map_err(|_| wrong(name, "a float"))
 }
 
+/// A float, or an integer that a 64-bit one holds.
+pub(super) fn number_arg(term: Term, name: &str) -> Result<f64> {
+    let integer = || term.decode::<i64>().map(|value| value as f64);
+    term.decode().or_else(|_| integer()).map_err(|_| wrong(name, "a number"))
+}
+
 /// Whether the argument is the atom nil, where others have a value.
 pub(super) fn is_nil(term: Term) -> bool {
     term.decode::<Atom>().is_ok_and(|atom| atom == atoms::nil())

@@ -11,6 +11,13 @@ pair!(apply_unary, apply_unary_dirty, (out, a, n, op_code, spv_path), reply_ok, 
 pair!(reduce_axis, reduce_axis_dirty, (out, a, outer, reduce_size, inner, op_code, spv_path), reply_ok, reduce);
 pair!(matmul, matmul_dirty, (out, a, b, m, n, k, spv_path), reply_ok, multiply);
 pair!(transpose_2d, transpose_2d_dirty, (out, a, m, n, spv_path), reply_ok, transpose);
+pair!(
+    leapfrog_chain_normal,
+    leapfrog_chain_normal_dirty,
+    (q, p, inv_mass, k, eps, mu, sigma, spv_path),
+    reply,
+    normal_chain
+);
 
 /// Op codes go from 0 to these.
 const LAST_BINARY: i64 = 6;
@@ -59,6 +66,8 @@ fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, patience: Patienc
     Call::new(gpu(patience)?, path, patience).transpose(&out, &a, m, n)
 }
 
+/// `doubles`: whether the file holds f64 whatever its name. `batch`: whether push says how many chains there are.
+#[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
 #[rustler::nif(schedule = "DirtyCpu")]
 fn leapfrog_chain_synth<'a>(
     env: Env<'a>,
@@ -68,17 +77,43 @@ fn leapfrog_chain_synth<'a>(
     push: Term<'a>,
     k: Term<'a>,
     spv_path: Term<'a>,
+    doubles: Term<'a>,
+    batch: Term<'a>,
 ) -> NifResult<Term<'a>> {
     let chain = || {
         let (q, p) = (bytes_arg(q_init, "q_init")?, bytes_arg(p_init, "p_init")?);
         let (extras, push) = (bytes_arg(extras, "extras")?, bytes_arg(push, "push")?);
         let (k, path) = (size_arg(k, "k")?, text_arg(spv_path, "spv_path")?);
+        let (doubles, batch) = (bool_arg(doubles, "doubles")?, bool_arg(batch, "batch")?);
         let call = Call::new(gpu(Patience::Patient)?, path, Patience::Patient);
-        let [q, p, gradient, logp] = call.leapfrog(&q, &p, &extras, &push, k)?;
+        let call = if doubles { call.of_doubles() } else { call };
+        let [q, p, gradient, logp] = call.leapfrog([&q, &p, &extras], &push, k, batch)?;
         let binary = |readback| buffer::binary(env, readback);
         Ok((binary(q)?, binary(p)?, binary(gradient)?, binary(logp)?).encode(env))
     };
     reply(env, chain())
+}
+
+/// A chain of `shaders/leapfrog_normal.comp`, from buffers to buffers.
+#[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
+fn normal_chain(
+    q: Term,
+    p: Term,
+    inverse_mass: Term,
+    k: Term,
+    eps: Term,
+    mu: Term,
+    sigma: Term,
+    path: Term,
+    patience: Patience,
+) -> Result<(BufferRef, BufferRef, BufferRef, BufferRef)> {
+    let inputs = [buffer_arg(q, "q")?, buffer_arg(p, "p")?, buffer_arg(inverse_mass, "inv_mass")?];
+    let (k, path) = (size_arg(k, "k")?, text_arg(path, "spv_path")?);
+    let floats = [number_arg(eps, "eps")?, number_arg(mu, "mu")?, number_arg(sigma, "sigma")?];
+    let call = Call::new(gpu(patience)?, path, patience);
+    let chain = call.normal_chain([&inputs[0], &inputs[1], &inputs[2]], k, floats)?;
+    let [q, p, gradient, logp] = chain.map(BufferRef::from);
+    Ok((q, p, gradient, logp))
 }
 
 /// An op code between 0 and `last`.

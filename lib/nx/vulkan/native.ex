@@ -19,6 +19,7 @@ defmodule Nx.Vulkan.Native do
     reduce_axis: 7,
     matmul: 7,
     transpose_2d: 5,
+    leapfrog_chain_normal: 8,
     pack: 3,
     unpack: 4,
     run: 3,
@@ -42,7 +43,7 @@ defmodule Nx.Vulkan.Native do
   @direct [
     buf_byte_size: 1,
     buf_free: 1,
-    leapfrog_chain_synth: 6,
+    leapfrog_chain_synth: 8,
     device_info: 0,
     type_support: 0,
     memory_info: 0
@@ -125,6 +126,12 @@ defmodule Nx.Vulkan.Native do
   else
     defp emit(_event, _measurements, _metadata), do: :ok
   end
+
+  # Names under which eXMC calls them.
+  defdelegate device_name, to: Nx.Vulkan
+  defdelegate has_f64, to: Nx.Vulkan
+  defdelegate upload_binary(data), to: Nx.Vulkan
+  defdelegate download_binary(ref, n_bytes), to: Nx.Vulkan
 
   # A module whose on_load fails is thrown away, and its callers learn only that it is undefined. So
   # the reason is kept for the first call.

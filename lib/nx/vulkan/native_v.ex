@@ -18,6 +18,7 @@ defmodule Nx.Vulkan.NativeV do
   | `matmul/7` | 0 A, 1 B, 2 C | M, N, K | ⌈N / local x⌉, ⌈M / local y⌉ |
   | `transpose_2d/5` | 0 a, 1 out | M, N | ⌈N / local x⌉, ⌈M / local y⌉ |
   | `leapfrog_chain_synth/6` | 0 q, 1 p, 2 extras, 3 to 6 the chains | as given | 1 |
+  | `leapfrog_chain_synth_batch/6` | the same | as given | the number of chains |
 
   A shader reads and writes inside the buffers it is given and nowhere else, whatever it holds.
 
@@ -48,6 +49,10 @@ defmodule Nx.Vulkan.NativeV do
 
   @typedoc "A device buffer."
   @type buffer :: reference()
+
+  @typedoc "Leapfrog chains: positions, momenta, gradients and log densities, as buffers or binaries."
+  @type chain(term) :: {term, term, term, term}
+  @type chain :: chain(buffer())
 
   @typedoc "Why a call did nothing."
   @type error :: {:error, atom()} | {:error, atom(), String.t()}
@@ -136,12 +141,14 @@ defmodule Nx.Vulkan.NativeV do
   @doc """
   Runs `k` leapfrog steps of Hamiltonian dynamics in one dispatch and waits for them.
 
-  All arguments but `k` and `spv_path` are binaries of little-endian 32-bit words:
+  All arguments but `k` and `spv_path` are binaries, little-endian. Floats have 32 bits, or 64 for the
+  files whose name says `_f64`:
 
     * `q_init`, `p_init`: `d` floats each, the position and the momentum to start from
     * `extras`: floats, the `n_obs` observations and then the `d` entries of the inverse mass
-    * `push`: the push constants, 20 to 128 bytes: `u32` k, n_obs, d, padding, then float eps (may
-      be negative: backwards in time), then the model's parameters
+    * `push`: the push constants, 20 to 128 bytes: `u32` k, n_obs, d, padding, then the float eps (may
+      be negative: backwards in time), then the model's parameters. Where there are none, eps may have
+      32 bits for a 64-bit file too.
 
   A step with `g` the gradient of the log-density is
   `p½ = p + ½·eps·g(q)`, `q' = q + eps·inv_mass·p½`, `p' = p½ + ½·eps·g(q')`.
@@ -150,7 +157,47 @@ defmodule Nx.Vulkan.NativeV do
   floats each and `k` floats of log-density (without the kinetic part). `d` is 1 to 256.
   """
   @spec leapfrog_chain_synth(binary(), binary(), binary(), binary(), pos_integer(), Path.t()) ::
-          {:ok, {binary(), binary(), binary(), binary()}} | error()
+          {:ok, chain(binary())} | error()
   def leapfrog_chain_synth(q_init, p_init, extras, push, k, spv_path),
-    do: Native.call(leapfrog_chain_synth(q_init, p_init, extras, push, k, spv_path))
+    do: synth(q_init, p_init, extras, push, k, spv_path, false, false)
+
+  @doc "`leapfrog_chain_synth/6` with 64-bit floats, whatever the file is called."
+  @spec leapfrog_chain_synth_f64(binary(), binary(), binary(), binary(), pos_integer(), Path.t()) ::
+          {:ok, chain(binary())} | error()
+  def leapfrog_chain_synth_f64(q_init, p_init, extras, push, k, spv_path),
+    do: synth(q_init, p_init, extras, push, k, spv_path, true, false)
+
+  @doc """
+  Many chains of `leapfrog_chain_synth/6` in one dispatch, a workgroup each.
+
+  The fourth word of `push` is the number of chains, at least 1. All binaries, the results too, hold
+  what one chain has, chain after chain: `extras` the first one's observations and inverse mass, then
+  the second one's, and so on. The shader tells chains apart by `gl_WorkGroupID.x`, as the project's do.
+  """
+  @spec leapfrog_chain_synth_batch(
+          binary(),
+          binary(),
+          binary(),
+          binary(),
+          pos_integer(),
+          Path.t()
+        ) :: {:ok, chain(binary())} | error()
+  def leapfrog_chain_synth_batch(q_init, p_init, extras, push, k, spv_path),
+    do: synth(q_init, p_init, extras, push, k, spv_path, false, true)
+
+  @doc "`leapfrog_chain_synth_batch/6` with 64-bit floats, whatever the file is called."
+  @spec leapfrog_chain_synth_batch_f64(
+          binary(),
+          binary(),
+          binary(),
+          binary(),
+          pos_integer(),
+          Path.t()
+        ) :: {:ok, chain(binary())} | error()
+  def leapfrog_chain_synth_batch_f64(q_init, p_init, extras, push, k, spv_path),
+    do: synth(q_init, p_init, extras, push, k, spv_path, true, true)
+
+  defp synth(q_init, p_init, extras, push, k, spv_path, doubles, batch) do
+    Native.call(leapfrog_chain_synth(q_init, p_init, extras, push, k, spv_path, doubles, batch))
+  end
 end
