@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use nx_vulkan::device::Capabilities;
 use nx_vulkan::memory::Patience;
-use nx_vulkan::pipeline::Pipelines;
+use nx_vulkan::pipeline::{Disk, Pipelines};
 use support::device;
 
 const SOURCE: &str = "#version 460\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
@@ -20,14 +21,20 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     // SAFETY: the only test of this process, and nothing has read the environment yet.
     unsafe { std::env::set_var("NX_VULKAN_CACHE_DIR", &folder) };
     let (gpu, caps): (_, Capabilities) = (device(), device().caps.clone());
-    let files = || fs::read_dir(&folder).map_or(vec![], |dir| dir.map(|entry| entry.unwrap().path()).collect());
+    let files = || -> BTreeSet<PathBuf> {
+        fs::read_dir(&folder).map_or_else(|_| BTreeSet::new(), |dir| dir.map(|entry| entry.unwrap().path()).collect())
+    };
+    let probed = files();
+    assert_eq!(device().caps.float64 as usize + 1, probed.len(), "what the probes found is remembered: {probed:?}");
     // A new store in memory each time, so that only the disk remembers.
+    let empty = || Pipelines::new(gpu.device.clone(), Disk::new(gpu.device.physical_device()), &caps);
     let build = || {
-        let pipelines = Pipelines::new(gpu.device.clone(), &caps);
+        let pipelines = empty();
         pipelines.kernel(1, 0, Patience::Patient, || SOURCE.to_owned()).map(drop)
     };
     build().unwrap();
-    let [file] = &files()[..] else { panic!("one kernel is one file: {:?}", files()) };
+    let made: Vec<PathBuf> = files().difference(&probed).cloned().collect();
+    let [file] = &made[..] else { panic!("one kernel is one file: {made:?}") };
     let bytes = fs::read(file).unwrap();
     let written = file.metadata().unwrap().modified().unwrap();
     build().unwrap();
@@ -39,8 +46,7 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
         assert_eq!(fs::read(file).unwrap()[..24], bytes[..24], "the file was not mended");
     }
 
-    let prompt = Pipelines::new(gpu.device.clone(), &caps);
-    let deferred = prompt.kernel(1, 0, Patience::Prompt, || unreachable!("nothing is compiled on a normal scheduler"));
+    let deferred = empty().kernel(1, 0, Patience::Prompt, || unreachable!("nothing is compiled on a normal scheduler"));
     assert!(deferred.is_err());
 
     fs::remove_dir_all(&folder).unwrap();

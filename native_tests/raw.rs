@@ -316,8 +316,7 @@ fn outputs_that_a_module_leaves_unwritten_are_zero() {
     let zeros = vec![0u8; d as usize * 4];
     let push: Vec<u8> = [k, 0, d, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = spv("elementwise_binary");
-    let chain =
-        Call::new(device(), &path, Patience::Patient).leapfrog([&zeros; 3], &push, k.into(), false).unwrap();
+    let chain = Call::new(device(), &path, Patience::Patient).leapfrog([&zeros; 3], &push, k.into(), false).unwrap();
     assert!(chain.iter().all(|output| !output.bytes().is_empty() && output.bytes().iter().all(|&byte| byte == 0)));
 }
 
