@@ -17,6 +17,16 @@ defmodule Nx.Vulkan.VulkanoBackend do
   (64-bit floats, say) and functions given to `reduce` that cannot be traced run on
   the CPU through `Nx.Vulkan.Fallback`, which counts it and can forbid it.
 
+  ## Tensors of other nodes
+
+  A tensor may be sent to another BEAM node, alone or in a container. Its memory stays where it is: what
+  reads it there asks the node that holds it, operations copy it to their own device first, and
+  `Nx.backend_transfer/2` and `Nx.backend_deallocate/1` free it where it is. Sending keeps nothing alive:
+  once the node that holds a tensor has collected it, or is gone, using it elsewhere raises
+  `Nx.Vulkan.Error` (`:deallocated`, `:noconnection`) with the node's name. So a result of a process that
+  ends is sent as `Nx.backend_transfer(result)`, which is what the `:distributed_postprocessing` of an
+  `Nx.Serving` is for. Scalars that came from the host bring their number along.
+
   ## Where results differ from Nx.BinaryBackend
 
     * Where BinaryBackend raises because Erlang's floats have no NaN and no infinity (division by

@@ -11,6 +11,10 @@ defmodule Nx.Vulkan.Backend.Storage do
   #
   # Either way an element of less than a byte takes a whole one, in its low bits, and is packed as Nx
   # packs it only here, on its way to the host: `held/2` and `packed/2`.
+  #
+  # A tensor that was sent here by another node keeps its reference, which is that node's: such a buffer
+  # is read and freed by asking the node (`at_owner/3`). A scalar brings its bytes along, and its flag
+  # stays there.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -93,8 +97,12 @@ defmodule Nx.Vulkan.Backend.Storage do
   ## As an operand
 
   @spec input(T.t()) :: input()
-  def input(%T{data: %B{ref: ref}, type: type, shape: shape}) when is_reference(ref),
-    do: {ref, type, shape}
+  def input(%T{data: %B{ref: ref}, type: type, shape: shape})
+      when is_reference(ref) and node(ref) == node(),
+      do: {ref, type, shape}
+
+  def input(%T{data: %B{ref: ref}, type: type, shape: shape} = tensor) when is_reference(ref),
+    do: {upload(held(to_binary(tensor, Nx.size(shape)), type)), type, shape}
 
   def input(%T{data: %B{ref: {_, _} = scalar}, type: type}), do: {:scalar, type, live!(scalar)}
 
@@ -126,6 +134,9 @@ defmodule Nx.Vulkan.Backend.Storage do
       0 -> binary
       1 -> Error.raise!(:read, {:error, :deallocated, "the tensor was deallocated"})
     end
+  rescue
+    # Another node's flag, or one that came back from there after it was collected here.
+    ArgumentError -> binary
   end
 
   ## Reading
@@ -138,6 +149,13 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   def to_binary(%T{data: %B{ref: %Trace{}}}, _limit),
     do: Trace.stop("the function reads values")
+
+  def to_binary(%T{data: %B{ref: ref}} = tensor, limit) when node(ref) != node() do
+    case at_owner(node(ref), :to_binary, [tensor, limit]) do
+      {:ok, bits} -> bits
+      error -> Error.raise!(:to_binary, error)
+    end
+  end
 
   def to_binary(%T{data: %B{ref: ref}, type: {_, size} = type}, limit) do
     case Native.call(buf_read(ref, 0, limit * div(held_bits(type), 8))) do
@@ -195,7 +213,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   def copy(tensor, Nx.Tensor, _options), do: to_host(tensor)
 
   def copy(%T{data: %B{ref: ref}} = tensor, backend, options) do
-    if backend == B and is_reference(ref),
+    if backend == B and is_reference(ref) and node(ref) == node(),
       do: copy_buffer(tensor, ref, Native.buf_byte_size(ref)),
       else: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
   end
@@ -210,23 +228,63 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
-  def transfer(tensor, B, _options), do: tensor
-
   def transfer(tensor, backend, options) do
-    copy(tensor, backend, options)
-  after
-    deallocate(tensor)
+    if backend == B and owner(tensor) == node() do
+      tensor
+    else
+      # Freed only once it is elsewhere.
+      copy = copy(tensor, backend, options)
+      deallocate(tensor)
+      copy
+    end
   end
 
-  def deallocate(%T{data: %B{ref: {_binary, flag}}}) do
+  def deallocate(%T{data: %B{ref: %Trace{}}}), do: Trace.stop("the function deallocates")
+
+  def deallocate(tensor) do
+    owner = owner(tensor)
+
+    if owner == node() do
+      free(tensor.data.ref)
+    else
+      case at_owner(owner, :deallocate, [tensor]) do
+        {:ok, answer} -> answer
+        {:error, :deallocated, _message} -> :already_deallocated
+        error -> Error.raise!(:deallocate, error)
+      end
+    end
+  end
+
+  defp free({_binary, flag}) do
     case :atomics.exchange(flag, 1, 1) do
       0 -> :ok
       1 -> :already_deallocated
     end
   end
 
-  def deallocate(%T{data: %B{ref: %Trace{}}}), do: Trace.stop("the function deallocates")
-  def deallocate(%T{data: %B{ref: ref}}), do: Native.call(buf_free(ref))
+  defp free(ref), do: Native.call(buf_free(ref))
+
+  defp owner(%T{data: %B{ref: {_binary, flag}}}), do: node(flag)
+  defp owner(%T{data: %B{ref: ref}}), do: node(ref)
+
+  # Calls a function of this module on the node that the tensor belongs to. A reference that was sent
+  # keeps nothing alive there: what only other nodes refer to may be gone.
+  defp at_owner(node, function, args) do
+    {:ok, :erpc.call(node, __MODULE__, function, args)}
+  catch
+    :error, {:exception, reason, _} when reason == :badarg or is_struct(reason, ArgumentError) ->
+      message =
+        "the tensor's memory on node #{node} is gone, as nothing there refers to it any longer: " <>
+          "keep the tensor there while others read it, or send Nx.backend_copy(tensor)"
+
+      {:error, :deallocated, message}
+
+    :error, {:exception, reason, stacktrace} ->
+      reraise Exception.normalize(:error, reason, stacktrace), stacktrace
+
+    :error, {:erpc, reason} ->
+      {:error, reason, "the tensor is on node #{node}, which cannot be asked (#{reason})"}
+  end
 
   def to_host(%T{data: %Nx.BinaryBackend{}} = tensor), do: tensor
 
