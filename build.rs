@@ -15,10 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shaders = root.join("shaders");
     println!("cargo::rerun-if-changed=shaders");
     // The BEAM provides the enif_* functions; tests run without one and never call them. GNU ld makes what is missing
-    // null, lld would look for it when a test starts.
+    // null, lld would look for it when a test starts. Beside the library lies what bin/package packs with it.
     let lenient: &[&str] = match env::var("CARGO_CFG_TARGET_OS")?.as_str() {
-        "macos" => &["-Wl,-undefined,dynamic_lookup"],
-        _ => &["-fuse-ld=bfd", "-Wl,--unresolved-symbols=ignore-all"],
+        "macos" => &["-Wl,-undefined,dynamic_lookup", "-Wl,-rpath,@loader_path"],
+        _ => &["-fuse-ld=bfd", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-rpath,$ORIGIN,-z,origin"],
     };
     lenient.iter().for_each(|arg| println!("cargo::rustc-link-arg={arg}"));
     embed(&shaders, &PathBuf::from(env::var("OUT_DIR")?).join("shader_sources.rs"))?;

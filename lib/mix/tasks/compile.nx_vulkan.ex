@@ -10,31 +10,58 @@ defmodule Mix.Tasks.Compile.NxVulkan do
 
   `CARGO_TARGET_DIR` is honoured; plain `cargo build --release` and `cargo test --release` share this
   step's build.
+
+  ## Built elsewhere
+
+  `NX_VULKAN_PRECOMPILED` names an archive that `bin/package` made on a machine of the same kind, by its
+  full path. Then nothing is built, and neither Rust nor shaderc is needed. The archive's SHA-256 must be
+  the one in `NX_VULKAN_PRECOMPILED_SHA256` or, where that is not set, in the file beside the archive
+  whose name has `.sha256` appended.
   """
   use Mix.Task.Compiler
 
+  alias Nx.Vulkan.Precompiled
+
+  @priv "priv"
   @library "priv/native/libnx_vulkan.so"
 
   @impl true
   def run(_args) do
+    status =
+      case setting("NX_VULKAN_PRECOMPILED") do
+        nil -> build()
+        archive -> Precompiled.unpack(archive, setting("NX_VULKAN_PRECOMPILED_SHA256"), @priv)
+      end
+
+    # The compiler may have loaded the old library, and a NIF library goes with the module's last code.
+    if status == :ok do
+      :code.purge(Nx.Vulkan.Native)
+      :code.delete(Nx.Vulkan.Native)
+      :code.purge(Nx.Vulkan.Native)
+    end
+
+    # priv may not have existed when Mix laid out _build.
+    if status != :error, do: Mix.Project.build_structure()
+    {status, []}
+  end
+
+  @impl true
+  def clean, do: Precompiled.remove(@priv)
+
+  defp setting(name) do
+    value = System.get_env(name, "")
+    if value != "", do: value
+  end
+
+  defp build do
     cargo = System.find_executable("cargo") || Mix.raise(no_cargo())
     target = System.get_env("CARGO_TARGET_DIR", "target")
 
     with :ok <- command("bin/link-shaderc", []),
          :ok <- command(cargo, ["build", "--release", "--lib", "--target-dir", target]) do
-      status = install(Path.join([target, "release", built_name()]))
-      # priv may not have existed when Mix laid out _build.
-      Mix.Project.build_structure()
-      {status, []}
-    else
-      :error -> {:error, []}
+      if Precompiled.unpacked?(@priv), do: clean()
+      install(Path.join([target, "release", built_name()]))
     end
-  end
-
-  @impl true
-  def clean do
-    File.rm(@library)
-    :ok
   end
 
   defp command(executable, args) do
@@ -45,19 +72,9 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   end
 
   defp install(built) do
-    if modified(built) > modified(@library) do
-      File.mkdir_p!(Path.dirname(@library))
-      File.cp!(built, @library <> ".new")
-      File.rename!(@library <> ".new", @library)
-
-      # The compiler may have loaded the old one, and a NIF library goes with the module's last code.
-      :code.purge(Nx.Vulkan.Native)
-      :code.delete(Nx.Vulkan.Native)
-      :code.purge(Nx.Vulkan.Native)
-      :ok
-    else
-      :noop
-    end
+    if modified(built) > modified(@library),
+      do: Precompiled.write!(@library, File.read!(built)),
+      else: :noop
   end
 
   defp modified(path) do
@@ -78,7 +95,8 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   defp no_cargo do
     """
     cargo is not on the PATH, and nx_vulkan builds its Rust crate with it.
-    Run bin/setup, or install the Rust toolchain that rust-toolchain.toml names.\
+    Run bin/setup, install the Rust toolchain that rust-toolchain.toml names, or set NX_VULKAN_PRECOMPILED
+    to an archive of bin/package.\
     """
   end
 end

@@ -1,0 +1,85 @@
+defmodule Nx.Vulkan.Precompiled do
+  @moduledoc false
+  # Archives of bin/package: the library and shaders, built elsewhere. Only the Mix compile step uses it.
+
+  @library "native/libnx_vulkan.so"
+  # Holds the checksum of the archive that the library came from.
+  @mark "native/precompiled.sha256"
+
+  @doc """
+  Puts the archive's files into the folder `priv`, unless they are there.
+
+  The archive's SHA-256 must be `expected` or, where that is nil, what the file beside the archive with
+  `.sha256` appended to its name says. Raises `Mix.Error` for any other archive, having written nothing.
+  """
+  @spec unpack(Path.t(), String.t() | nil, Path.t()) :: :ok | :noop
+  def unpack(archive, expected, priv) do
+    # Mix compiles a dependency in the dependency's folder.
+    if Path.type(archive) != :absolute,
+      do: Mix.raise("NX_VULKAN_PRECOMPILED must be a full path, got: #{archive}")
+
+    content = read!(archive)
+    Mix.ensure_application!(:crypto)
+    checksum = Base.encode16(:crypto.hash(:sha256, content), case: :lower)
+    expected = checksum(expected || read!(archive <> ".sha256"))
+
+    if checksum != expected,
+      do: Mix.raise("#{archive} has the SHA-256 #{checksum}, but it should be #{expected}")
+
+    if File.read(Path.join(priv, @mark)) == {:ok, checksum} do
+      :noop
+    else
+      files = files(archive, content)
+
+      for {name, content} <- files ++ [{@mark, checksum}],
+          do: write!(Path.join(priv, name), content)
+
+      :ok
+    end
+  end
+
+  @doc "Whether the library there came from an archive."
+  @spec unpacked?(Path.t()) :: boolean()
+  def unpacked?(priv), do: File.exists?(Path.join(priv, @mark))
+
+  @doc "Removes the library, wherever it came from."
+  @spec remove(Path.t()) :: :ok
+  def remove(priv), do: Enum.each([@library, @mark], &File.rm(Path.join(priv, &1)))
+
+  @doc "Replaces a file. A running BEAM keeps the one that it has mapped."
+  @spec write!(Path.t(), iodata()) :: :ok
+  def write!(path, content) do
+    File.mkdir_p!(Path.dirname(path))
+    File.write!(path <> ".new", content)
+    File.rename!(path <> ".new", path)
+  end
+
+  # As sha256sum writes it: the file's name may follow.
+  defp checksum(text), do: text |> String.split() |> List.first("") |> String.downcase()
+
+  defp read!(path) do
+    case File.read(path) do
+      {:ok, content} ->
+        content
+
+      {:error, reason} ->
+        Mix.raise("NX_VULKAN_PRECOMPILED: #{path}: #{:file.format_error(reason)}")
+    end
+  end
+
+  # Nothing leaves the two folders, whatever the archive names.
+  defp files(archive, content) do
+    with {:ok, entries} <- :erl_tar.extract({:binary, content}, [:compressed, :memory]),
+         files =
+           for({name, bytes} <- entries, place = place(Path.split(name)), do: {place, bytes}),
+         true <- List.keymember?(files, @library, 0) do
+      files
+    else
+      _ -> Mix.raise("#{archive} is no archive of bin/package: it holds no #{@library}")
+    end
+  end
+
+  defp place(["." | path]), do: place(path)
+  defp place([folder, name]) when folder in ["native", "shaders"], do: Path.join(folder, name)
+  defp place(_other), do: nil
+end

@@ -1,0 +1,86 @@
+Code.require_file("support/native_case.exs", __DIR__)
+
+defmodule Nx.Vulkan.PrecompiledTest do
+  @moduledoc "What the Mix compile step does with `NX_VULKAN_PRECOMPILED`."
+
+  use Nx.Vulkan.Test.NativeCase, async: true
+
+  import Nx.Vulkan.Precompiled, only: [unpack: 3, unpacked?: 1, remove: 1]
+
+  setup do
+    folder = Path.dirname(temporary_file("here", ""))
+    %{folder: folder, priv: Path.join(folder, "priv")}
+  end
+
+  # An archive of these files, with its checksum beside it.
+  defp archive(folder, files) do
+    path = Path.join(folder, "nx_vulkan.tar.gz")
+    entries = for {name, content} <- files, do: {to_charlist(name), content}
+    :ok = :erl_tar.create(path, entries, [:compressed])
+    File.write!(path <> ".sha256", "#{sha256(path)}  nx_vulkan.tar.gz\n")
+    path
+  end
+
+  defp sha256(path), do: Base.encode16(:crypto.hash(:sha256, File.read!(path)), case: :lower)
+  defp library(priv), do: File.read(Path.join(priv, "native/libnx_vulkan.so"))
+
+  @good [{"native/libnx_vulkan.so", "library"}, {"shaders/matmul.spv", "shader"}]
+
+  test "an archive's files are put in place, once", %{folder: folder, priv: priv} do
+    path = archive(folder, @good)
+    assert unpack(path, nil, priv) == :ok
+    assert unpacked?(priv)
+    assert library(priv) == {:ok, "library"}
+    assert File.read!(Path.join(priv, "shaders/matmul.spv")) == "shader"
+    assert unpack(path, nil, priv) == :noop
+
+    assert unpack(archive(folder, [{"native/libnx_vulkan.so", "newer"}]), nil, priv) == :ok
+    assert library(priv) == {:ok, "newer"}
+  end
+
+  test "what was removed is put in place again", %{folder: folder, priv: priv} do
+    path = archive(folder, @good)
+    unpack(path, nil, priv)
+    remove(priv)
+    refute unpacked?(priv)
+    assert {library(priv), unpack(path, nil, priv)} == {{:error, :enoent}, :ok}
+  end
+
+  test "another checksum is refused, and nothing is written", %{folder: folder, priv: priv} do
+    path = archive(folder, @good)
+    File.write!(path, "more", [:append])
+    assert_raise Mix.Error, ~r/has the SHA-256 .* should be/, fn -> unpack(path, nil, priv) end
+    refute File.exists?(priv)
+  end
+
+  test "a checksum that is given counts, not the one beside the archive", context do
+    path = archive(context.folder, @good)
+    File.write!(path <> ".sha256", "no checksum")
+    assert unpack(path, String.upcase(sha256(path)), context.priv) == :ok
+    other = sha256(path <> ".sha256")
+    assert_raise Mix.Error, ~r/should be #{other}/, fn -> unpack(path, other, context.priv) end
+  end
+
+  test "files that belong elsewhere stay in the archive", %{folder: folder, priv: priv} do
+    foreign = for name <- ~w(../up native/../../up lib/code.ex native/a/b up), do: {name, "x"}
+    assert unpack(archive(folder, foreign ++ @good), nil, priv) == :ok
+    found = for path <- Path.wildcard(Path.join(folder, "**")), File.regular?(path), do: path
+
+    assert Enum.sort(Enum.map(found, &Path.relative_to(&1, folder))) ==
+             ~w(here nx_vulkan.tar.gz nx_vulkan.tar.gz.sha256 priv/native/libnx_vulkan.so) ++
+               ~w(priv/native/precompiled.sha256 priv/shaders/matmul.spv)
+  end
+
+  test "what is no such archive is refused with its name", %{folder: folder, priv: priv} do
+    empty = archive(folder, [{"readme", "no library"}])
+    assert_raise Mix.Error, ~r/#{empty} .* no native.libnx/, fn -> unpack(empty, nil, priv) end
+
+    File.write!(empty, "no archive")
+    checksum = sha256(empty)
+    assert_raise Mix.Error, ~r/#{empty} is no/, fn -> unpack(empty, checksum, priv) end
+
+    missing = Path.join(folder, "missing.tar.gz")
+    assert_raise Mix.Error, ~r/#{missing}: no such/, fn -> unpack(missing, nil, priv) end
+    assert_raise Mix.Error, ~r/full path/, fn -> unpack("a.tar.gz", nil, priv) end
+  end
+end
