@@ -19,7 +19,8 @@ defmodule NxVulkan.MixProject do
       start_permanent: Mix.env() == :prod,
       # Nx's own tests implement its protocols after compilation.
       consolidate_protocols: Mix.env() != :test,
-      deps: deps(nx_from()),
+      deps: deps(nx_from()) ++ docs_deps(nx_from()),
+      docs: docs(),
       name: "NxVulkan",
       description: "GPU tensors for Elixir on any Vulkan driver: an Nx backend written in Rust",
       package: package()
@@ -29,6 +30,8 @@ defmodule NxVulkan.MixProject do
   def application do
     [extra_applications: [:logger], env: [fallback: :allow]]
   end
+
+  def cli, do: [preferred_envs: [docs: :docs, "hex.publish": :docs]]
 
   # What the examples and tests of other people's work need; no project that uses this one gets them.
   @examples [:axon, :polaris, :scholar, :nimble_options]
@@ -63,6 +66,44 @@ defmodule NxVulkan.MixProject do
       end
 
     needed ++ examples
+  end
+
+  # Elsewhere `mix docs` takes the ExDoc that is installed with Elixir, if one is.
+  defp docs_deps("hex"), do: [{:ex_doc, "~> 0.34", only: :docs, runtime: false}]
+  defp docs_deps(_nx), do: []
+
+  defp docs do
+    [
+      main: "readme",
+      extras:
+        ["README.md", "livebooks/intro.livemd"] ++
+          for(
+            name <- ~w(devices memory fallbacks precision spirv serving),
+            do: "guides/#{name}.md"
+          ) ++
+          for(name <- ~w(without_rust platforms troubleshooting), do: "guides/#{name}.md") ++
+          [
+            # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
+            "guides/backend_documentation/index.md": [filename: "backend_documentation"],
+            "guides/backend_documentation/nx.md": [filename: "backend_documentation-nx"],
+            "guides/backend_documentation/nx_lin_alg.md": [
+              filename: "backend_documentation-nx_lin_alg"
+            ],
+            "CONTRIBUTING.md": [],
+            "CHANGELOG.md": [],
+            LICENSE: []
+          ],
+      groups_for_extras: [
+        "Getting started": ~r"^livebooks/",
+        "Backend documentation": ~r"^guides/backend_documentation/",
+        Guides: ~r"^guides/"
+      ],
+      groups_for_modules: [
+        "With Nx": [Nx.Vulkan.VulkanoBackend, Nx.Vulkan.Fallback, Nx.Vulkan.Support],
+        "Without Nx": [Nx.Vulkan.NativeV, Nx.Vulkan.Doctor],
+        Errors: [Nx.Vulkan.Error, Nx.Vulkan.Fallback.Error]
+      ]
+    ]
   end
 
   defp package do

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.Compile.NxVulkan do
 
   @moduledoc """
   Builds the crate `nx_vulkan` with cargo (release profile) and puts the library at
-  `priv/native/libnx_vulkan.so`, where `Nx.Vulkan.Native` loads it.
+  `priv/native/libnx_vulkan.so`, where the BEAM loads it.
 
   Cargo decides whether anything has to be built. The library is copied only when cargo's is newer,
   under another name first: a running BEAM keeps the file it has mapped.

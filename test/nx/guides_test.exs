@@ -1,0 +1,53 @@
+defmodule Nx.Vulkan.GuidesTest do
+  @moduledoc "The guides' and the notebook's code, run as it stands there."
+
+  # The guides count fallbacks, set defaults and start servings: they are the BEAM's.
+  use ExUnit.Case, async: false
+
+  import ExUnit.CaptureIO
+
+  alias Nx.Vulkan.Test.Cells
+
+  @moduletag timeout: 1_800_000
+
+  @guides Path.wildcard("guides/**/*.md")
+  @notebooks Path.wildcard("livebooks/*.livemd")
+
+  setup do
+    Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+    fallback = Application.get_env(:nx_vulkan, :fallback)
+
+    on_exit(fn ->
+      Nx.global_default_backend(Nx.BinaryBackend)
+      Application.put_env(:nx_vulkan, :fallback, fallback)
+      :telemetry.detach("device memory")
+    end)
+  end
+
+  for guide <- @guides do
+    if File.read!(guide) =~ "iex> ", do: doctest_file(guide)
+  end
+
+  # Configuration is for a project's own files.
+  for path <- @guides ++ @notebooks,
+      Enum.any?(Cells.read(path), &(elem(&1, 0) in ~w(elixir sh))) do
+    if File.read!(path) =~ "glslc" and !System.find_executable("glslc"),
+      do: @tag(skip: "glslc is not installed")
+
+    test "the cells of #{path} run" do
+      capture_io(:stderr, fn ->
+        capture_io(fn ->
+          Cells.run(unquote(path), ["Mix.install(", "import Config", "config :"])
+        end)
+      end)
+    end
+  end
+
+  test "every guide is linked from the README" do
+    readme = File.read!("README.md")
+
+    for path <- @guides ++ @notebooks,
+        path =~ ~r/index|^guides.\w+.md|livemd/,
+        do: assert(readme =~ path)
+  end
+end
