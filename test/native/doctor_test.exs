@@ -3,6 +3,9 @@ Code.require_file("support/native_case.exs", __DIR__)
 defmodule Nx.Vulkan.DoctorTest do
   use Nx.Vulkan.Test.NativeCase, async: true
 
+  # Machines may be busy, and each test starts a BEAM.
+  @moduletag timeout: 1_800_000
+
   test "the report names the device, its driver and features, memory and cache, and runs a kernel" do
     {:ok, info} = Nx.Vulkan.device_info()
     assert {:ok, report} = Nx.Vulkan.Doctor.report()
@@ -23,11 +26,24 @@ defmodule Nx.Vulkan.DoctorTest do
   test "without a device it is an error that says what to install" do
     code = "{:error, report} = Nx.Vulkan.Doctor.report(); IO.puts(report)"
     nowhere = [{"VK_ICD_FILENAMES", "/nonexistent"}, {"VK_DRIVER_FILES", "/nonexistent"}]
+    report = in_own_beam(code, nowhere)
+    assert report =~ ~r/Device +none: /
+    assert report =~ "install"
+  end
 
-    for env <- [nowhere, [{"NX_VULKAN_DEVICE", "no such device"}]] do
-      report = in_own_beam(code, env)
-      assert report =~ ~r/Device +none: /
-      assert report =~ "install"
+  test "a setting that is wrong is named, with what it may be, and nothing has to be installed" do
+    code = "{:error, report} = Nx.Vulkan.Doctor.report(); IO.puts(report)"
+    {:ok, info} = Nx.Vulkan.device_info()
+
+    for {name, value, what} <- [
+          {"NX_VULKAN_DEVICE", "no such device", hd(info.devices).name},
+          {"NX_VULKAN_DISABLE", "floats", "float64"},
+          {"NX_VULKAN_MEMORY_LIMIT", "2GB", "bytes"}
+        ] do
+      report = in_own_beam(code, [{name, value}])
+      assert report =~ "none: #{name}=#{value}"
+      assert report =~ what
+      refute report =~ "install"
     end
   end
 end

@@ -101,8 +101,8 @@ defmodule Nx.Vulkan.DistributionTest do
       {{tensor, number}, holder} = there(node, {Nx.iota({6}), Nx.tensor(6)})
       :erpc.call(node, Agent, :stop, [holder])
 
-      for use <- [&Nx.to_binary/1, &Nx.add(&1, 1), &Nx.backend_copy/1, &Nx.serialize/1] do
-        error = assert_raise Nx.Vulkan.Error, fn -> use.(tensor) end
+      for fun <- [&Nx.to_binary/1, &Nx.add(&1, 1), &Nx.backend_copy/1, &Nx.serialize/1] do
+        error = assert_raise Nx.Vulkan.Error, fn -> fun.(tensor) end
         assert error.reason == :deallocated
         assert error.message =~ "#{node}"
       end
@@ -118,13 +118,13 @@ defmodule Nx.Vulkan.DistributionTest do
       {tensor, _} = there(node, Nx.iota({6}))
       :peer.stop(peer)
 
-      for use <- [
+      for fun <- [
             &Nx.to_binary/1,
             &Nx.add(&1, 1),
             &Nx.backend_transfer/1,
             &Nx.backend_deallocate/1
           ] do
-        error = assert_raise Nx.Vulkan.Error, fn -> use.(tensor) end
+        error = assert_raise Nx.Vulkan.Error, fn -> fun.(tensor) end
         assert error.reason == :noconnection
         assert error.message =~ "#{node}"
       end

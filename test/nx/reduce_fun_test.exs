@@ -101,6 +101,11 @@ defmodule Nx.Vulkan.ReduceFunTest do
     end
   end
 
+  test "the function may move what it gets to where that is" do
+    fun = fn x, acc -> Nx.add(Nx.backend_transfer(x, VulkanoBackend), acc) end
+    assert Nx.to_number(Nx.reduce(to_device(Nx.iota({5})), 0, fun)) == 10
+  end
+
   test "the function is called once" do
     parent = self()
 

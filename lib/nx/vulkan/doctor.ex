@@ -19,6 +19,10 @@ defmodule Nx.Vulkan.Doctor do
           {status, check} = check()
           {status, device(info) ++ memory() ++ cache(info.cache_dir) ++ [check]}
 
+        # A setting that is wrong: nothing to install.
+        {:error, "NX_VULKAN_" <> _ = message} ->
+          {:error, [{"Device", ["none: #{message}"]}]}
+
         {:error, message} ->
           {:error, [{"Device", ["none: #{message}" | advice(:os.type())]}]}
       end

@@ -264,6 +264,8 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   defp free(ref), do: Native.call(buf_free(ref))
 
+  # The node whose memory holds the tensor.
+  defp owner(%T{data: %B{ref: %Trace{}}}), do: node()
   defp owner(%T{data: %B{ref: {_binary, flag}}}), do: node(flag)
   defp owner(%T{data: %B{ref: ref}}), do: node(ref)
 
