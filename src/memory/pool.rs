@@ -206,7 +206,7 @@ impl Pool {
     pub fn is_short_of_readback(&self, len: u64) -> bool {
         let state = self.0.state.lock();
         let free = size_class(len).and_then(|size| state.free.get(&(Kind::Readback, size)));
-        state.readbacks > 0 && !free.is_some_and(|list| self.0.first_passed(list).is_some())
+        state.readbacks > 0 && free.is_none_or(|list| self.0.first_passed(list).is_none())
     }
 
     /// Gives all free memory that the device no longer uses back to the driver.
