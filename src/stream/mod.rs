@@ -2,6 +2,7 @@
 //! in batches, and never waits until somebody reads.
 
 mod recorder;
+mod submitter;
 mod timeline;
 
 pub use recorder::{Binding, Copy, Dispatch};
@@ -16,17 +17,20 @@ use vulkano::device::{Device, Queue};
 use crate::error::Result;
 use crate::memory::{Block, Patience};
 use recorder::Recorder;
+use submitter::Submitter;
 
 pub struct Stream {
     recorder: Mutex<Recorder>,
+    submitter: Arc<Submitter>,
     timeline: Arc<Timeline>,
 }
 
 impl Stream {
     pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
         let timeline = Arc::new(Timeline::new(device.clone())?);
-        let recorder = Mutex::new(Recorder::new(device, queue, timeline.clone())?);
-        Ok(Self { recorder, timeline })
+        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone())?;
+        let recorder = Recorder::new(device, &queue, timeline.clone(), submitter.clone())?;
+        Ok(Self { recorder: Mutex::new(recorder), submitter, timeline })
     }
 
     pub fn timeline(&self) -> Arc<Timeline> {
@@ -66,7 +70,7 @@ impl Stream {
 
     /// Submits what is recorded; whether all of it has run already.
     pub fn submit_and_look(&self) -> Result<bool> {
-        let value = self.recorder.lock().submit()?;
+        let value = self.submit_now()?;
         Ok(self.timeline.passed(value))
     }
 
@@ -82,16 +86,28 @@ impl Stream {
 
     /// Submits what is recorded and waits until all of it has run.
     pub fn finish(&self) -> Result<()> {
-        let value = self.recorder.lock().submit()?;
+        let value = self.submit_now()?;
         self.wait(value)
+    }
+
+    fn submit_now(&self) -> Result<u64> {
+        let value = self.recorder.lock().submit()?;
+        self.submitter.flush()?;
+        Ok(value)
     }
 
     fn wait(&self, value: u64) -> Result<()> {
         let waited = self.timeline.wait(value);
         if let Err(error) = &waited {
-            self.recorder.lock().fail(error.clone());
+            self.submitter.fail(error.clone());
         }
         waited
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.submitter.close();
     }
 }
 

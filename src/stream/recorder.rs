@@ -10,6 +10,7 @@ use vulkano::command_buffer::pool::{
 use vulkano::device::{Device, Queue};
 
 use super::Timeline;
+use super::submitter::Submitter;
 use crate::error::{Error, Result};
 use crate::memory::Block;
 use crate::pipeline::Pipeline;
@@ -60,8 +61,8 @@ const BATCH_BYTES: u64 = 64 << 20;
 
 pub(super) struct Recorder {
     device: Arc<Device>,
-    queue: Arc<Queue>,
     timeline: Arc<Timeline>,
+    submitter: Arc<Submitter>,
     pool: CommandPool,
     free: Vec<CommandPoolAlloc>,
     in_flight: VecDeque<(u64, Batch)>,
@@ -72,11 +73,10 @@ pub(super) struct Recorder {
     holding: u32,
     /// Counts the runs between two barriers: two commands of one epoch are unordered.
     epoch: u64,
-    failed: Option<Error>,
 }
 
 impl Recorder {
-    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>) -> Result<Self> {
+    pub fn new(device: Arc<Device>, queue: &Queue, timeline: Arc<Timeline>, submitter: Arc<Submitter>) -> Result<Self> {
         let create_info = CommandPoolCreateInfo {
             flags: CommandPoolCreateFlags::RESET_COMMAND_BUFFER | CommandPoolCreateFlags::TRANSIENT,
             queue_family_index: queue.queue_family_index(),
@@ -86,8 +86,8 @@ impl Recorder {
             .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
         Ok(Self {
             device,
-            queue,
             timeline,
+            submitter,
             pool,
             free: vec![],
             in_flight: VecDeque::new(),
@@ -96,13 +96,7 @@ impl Recorder {
             bytes: 0,
             holding: 0,
             epoch: 1,
-            failed: None,
         })
-    }
-
-    /// From now on every call fails with this: the device is lost or hung.
-    pub fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert(error);
     }
 
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
@@ -208,42 +202,22 @@ impl Recorder {
 
     /// Submits what is recorded, if anything is; the timeline value after which all of it has run.
     pub fn submit(&mut self) -> Result<u64> {
-        self.check()?;
+        self.submitter.check()?;
         let Some(batch) = self.current.take() else {
             return Ok(self.submitted());
         };
         (self.commands, self.bytes) = (0, 0);
-        let submitted = self.end_and_submit(batch.commands.handle());
-        match submitted {
-            Ok(()) => {
-                let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
-                self.in_flight.push_back((value, batch));
-                Ok(value)
-            }
-            Err(error) => {
-                self.fail(error.clone());
-                Err(error)
-            }
+        let commands = batch.commands.handle();
+        // SAFETY: the command buffer is in the recording state and only used under the recorder's lock.
+        let ended = unsafe { (self.device.fns().v1_0.end_command_buffer)(commands) }.result();
+        if let Err(error) = ended.map_err(|e| Error::vulkan("ending a command buffer", e)) {
+            self.submitter.fail(error.clone());
+            return Err(error);
         }
-    }
-
-    fn end_and_submit(&self, commands: vk::CommandBuffer) -> Result<()> {
-        let fns = self.device.fns();
-        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [self.submitted() + 1]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info =
-            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
-        // SAFETY: the command buffer is in the recording state; the queue is locked by `with`; `info` and what it
-        // points at outlive the calls.
-        let result = unsafe {
-            (fns.v1_0.end_command_buffer)(commands).result().and_then(|()| {
-                self.queue.with(|queue| {
-                    let _locked = &queue;
-                    (fns.v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
-                })
-            })
-        };
-        result.map_err(|e| Error::vulkan("submitting to the device", e))
+        let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
+        self.in_flight.push_back((value, batch));
+        self.submitter.push(commands, value)?;
+        Ok(value)
     }
 
     /// The timeline value of the last submission.
@@ -251,13 +225,9 @@ impl Recorder {
         self.timeline.submitted.load(Relaxed)
     }
 
-    fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-
     /// The command buffer of the current batch, begun where there is none.
     fn begin(&mut self) -> Result<vk::CommandBuffer> {
-        self.check()?;
+        self.submitter.check()?;
         if let Some(batch) = &self.current {
             return Ok(batch.commands.handle());
         }

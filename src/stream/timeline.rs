@@ -17,7 +17,8 @@ pub struct Timeline {
     /// The value of the last submission; the recorder counts it.
     pub(super) submitted: AtomicU64,
     completed: AtomicU64,
-    spin: Duration,
+    /// Whether the device is the CPU itself.
+    cpu: bool,
 }
 
 /// A wait spins this long before it sleeps: being woken costs a GPU's caller 40 µs. A device that is the CPU itself
@@ -34,8 +35,11 @@ impl Timeline {
         let semaphore = Semaphore::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("timeline semaphore: {e:?}")))?;
         let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
-        let spin = if cpu { SPIN_CPU } else { SPIN_GPU };
-        Ok(Self { device, semaphore, submitted: AtomicU64::new(0), completed: AtomicU64::new(0), spin })
+        Ok(Self { device, semaphore, submitted: AtomicU64::new(0), completed: AtomicU64::new(0), cpu })
+    }
+
+    pub(super) fn on_cpu(&self) -> bool {
+        self.cpu
     }
 
     pub(super) fn handle(&self) -> vk::Semaphore {
@@ -62,8 +66,9 @@ impl Timeline {
 
     /// Waits until a value has passed: spins briefly, then sleeps.
     pub fn wait(&self, value: u64) -> Result<()> {
+        let spin = if self.cpu { SPIN_CPU } else { SPIN_GPU };
         let start = Instant::now();
-        while start.elapsed() < self.spin {
+        while start.elapsed() < spin {
             if self.completed()? >= value {
                 return Ok(());
             }

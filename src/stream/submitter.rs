@@ -1,0 +1,127 @@
+//! Gives command buffers to the queue in the order in which they were recorded.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ash::vk;
+use once_cell::sync::OnceCell;
+use parking_lot::{Condvar, Mutex};
+use vulkano::VulkanObject;
+use vulkano::device::{Device, Queue};
+
+use super::Timeline;
+use crate::error::{Error, Result};
+
+/// What is recorded and waits for the queue, and the first failure of all that was given to it.
+pub(super) struct Submitter {
+    device: Arc<Device>,
+    queue: Arc<Queue>,
+    timeline: Arc<Timeline>,
+    waiting: Mutex<Waiting>,
+    pushed: Condvar,
+    /// Held by whoever gives the queue its next command buffers, so that they keep their order.
+    turn: Mutex<()>,
+    failed: OnceCell<Error>,
+    /// Whether a thread of its own submits: recording goes on meanwhile. A device that is the CPU itself has better use
+    /// for the core.
+    threaded: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Command buffers that are recorded, with the timeline values that they signal.
+    list: VecDeque<(vk::CommandBuffer, u64)>,
+    closed: bool,
+}
+
+impl Submitter {
+    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>) -> Result<Arc<Self>> {
+        let threaded = !timeline.on_cpu();
+        let submitter = Arc::new(Self {
+            device,
+            queue,
+            timeline,
+            waiting: Mutex::default(),
+            pushed: Condvar::new(),
+            turn: Mutex::new(()),
+            failed: OnceCell::new(),
+            threaded,
+        });
+        if threaded {
+            let own = submitter.clone();
+            std::thread::Builder::new()
+                .name("nx_vulkan submit".into())
+                .spawn(move || own.work())
+                .map_err(|e| Error::DispatchFailed(format!("no thread: {e}")))?;
+        }
+        Ok(submitter)
+    }
+
+    /// Takes a command buffer that is recorded; it is submitted soon, at the latest by the next [`Submitter::flush`].
+    pub fn push(&self, commands: vk::CommandBuffer, value: u64) -> Result<()> {
+        self.waiting.lock().list.push_back((commands, value));
+        if self.threaded {
+            self.pushed.notify_one();
+            return self.check();
+        }
+        self.flush()
+    }
+
+    /// Submits what waits.
+    pub fn flush(&self) -> Result<()> {
+        let _turn = self.turn.lock();
+        loop {
+            let next = self.waiting.lock().list.pop_front();
+            let Some((commands, value)) = next else { return self.check() };
+            if let Err(error) = self.check().and_then(|()| self.submit(commands, value)) {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// From now on every call fails with this: the device is lost or hung.
+    pub fn fail(&self, error: Error) {
+        let _ = self.failed.set(error);
+    }
+
+    pub fn check(&self) -> Result<()> {
+        self.failed.get().cloned().map_or(Ok(()), Err)
+    }
+
+    pub fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.pushed.notify_one();
+    }
+
+    fn work(&self) {
+        loop {
+            {
+                let mut waiting = self.waiting.lock();
+                while waiting.list.is_empty() && !waiting.closed {
+                    self.pushed.wait(&mut waiting);
+                }
+                if waiting.closed {
+                    return;
+                }
+            }
+            // The next call reports a failure.
+            let _ = self.flush();
+        }
+    }
+
+    fn submit(&self, commands: vk::CommandBuffer, value: u64) -> Result<()> {
+        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [value]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+        let info =
+            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
+        // SAFETY: the command buffer is recorded and its recorder keeps it, with all it refers to, until the timeline has
+        // passed `value`; the queue is locked by `with`; `info` and what it points at outlive the call.
+        let result = unsafe {
+            self.queue.with(|queue| {
+                let _locked = &queue;
+                (self.device.fns().v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
+            })
+        };
+        result.map_err(|e| Error::vulkan("submitting to the device", e))
+    }
+}
