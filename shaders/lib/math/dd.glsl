@@ -51,6 +51,14 @@ float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000
 double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 #endif
 
+#ifdef FAST_FLOAT64
+// 1 / a by one of Newton's steps, relative error below 2^-44, for 2^-100 < |a| < 2^100.
+double wide_reciprocal(double a) {
+  double r = double(1.0f / float(a));
+  return r + r * (1.0lf - a * r);
+}
+#endif
+
 #ifdef HAS_FLOAT64
 
 int fp_ilogb(double x) { return int((fp_high(x) >> 20) & 0x7ffu) - 1023; }

@@ -64,7 +64,7 @@ float nx_expm1(float x) {
 }
 float nx_sigmoid(float x) {
   double t = wide_exp(max(-nx_abs(x), -106.0f));
-  float v = to_f32((is_negative(x) ? t : 1.0lf) / (1.0lf + t));
+  float v = to_f32((is_negative(x) ? t : 1.0lf) * wide_reciprocal(1.0lf + t));
   return is_nan(x) ? F32_NAN : v;
 }
 #endif

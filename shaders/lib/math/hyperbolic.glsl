@@ -83,7 +83,7 @@ NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 7.4e-9lf, 274877906944.0
 #ifdef FAST_FLOAT64
 float nx_tanh(float x) {
   double m = wide_expm1(-2.0f * min(nx_abs(x), 10.0f));
-  float v = float(-m / (2.0lf + m));
+  float v = float(-m * wide_reciprocal(2.0lf + m));
   v = fp_copysign(nx_abs(x) < 1.2e-4f ? nx_abs(x) : v, x);
   return is_finite(x) ? v : F32_NAN;
 }
