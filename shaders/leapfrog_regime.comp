@@ -14,8 +14,7 @@
 //
 // log p holds every normalising constant: it is the log of the joint density of q and the observations.
 
-#include "lib/math/exp.glsl"
-#include "lib/math/log.glsl"
+#include "lib/math/plain.glsl"
 
 #define MODEL_PARAMETERS 8u
 #define MODEL_SUMS 8u
@@ -55,13 +54,13 @@ REAL model_publish(uint i, REAL q) {
   REAL value = q;
   REAL constant = -half_log_two_pi - log_prior_scale(i);
   if (is_sigma(i)) {
-    REAL e = nx_exp(-abs(q));
-    REAL tail = nx_log1p(e);
+    REAL e = plain_exp(-abs(q));
+    REAL tail = plain_log1p(e);
     value = max(q, REAL(0)) + tail;
     constant += log_two + (min(q, REAL(0)) - tail); // the folding, then log sigmoid(q)
     own_sigma = value;
     own_slope = (q < REAL(0) ? e : REAL(1)) / (REAL(1) + e);
-    shared_log_sigma[i - 4u] = nx_log(value);
+    shared_log_sigma[i - 4u] = plain_log(value);
     shared_inverse_sigma[i - 4u] = REAL(1) / value;
   } else if (i < 2u) {
     shared_logit[1u - i] = q;
@@ -86,13 +85,13 @@ ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
 
   // The softmax's normaliser, in the invocation that has the fewest observations.
   if (i == gl_WorkGroupSize.x - 1u) {
-    REAL mr = nx_exp(logit[0]);
-    REAL trend = nx_exp(logit[1]);
-    REAL total = mr + trend + nx_exp(logit[2]);
+    REAL mr = plain_exp(logit[0]);
+    REAL trend = plain_exp(logit[1]);
+    REAL total = mr + trend + plain_exp(logit[2]);
     REAL n = REAL(n_obs);
     sums[0] -= n * (trend / total);
     sums[1] -= n * (mr / total);
-    sums[LOG_P] -= n * nx_log(total);
+    sums[LOG_P] -= n * plain_log(total);
   }
   return state;
 }
@@ -112,8 +111,8 @@ void model_observe(ModelState state, REAL x, inout ModelBlock block) {
   REAL largest = max(max(term[0], term[1]), term[2]);
   bool first = term[0] == largest;
   bool second = !first && term[1] == largest;
-  REAL u = nx_exp((first ? term[1] : term[0]) - largest);
-  REAL v = nx_exp((first || second ? term[2] : term[1]) - largest);
+  REAL u = plain_exp((first ? term[1] : term[0]) - largest);
+  REAL v = plain_exp((first || second ? term[2] : term[1]) - largest);
   REAL total = REAL(1) + u + v;
   REAL inverse = REAL(1) / total;
   REAL p[3] = REAL[3](first ? REAL(1) : u, second ? REAL(1) : first ? u : v, first || second ? v : REAL(1));
@@ -132,7 +131,7 @@ void model_observe(ModelState state, REAL x, inout ModelBlock block) {
 
 void model_end(ModelBlock block, inout REAL sums[MODEL_SUMS]) {
   for (uint j = 0u; j < LOG_P; ++j) sums[j] += block.gradient[j];
-  sums[LOG_P] += block.largest + nx_log(block.product);
+  sums[LOG_P] += block.largest + plain_log(block.product);
 }
 
 REAL model_gradient(uint i, REAL q, REAL sum) {
