@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.Backend.Reduction do
   # Reductions over axes of the program's iteration space, which is the tensor's shape, and dot.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.Backend.{Movement, Program, Storage}
 
   def reduce(op, %T{type: type} = out, %T{shape: shape} = tensor, options) do
     axes = Enum.sort(options[:axes] || Nx.axes(shape))
@@ -16,7 +16,57 @@ defmodule Nx.Vulkan.Backend.Reduction do
     Program.run(op, out, [tensor, options], nodes, [Storage.input(tensor)], shape)
   end
 
+  # A product with a vector reads each element of the other operand once: that is a sum. Others go to the
+  # kernels that read an element many times.
   def dot(out, left, left_contract, left_batch, right, right_contract, right_batch) do
+    axes = [left_contract, left_batch, right_contract, right_batch]
+    free_left = Nx.axes(left) -- (left_contract ++ left_batch)
+    free_right = Nx.axes(right) -- (right_contract ++ right_batch)
+    type = wide(out.type)
+
+    if left_contract != [] and (one?(left, free_left) or one?(right, free_right)) and
+         Storage.on_device?(type) do
+      args = [left, left_contract, left_batch, right, right_contract, right_batch]
+      sum(out, args, type, axes, free_left, free_right)
+    else
+      product(out, left, right, axes)
+    end
+  end
+
+  # Iterates over the axes of the result, then over those that are summed.
+  defp sum(out, [left, _, _, right, _, _] = args, type, axes, free_left, free_right) do
+    [left_contract, left_batch, right_contract, right_batch] = axes
+    no = fn axes -> Enum.map(axes, fn _ -> nil end) end
+    space_left = left_batch ++ free_left ++ no.(free_right) ++ left_contract
+    space_right = right_batch ++ no.(free_left) ++ free_right ++ right_contract
+
+    shape =
+      Enum.zip_with(space_left, space_right, fn
+        nil, axis -> elem(right.shape, axis)
+        axis, _ -> elem(left.shape, axis)
+      end)
+
+    summed = Enum.to_list((length(shape) - length(left_contract))..(length(shape) - 1)//1)
+    nodes = [{:multiply, type, [0, 1]}, {:sum, out.type, [2], summed}]
+    inputs = [view(left, space_left), view(right, space_right)]
+    Program.run(:dot, out, args, nodes, inputs, List.to_tuple(shape))
+  end
+
+  defp view(%T{shape: shape} = tensor, axes) do
+    {ref, type, _shape} = Storage.buffer(tensor)
+    strides = Movement.strides(shape)
+    {ref, type, 0, Enum.map(axes, &if(&1, do: Enum.at(strides, &1), else: 0))}
+  end
+
+  defp one?(%T{shape: shape}, axes), do: Enum.all?(axes, &(elem(shape, &1) == 1))
+
+  # What products are formed in, as by BinaryBackend.
+  defp wide({kind, size}) when kind in [:f, :bf] and size < 64, do: {:f, 64}
+  defp wide({:f8_e4m3fn, _}), do: {:f, 64}
+  defp wide({:c, 64}), do: {:c, 128}
+  defp wide(type), do: type
+
+  defp product(out, left, right, [left_contract, left_batch, right_contract, right_batch]) do
     Program.dot(
       out,
       [left, left_contract, left_batch, right, right_contract, right_batch],

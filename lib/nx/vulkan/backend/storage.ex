@@ -80,6 +80,10 @@ defmodule Nx.Vulkan.Backend.Storage do
   defp held_bits({_, size}) when size >= 32, do: size
   defp held_bits(type), do: elem(Map.fetch!(types(), type), 1)
 
+  # Whether the device itself computes with the type, without emulation.
+  @spec on_device?(Nx.Type.t()) :: boolean()
+  def on_device?(type), do: elem(Map.fetch!(types(), type), 0) == :device
+
   # Fixed with the device.
   defp types do
     with nil <- :persistent_term.get({__MODULE__, :types}, nil) do
