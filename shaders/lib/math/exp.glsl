@@ -33,23 +33,26 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
 #endif
 
 #ifdef FAST_FLOAT64
-// Floats go through double where that is cheap: e^x - 1 = 2^k (1 + m) - 1 with k of x and m = e^r - 1, whose relative error is
-// below 2^-48. The polynomial interpolates at Chebyshev's nodes for |r| <= 0.3475.
-double wide_expm1_near_zero(float x, float k) {
-  double r = (double(x) - double(k) * 0.69314718036912382lf) - double(k) * 1.9082149292705877e-10lf;
+// Floats go through double where that is cheap: e^x = 2^k (1 + m), relative error of m below 2^-46. Conversions between the
+// types are slow, so adding 1.5 * 2^52 rounds to k and leaves it in the low word. The polynomial interpolates at Chebyshev's
+// nodes for |r| <= 0.3475.
+double wide_expm1_near_zero(float x, out double scale) {
+  precise double shifted = double(x) * 1.4426950408889634lf + 6755399441055744.0lf;
+  precise double k = shifted - 6755399441055744.0lf;
+  scale = fp_exp2i(1.0lf, int(unpackDouble2x32(shifted).x));
+  double r = (double(x) - k * 0.69314718036912382lf) - k * 1.9082149292705877e-10lf;
   double t = 0.16666666666647906lf + r * (0.04166666666665104lf + r * (0.008333333354046457lf + r * (0.0013888888906145676lf
       + r * (0.00019841208100740808lf + r * (2.4801535862366184e-05lf + r * (2.7625465285147017e-06lf
       + r * 2.761409818752996e-07lf))))));
   return r + r * r * (0.5lf + r * t);
 }
 double wide_exp(float x) {
-  float k = roundEven(x * 1.44269502f);
-  return fp_exp2i(1.0lf, int(k)) * (1.0lf + wide_expm1_near_zero(x, k));
+  double scale, m = wide_expm1_near_zero(x, scale);
+  return scale + scale * m;
 }
 double wide_expm1(float x) {
-  float k = roundEven(x * 1.44269502f);
-  double s = fp_exp2i(1.0lf, int(k));
-  return (s - 1.0lf) + s * wide_expm1_near_zero(x, k);
+  double scale, m = wide_expm1_near_zero(x, scale);
+  return (scale - 1.0lf) + scale * m;
 }
 
 float nx_exp(float x) {

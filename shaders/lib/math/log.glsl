@@ -96,7 +96,7 @@ NX_LOG_PARTS(float, vec2, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023
 #ifdef FAST_FLOAT64
 // log of 2^k (1 + n) with a relative error below 2^-43.
 double wide_log_reduced(int k, double n) {
-  double s = n * wide_reciprocal(n + 2.0lf), z = s * s;
+  double h = 0.5lf * n, s = h * wide_reciprocal(1.0lf + h), z = s * s;
   double t = z * (0.33333333333333331lf + z * (0.20000000000000001lf + z * dd_atanh_tail(z)));
   return double(k) * 0.69314718055994529lf + 2.0lf * (s + s * t);
 }
