@@ -33,8 +33,15 @@ void main() {
     uint turn = j % 2;
     for (uint own = 0; own < OWN; own++) if (g + own * GROUPS == j && i >= j) published[turn][i] = a[own];
     barrier();
-    PART root = nx_sqrt(REAL_PART(published[turn][j]));
-    PART inverse = PART(1) / (is_zero(root) ? PART(1.0e-10) : root);
+    // The columns wait for this one number: one Newton step each from what the device has at once.
+    PART pivot = REAL_PART(published[turn][j]), inverse = inversesqrt(pivot);
+    inverse += inverse * (PART(0.5) - PART(0.5) * pivot * inverse * inverse);
+    PART root = pivot * inverse;
+    root += PART(0.5) * inverse * (pivot - root * root);
+    if (is_zero(pivot)) {
+      root = PART(0);
+      inverse = PART(1.0e10);
+    }
     ELEMENT l = i > j ? published[turn][i] * inverse : ELEMENT(0);
     if (g == j % GROUPS) {
       if (i == j) {
