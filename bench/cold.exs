@@ -1,5 +1,5 @@
 # Cold start: what the first operation of a BEAM costs, step by step, in milliseconds. The BEAM's own start and the
-# loading of Nx do not count.
+# loading of modules do not count.
 #
 #     export NX_VULKAN_CACHE_DIR=$(mktemp -d)
 #     mix run bench/cold.exs      # with an empty disk cache
@@ -7,12 +7,17 @@
 #
 # Prints JSON lines {case, value, unit}.
 
-require Nx.Vulkan.Native, as: Native
+alias Nx.Vulkan.Native
 
 {:ok, _} = Application.ensure_all_started(:nx)
+{:ok, _} = Application.ensure_all_started(:telemetry)
+_ = Application.load(:nx_vulkan)
 
-modules = [Nx, Nx.Tensor, Nx.Shared, Nx.Shape, Nx.Type, Nx.Vulkan, Nx.Vulkan.VulkanoBackend]
-for module <- modules, do: {:module, _} = Code.ensure_loaded(module)
+# A release has all modules in memory from the start. The one with the library is loaded below.
+for app <- [:nx, :nx_vulkan, :complex, :telemetry] do
+  {:ok, modules} = :application.get_key(app, :modules)
+  :ok = Code.ensure_all_loaded(modules -- [Native])
+end
 
 step = fn name, fun ->
   start = System.monotonic_time(:microsecond)
@@ -25,7 +30,7 @@ end
 data = for i <- 1..1000, into: <<>>, do: <<i::float-32-native>>
 
 {_, library} = step.("library", fn -> {:module, _} = Code.ensure_loaded(Native) end)
-{%{}, device} = step.("device", fn -> Native.call(memory_info()) end)
+{%{}, device} = step.("device", fn -> Nx.Vulkan.memory_info() end)
 
 {_, operation} =
   step.("operation", fn ->

@@ -102,3 +102,16 @@ fn memory_stays_flat_over_many_batches() {
     let after = device().pool.info();
     assert!(after.pool <= before.pool + (1 << 20), "{before:?} grew to {after:?}");
 }
+
+#[test]
+fn what_lies_free_is_in_proportion_to_what_was_used() {
+    let before = device().pool.info();
+    let largest = 200 << 20;
+    // One at a time, of sizes that do not fit each other's blocks; together far more than the bound.
+    for len in (0..32).map(|i| largest - i * (6 << 20)) {
+        device().zeroed(len, Patience::Patient).unwrap();
+        device().stream.finish().unwrap();
+    }
+    let after = device().pool.info();
+    assert!(after.pool <= 5 * (before.used + largest), "{before:?} grew to {after:?}");
+}
