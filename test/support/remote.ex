@@ -10,7 +10,8 @@ defmodule Nx.Vulkan.Test.Remote do
     paths = for path <- :code.get_path(), path != ~c".", arg <- [~c"-pa", path], do: arg
     # Its end is no network that parted.
     args = paths ++ [~c"-kernel", ~c"prevent_overlapping_partitions", ~c"false"]
-    {:ok, peer, node} = :peer.start_link(%{name: name, host: ~c"127.0.0.1", args: args})
+    options = %{name: name, host: ~c"127.0.0.1", args: args, wait_boot: :timer.minutes(10)}
+    {:ok, peer, node} = :peer.start_link(options)
     {:ok, _} = :erpc.call(node, Application, :ensure_all_started, [:nx_vulkan])
     {peer, node}
   end

@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.Error do
   Raised by the backend when the device could not do what it was asked.
 
   `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
-  `:dispatch_failed`.
+  `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached.
   """
 
   defexception [:reason, :message]
