@@ -22,6 +22,14 @@ defmodule Nx.Vulkan do
 
   They are read once, when the device is made.
 
+  ## What eXMC calls
+
+  [eXMC](https://github.com/borodark/eXMC), a library for Bayesian models, finds here what it calls on its
+  Vulkan package, and can depend on this one unchanged: `init/0`, `jit/2`, `device_name/0`, `has_f64/0`,
+  `upload_binary/1`, `download_binary/2` and `leapfrog_chain_normal/7`, `Nx.Vulkan.Backend` and
+  `Nx.Vulkan.Compiler`, and in `Nx.Vulkan.NativeV` chains of models whose shaders it writes itself, one
+  or many in a dispatch. Most are thin names of what is here anyway.
+
   ## Memory
 
   A tensor's memory returns to the pool once the BEAM has collected every reference to it and the

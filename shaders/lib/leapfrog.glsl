@@ -24,16 +24,16 @@
 //
 // A parameter of the model that q does not hold (d < MODEL_PARAMETERS) stays at q = 0 and adds no term of its own.
 //
-// Sums run in an order that depends on n_obs and the device alone, so results repeat bit for bit on one device, and a
+// Sums run in an order that depends on n_obs, d and the device alone, so results repeat bit for bit on one device, and a
 // shorter chain is a prefix of a longer one.
 
 #extension GL_KHR_shader_subgroup_arithmetic : require
 
-#define WORKGROUP 256u
+// As many invocations as the call asks for: at least d, MODEL_PARAMETERS and MODEL_SUMS, a power of two.
+layout(local_size_x = 256, local_size_x_id = 1) in;
+#define WORKGROUP gl_WorkGroupSize.x
 // Blocks, so that a long sum loses no more digits than two short ones.
 #define OBSERVATION_BLOCK 64u
-
-layout(local_size_x = WORKGROUP) in;
 
 #ifndef MODEL_PUSH
 #define MODEL_PUSH

@@ -26,6 +26,10 @@ struct Span<'a> {
     len: u64,
 }
 
+/// Specialization constants: the op code, and how many invocations the workgroup of a chain has.
+const OP_CODE: u32 = 0;
+const WORKGROUP: u32 = 1;
+
 /// One output that is reduced from this many elements or more is reduced in several steps.
 const SPLIT_REDUCTION: u64 = 64;
 /// This many outputs keep any device busy.
@@ -49,7 +53,7 @@ impl<'a> Call<'a> {
     pub fn elementwise(&self, out: &Buffer, inputs: &[&Buffer], n: u64, op: i32) -> Result<()> {
         self.check_len(out, n)?;
         inputs.iter().try_for_each(|input| self.check_len(input, n))?;
-        let kernel = self.load(Some(op), inputs.len() as u32 + 1, 4)?;
+        let kernel = self.load(Some((OP_CODE, op)), inputs.len() as u32 + 1, 4)?;
         let leases = inputs.iter().map(|input| input.lease()).collect::<Result<SmallVec<[_; 2]>>>()?;
         let out = out.lease()?;
         // Pieces start at a multiple of 64 elements, which suits every alignment of a binding.
@@ -72,7 +76,7 @@ impl<'a> Call<'a> {
         let outputs = outer.checked_mul(inner).ok_or(Error::SizeMismatch)?;
         self.check_len(out, outputs)?;
         self.check_len(a, outputs.checked_mul(reduce).ok_or(Error::SizeMismatch)?)?;
-        let kernel = self.load(Some(op), 2, 16)?;
+        let kernel = self.load(Some((OP_CODE, op)), 2, 16)?;
         if outputs == 0 {
             return Ok(());
         }
@@ -207,7 +211,7 @@ impl<'a> Call<'a> {
         }
         let steps = area(chains, k)?;
         let out_lens = [area(steps, d)?, area(steps, d)?, area(steps, d)?, steps];
-        let kernel = self.load(None, 7, push.len() as u32)?;
+        let kernel = self.load(Some((WORKGROUP, self.invocations(d, n_obs))), 7, push.len() as u32)?;
         // Zeroed: a module that leaves a part unwritten must not show what lay there before.
         let zeroed = |len: u64| self.gpu.zeroed(area(len, self.size)?, self.patience);
         let [q, p, gradient, logp] = out_lens.map(zeroed);
@@ -241,8 +245,15 @@ impl<'a> Call<'a> {
         self.chains(inputs, &push, k, false)
     }
 
-    fn load(&self, op_code: Option<i32>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
-        self.gpu.pipelines.foreign(self.path, ForeignUse { op_code, bindings, push_bytes }, self.patience)
+    fn load(&self, constant: Option<(u32, i32)>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
+        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.patience)
+    }
+
+    /// How many invocations work on a chain: one a coordinate at least, and one for a few observations. With fewer
+    /// observations each, what all of them do besides takes longer than the observations: measured on lavapipe and an H200.
+    fn invocations(&self, d: u64, n_obs: u64) -> i32 {
+        let each = if self.gpu.caps.cpu { 4 } else { 2 };
+        d.max(n_obs / each).clamp(32, 256).next_power_of_two() as i32
     }
 
     fn check_len(&self, buffer: &Buffer, elements: u64) -> Result<()> {

@@ -36,8 +36,8 @@ pub struct Foreign {
 /// What a foreign module is loaded for: everything its pipeline depends on besides the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignUse {
-    /// Value of specialization constant 0, where the call gives one.
-    pub op_code: Option<i32>,
+    /// The specialization constant that the call gives a value, and the value.
+    pub constant: Option<(u32, i32)>,
     pub bindings: u32,
     pub push_bytes: u32,
 }
@@ -74,8 +74,8 @@ pub struct Pipelines {
     push_descriptor: bool,
     disk: Disk,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>>>,
-    /// By path and op code.
-    foreign: Mutex<HashMap<(String, Option<i32>), Loaded>>,
+    /// By path and constant.
+    foreign: Mutex<HashMap<(String, Option<(u32, i32)>), Loaded>>,
 }
 
 impl Pipelines {
@@ -122,7 +122,7 @@ impl Pipelines {
         let file = PathBuf::from(path);
         let metadata = file.metadata().map_err(unreadable)?;
         let stamp = (metadata.len(), metadata.modified().ok());
-        let key = (path.to_owned(), used_for.op_code);
+        let key = (path.to_owned(), used_for.constant);
         if let Some(loaded) = self.foreign.lock().get(&key)
             && loaded.stamp == stamp
             && loaded.used_for == used_for
@@ -132,7 +132,7 @@ impl Pipelines {
         patience.may_wait()?;
         let bytes = std::fs::read(&file).map_err(unreadable)?;
         let named = |e: spirv::SpirvError| Error::DispatchFailed(format!("{path}: {e}"));
-        let specialization: Vec<_> = used_for.op_code.map(|op| (0, op)).into_iter().collect();
+        let specialization: Vec<_> = used_for.constant.into_iter().collect();
         let module = spirv::load(&bytes, &specialization).map_err(named)?;
         module.check_layout(used_for.bindings, used_for.push_bytes).map_err(named)?;
         module.check_device(&spirv::Limits::of(&self.device)).map_err(named)?;
