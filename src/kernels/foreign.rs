@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Patience, Readback};
-use crate::pipeline::{Foreign, ForeignUse};
+use crate::pipeline::{Constant, Foreign, ForeignUse};
 use crate::stream::{Binding, Copy, Dispatch};
 
 /// A call of foreign SPIR-V: the file, how patient the caller is, and the size of an element, 8 bytes in a file whose
@@ -245,7 +245,7 @@ impl<'a> Call<'a> {
         self.chains(inputs, &push, k, false)
     }
 
-    fn load(&self, constant: Option<(u32, i32)>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
+    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
         self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.patience)
     }
 

@@ -33,11 +33,14 @@ pub struct Foreign {
     pub written: u32,
 }
 
+/// A specialization constant's id and the value that a call gives it.
+pub type Constant = (u32, i32);
+
 /// What a foreign module is loaded for: everything its pipeline depends on besides the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ForeignUse {
-    /// The specialization constant that the call gives a value, and the value.
-    pub constant: Option<(u32, i32)>,
+    /// The constant that the call sets, if it sets one.
+    pub constant: Option<Constant>,
     pub bindings: u32,
     pub push_bytes: u32,
 }
@@ -75,7 +78,7 @@ pub struct Pipelines {
     disk: Disk,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>>>,
     /// By path and constant.
-    foreign: Mutex<HashMap<(String, Option<(u32, i32)>), Loaded>>,
+    foreign: Mutex<HashMap<(String, Option<Constant>), Loaded>>,
 }
 
 impl Pipelines {
