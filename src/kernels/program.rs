@@ -213,7 +213,8 @@ impl Run<'_> {
         let kept = self.layout.kept;
         let step = |axis: Option<usize>| {
             let axis = axis?;
-            self.layout.views.iter().find_map(|view| (view.strides[axis] != 0).then(|| view.strides[axis].abs()))
+            // The widest counts: what is read again and again comes from a cache.
+            self.layout.views.iter().map(|view| view.strides[axis].abs()).max().filter(|&step| step != 0)
         };
         let inner_kept = step(kept.checked_sub(1)).unwrap_or(i64::MAX);
         let inner_reduced =
