@@ -122,7 +122,8 @@ defmodule Soak do
 
     grown =
       for name <- [:pool, :resident, :beam],
-          [early, late] = for(part <- [second, last], do: part |> Enum.map(& &1[name]) |> Enum.max()),
+          [early, late] =
+            for(part <- [second, last], do: part |> Enum.map(& &1[name]) |> Enum.max()),
           late > 1.1 * early,
           do: "#{name} grew from #{mib(early)} to #{mib(late)}"
 
@@ -133,8 +134,12 @@ end
 
 {seconds, largest} =
   case Enum.map(System.argv(), &Integer.parse/1) do
-    [{seconds, ""}] when seconds >= 20 -> {seconds, 2 ** 20}
-    [{seconds, ""}, {largest, ""}] when seconds >= 20 and largest >= 1000 -> {seconds, largest}
+    [{seconds, ""}] when seconds >= 20 ->
+      {seconds, 2 ** 20}
+
+    [{seconds, ""}, {largest, ""}] when seconds >= 20 and largest >= 1000 ->
+      {seconds, largest}
+
     _ ->
       IO.puts(:stderr, "usage: soak.exs SECONDS [LARGEST], 20 seconds and 1000 elements at least")
       System.halt(2)
