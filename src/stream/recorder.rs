@@ -73,6 +73,8 @@ pub(super) struct Recorder {
     holding: u32,
     /// Counts the runs between two barriers: two commands of one epoch are unordered.
     epoch: u64,
+    /// The stages of this epoch's commands: a barrier after kernels alone costs the device less.
+    stages: vk::PipelineStageFlags,
 }
 
 impl Recorder {
@@ -96,12 +98,13 @@ impl Recorder {
             bytes: 0,
             holding: 0,
             epoch: 1,
+            stages: vk::PipelineStageFlags::empty(),
         })
     }
 
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
         let commands = self.begin()?;
-        self.order(commands, d.reads, d.writes);
+        self.order(commands, vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes);
         let fns = self.device.fns();
         let layout = d.pipeline.layout();
         // SAFETY (all commands below): `commands` is in the recording state and only used under the recorder's lock;
@@ -163,7 +166,7 @@ impl Recorder {
 
     pub fn copy(&mut self, c: &Copy) -> Result<()> {
         let commands = self.begin()?;
-        self.order(commands, &[c.from], &[c.to]);
+        self.order(commands, vk::PipelineStageFlags::TRANSFER, &[c.from], &[c.to]);
         let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
         let fns = self.device.fns();
         // SAFETY: as in `dispatch`; the callers in `transfer` checked the ranges against the blocks.
@@ -179,7 +182,7 @@ impl Recorder {
 
     pub fn update(&mut self, block: &Block, data: &[u8]) -> Result<()> {
         let commands = self.begin()?;
-        self.order(commands, &[], &[block]);
+        self.order(commands, vk::PipelineStageFlags::TRANSFER, &[], &[block]);
         // The command takes multiples of four bytes, at most 64 KiB; blocks are larger than what is asked of them.
         let mut padded = data.to_vec();
         padded.resize(data.len().next_multiple_of(4), 0);
@@ -193,7 +196,7 @@ impl Recorder {
 
     pub fn zero(&mut self, block: &Block, len: u64) -> Result<()> {
         let commands = self.begin()?;
-        self.order(commands, &[], &[block]);
+        self.order(commands, vk::PipelineStageFlags::TRANSFER, &[], &[block]);
         let len = len.next_multiple_of(4).clamp(4, block.size);
         // SAFETY: as in `dispatch`; `len` is a multiple of four within the block.
         unsafe { (self.device.fns().v1_0.cmd_fill_buffer)(commands, block.handle, 0, len, 0) };
@@ -258,20 +261,27 @@ impl Recorder {
     }
 
     /// Puts a barrier before the next command if it conflicts with one since the last barrier, and marks its uses.
-    fn order(&mut self, commands: vk::CommandBuffer, reads: &[&Block], writes: &[&Block]) {
+    fn order(
+        &mut self,
+        commands: vk::CommandBuffer,
+        stage: vk::PipelineStageFlags,
+        reads: &[&Block],
+        writes: &[&Block],
+    ) {
         let epoch = self.epoch;
         let written = |block: &&Block| block.write_epoch.load(Relaxed) == epoch;
         let touched = |block: &&Block| written(block) || block.read_epoch.load(Relaxed) == epoch;
         if reads.iter().any(written) || writes.iter().any(touched) {
-            let access = vk::AccessFlags::SHADER_READ
-                | vk::AccessFlags::SHADER_WRITE
-                | vk::AccessFlags::TRANSFER_READ
-                | vk::AccessFlags::TRANSFER_WRITE;
-            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
-            let barrier = vk::MemoryBarrier::default().src_access_mask(access).dst_access_mask(access);
-            self.barrier(commands, stages, stages, &barrier);
+            let (transfers, kernels) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::COMPUTE_SHADER);
+            let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+            let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+            let written = if self.stages.contains(transfers) { writes } else { vk::AccessFlags::SHADER_WRITE };
+            let barrier = vk::MemoryBarrier::default().src_access_mask(written).dst_access_mask(reads | writes);
+            self.barrier(commands, self.stages, transfers | kernels, &barrier);
             self.epoch += 1;
+            self.stages = vk::PipelineStageFlags::empty();
         }
+        self.stages |= stage;
         let value = self.submitted() + 1;
         for block in reads {
             block.read_epoch.store(self.epoch, Relaxed);
