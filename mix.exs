@@ -33,7 +33,8 @@ defmodule NxVulkan.MixProject do
 
   def cli, do: [preferred_envs: [docs: :docs, "hex.publish": :docs]]
 
-  # What the examples and tests of other people's work need; no project that uses this one gets them.
+  # What the examples and tests with other packages need; no project that uses this one gets them, and the
+  # application starts without them.
   @examples [:axon, :polaris, :scholar, :nimble_options]
 
   # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that holds nx, complex and
@@ -62,7 +63,7 @@ defmodule NxVulkan.MixProject do
 
     examples =
       for app <- @examples, File.dir?(path.(app)) do
-        {app, path: path.(app), override: true, only: [:dev, :test]}
+        {app, path: path.(app), override: true, only: [:dev, :test], runtime: false}
       end
 
     needed ++ examples
