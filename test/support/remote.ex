@@ -12,7 +12,7 @@ defmodule Nx.Vulkan.Test.Remote do
     args = paths ++ [~c"-kernel", ~c"prevent_overlapping_partitions", ~c"false"]
     options = %{name: name, host: ~c"127.0.0.1", args: args, wait_boot: :timer.minutes(10)}
     {:ok, peer, node} = :peer.start_link(options)
-    {:ok, _} = :erpc.call(node, Application, :ensure_all_started, [:nx_vulkan])
+    {:ok, _} = :erpc.call(node, Application, :ensure_all_started, [:nx])
     {peer, node}
   end
 
