@@ -245,15 +245,16 @@ impl<'a> Call<'a> {
         self.chains(inputs, &push, k, false)
     }
 
-    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
-        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.patience)
+    /// How many invocations work on a chain, at least one a coordinate. With more than one for two observations, what each
+    /// does besides takes a GPU longer than the observations (measured on an H200); a CPU runs them one after the other
+    /// anyway, but sums of more than 4096 observations lose digits.
+    fn invocations(&self, d: u64, n_obs: u64) -> i32 {
+        let (least, observations) = if self.gpu.caps.cpu { (32, 4096) } else { (64, 2) };
+        d.max(n_obs / observations).clamp(least, 256).next_power_of_two() as i32
     }
 
-    /// How many invocations work on a chain: one a coordinate at least, and one for a few observations. With fewer
-    /// observations each, what all of them do besides takes longer than the observations: measured on lavapipe and an H200.
-    fn invocations(&self, d: u64, n_obs: u64) -> i32 {
-        let each = if self.gpu.caps.cpu { 4 } else { 2 };
-        d.max(n_obs / each).clamp(32, 256).next_power_of_two() as i32
+    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
+        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.patience)
     }
 
     fn check_len(&self, buffer: &Buffer, elements: u64) -> Result<()> {
