@@ -71,6 +71,6 @@ void run(IDX t) {
 
 void main() {
   IDX group = workgroup();
-  IDX t = group * THREADS + gl_LocalInvocationID.x;
+  IDX t = group * THREADS + INVOCATION;
   if (t < p.threads) run(t);
 }

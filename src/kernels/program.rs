@@ -6,12 +6,16 @@ use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Tile, emit, quad_bytes};
+use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Tile, emit, lanes, quad_bytes};
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::{Attribute, Program, Source, Type};
 
 const THREADS: u32 = 256;
+
+/// Workgroups that keep the cores of a processor busy, and the fewest elements of one of them.
+const BUSY: u64 = 128;
+const LEAST: u64 = 1024;
 
 /// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
 pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
@@ -55,19 +59,13 @@ struct Run<'a> {
     patience: Patience,
 }
 
-/// Threads of a reduction across outputs and along the reduced axes. On a CPU a barrier costs more than lanes that read
-/// apart: as few threads as its vectors take wait for each other.
-fn shape_on_cpu(outputs: u64) -> (u32, u32) {
-    if outputs >= 64 { (32, 1) } else { (1, 8) }
-}
-
 /// The parts of the partial results with their GLSL types.
 type Partial<'a> = &'a [(Lease, &'static str)];
 
 /// Where a pass of a reduction reads and writes.
 #[derive(Clone, Copy)]
 enum Pass<'a> {
-    Map { out: &'a Block },
+    Map { out: &'a Block, chunk: u64 },
     Whole { out: &'a Block, chunk: u64 },
     ToPartial { partial: Partial<'a>, chunk: u64, chunks: u64 },
     FromPartial { partial: Partial<'a>, out: &'a Block, chunks: u64 },
@@ -93,17 +91,30 @@ impl Run<'_> {
     }
 
     fn map(&self, out: &Block) -> Result<()> {
-        if let Some(mut tile) = Tile::of(self.program, self.layout, &self.gpu.caps) {
+        let cpu = self.gpu.caps.cpu;
+        let threads = if cpu { lanes(&self.gpu.caps) } else { THREADS };
+        if let Some(mut tile) = Tile::of(self.program, self.layout) {
             tile.quads = self.tiles_in_quads(&tile, out);
-            let stage = Stage::Tile { threads: THREADS, tile };
-            return self.pass(stage, Pass::Map { out }, tile.groups(self.layout));
+            // A processor's caches hold the tile.
+            if cpu && !tile.quads {
+                tile.inputs = 0;
+            }
+            let stage = Stage::Tile { threads, tile };
+            return self.pass(stage, Pass::Map { out, chunk: 0 }, tile.groups(self.layout));
         }
         let quads = !self.program.is_long() && self.in_quads(out);
-        let stage = Stage::Map { threads: THREADS, quads };
+        let stage = Stage::Map { threads, quads };
+        if cpu {
+            // Each workgroup costs as much as some hundred elements; few keep all cores busy.
+            let run = if quads { 4 } else { 1 };
+            let outputs = self.layout.outputs() / run;
+            let chunk = outputs.div_ceil(BUSY).max(LEAST / run).next_multiple_of(threads.into());
+            return self.pass(stage, Pass::Map { out, chunk }, outputs.div_ceil(chunk));
+        }
         let elements = if quads { 4 * QUADS } else { ELEMENTS };
         // Fours and what they leave over.
         let groups = (self.layout.outputs() + 3).div_ceil((THREADS * elements).into());
-        self.pass(stage, Pass::Map { out }, groups)
+        self.pass(stage, Pass::Map { out, chunk: 0 }, groups)
     }
 
     /// Whether every view is linear or one element, and all that is read or written four at a time is aligned for it.
@@ -148,13 +159,17 @@ impl Run<'_> {
 
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
-        let (across, along) = self.shape_of_groups(outputs, reduced);
-        let groups = outputs.div_ceil(across.into());
+        let (mut quads, mut beside) = (self.quads(), false);
+        let (across, along) = self.shape_of_groups(outputs, reduced, quads != 0);
+        if self.gpu.caps.cpu && along == 1 {
+            quads = self.quads_beside();
+            beside = quads != 0;
+        }
+        let groups = outputs.div_ceil(u64::from(across) * if beside { 4 } else { 1 });
         // Split the reduced axes where the outputs alone do not fill the device.
         let wanted = if self.gpu.caps.cpu { 32 } else { 2048 };
         let chunks = (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1);
-        let quads = self.quads();
-        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, quads };
+        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, quads, beside };
         if chunks == 1 {
             return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
         }
@@ -172,11 +187,11 @@ impl Run<'_> {
         let _together = self.gpu.stream.together();
         self.pass(stage(false, true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
         let (across, along) = match outputs {
-            _ if self.gpu.caps.cpu => shape_on_cpu(outputs),
+            _ if self.gpu.caps.cpu => self.shape_on_cpu(outputs, false),
             64.. => (64, 4),
             _ => (1, THREADS),
         };
-        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, quads: 0 };
+        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, quads: 0, beside: false };
         self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
     }
 
@@ -187,6 +202,17 @@ impl Run<'_> {
         let Some(last) = dims.len().checked_sub(1).filter(|&axis| axis >= kept) else { return 0 };
         // Fours end with a row, or the last of all is taken apart.
         if last > kept && !dims[last].is_multiple_of(4) || self.program.is_long() {
+            return 0;
+        }
+        let loads = |view: &View| self.is_quad(view, last).then_some(1 << view.input?);
+        self.layout.views.iter().filter_map(loads).sum()
+    }
+
+    /// Likewise the inputs that lie along the last axis that is kept, whose outputs one thread makes four by four.
+    fn quads_beside(&self) -> u32 {
+        let (dims, kept) = (&self.layout.dims, self.layout.kept);
+        let Some(last) = kept.checked_sub(1).filter(|&axis| dims[axis].is_multiple_of(4)) else { return 0 };
+        if self.program.is_long() {
             return 0;
         }
         let loads = |view: &View| self.is_quad(view, last).then_some(1 << view.input?);
@@ -206,9 +232,9 @@ impl Run<'_> {
     }
 
     /// Threads across outputs and along the reduced axes: neighbouring threads should read neighbouring elements.
-    fn shape_of_groups(&self, outputs: u64, reduced: u64) -> (u32, u32) {
+    fn shape_of_groups(&self, outputs: u64, reduced: u64, neighbours: bool) -> (u32, u32) {
         if self.gpu.caps.cpu {
-            return shape_on_cpu(outputs);
+            return self.shape_on_cpu(outputs, neighbours && reduced >= 64);
         }
         let kept = self.layout.kept;
         let step = |axis: Option<usize>| {
@@ -229,6 +255,12 @@ impl Run<'_> {
         }
     }
 
+    /// The same where the device is a processor: one subgroup, along the reduced axes where neighbours lie there.
+    fn shape_on_cpu(&self, outputs: u64, neighbours: bool) -> (u32, u32) {
+        let lanes = lanes(&self.gpu.caps);
+        if neighbours || outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
+    }
+
     fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
         let mut reads: SmallVec<[&Block; 4]> = SmallVec::new();
         let mut writes: SmallVec<[&Block; 2]> = SmallVec::new();
@@ -236,7 +268,7 @@ impl Run<'_> {
             reads.extend(self.blocks.iter().flatten().map(|(lease, _)| &***lease));
         }
         match pass {
-            Pass::Map { out } | Pass::Whole { out, .. } => writes.push(out),
+            Pass::Map { out, .. } | Pass::Whole { out, .. } => writes.push(out),
             Pass::ToPartial { partial, .. } => writes.extend(partial.iter().map(|(lease, _)| &**lease)),
             Pass::FromPartial { partial, out, .. } => {
                 reads.extend(partial.iter().map(|(lease, _)| &**lease));
@@ -264,7 +296,7 @@ impl Run<'_> {
             }
         };
         match pass {
-            Pass::Map { out } | Pass::Whole { out, .. } => {
+            Pass::Map { out, .. } | Pass::Whole { out, .. } => {
                 params.address(self.result_address(out), result.storage(), format_args!("result"))
             }
             Pass::ToPartial { partial, .. } => parts(params, partial, "partial_out"),
@@ -297,7 +329,12 @@ impl Run<'_> {
             }
         }
         match pass {
-            Pass::Map { .. } => params.extent(layout.outputs(), wide, format_args!("count")),
+            Pass::Map { chunk, .. } => {
+                params.extent(layout.outputs(), wide, format_args!("count"));
+                if self.gpu.caps.cpu {
+                    params.extent(chunk, wide, format_args!("chunk"));
+                }
+            }
             Pass::Whole { chunk, .. } | Pass::ToPartial { chunk, .. } => {
                 let chunks = if let Pass::ToPartial { chunks, .. } = pass { chunks } else { 1 };
                 params.extent(layout.outputs(), wide, format_args!("outputs"));
@@ -350,8 +387,9 @@ impl Run<'_> {
         bytes.extend_from_slice(&[0xfe, self.layout.dims.len() as u8, self.layout.kept as u8, self.layout.wide as u8]);
         let (kind, numbers) = match stage {
             Stage::Map { threads, quads } => (0, [threads, quads.into(), 0, 0]),
-            Stage::Reduce { across, along, from_partial, to_partial, quads } => {
-                (1, [across, along, u32::from(from_partial) + 2 * u32::from(to_partial), quads])
+            Stage::Reduce { across, along, from_partial, to_partial, quads, beside } => {
+                let flags = [from_partial, to_partial, beside].map(u32::from);
+                (1, [across, along, flags[0] + 2 * flags[1] + 4 * flags[2], quads])
             }
             Stage::Fold { threads } => (2, [threads, 0, 0, 0]),
             Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {

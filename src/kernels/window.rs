@@ -158,7 +158,7 @@ impl Windows<'_> {
                  layout(local_size_x = {THREADS}) in;\n\
                  void main() {{\n\
                  \x20 IDX group = workgroup();\n\
-                 \x20 IDX i = group * {THREADS} + gl_LocalInvocationID.x, rest = i;\n\
+                 \x20 IDX i = group * {THREADS} + INVOCATION, rest = i;\n\
                  \x20 if (group > p.threads / {THREADS} || i >= p.threads) return;\n\
                  {}}}\n",
                 head(&self.gpu.caps, self.wide, &storages, &computes, parameters),

@@ -4,7 +4,7 @@ void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
   IDX blocks = (p.end - p.begin + SEGMENTS - 1) / SEGMENTS, batch = group / blocks;
-  uint lane = gl_LocalInvocationID.x % LANES, segment = gl_LocalInvocationID.x / LANES;
+  uint lane = INVOCATION % LANES, segment = INVOCATION / LANES;
   IDX j = p.begin + group % blocks * SEGMENTS + segment;
   IDX column = (batch * p.columns + j) * p.rows;
   for (IDX step = 0; step < p.last - p.first; step++) {

@@ -11,7 +11,7 @@ void main() {
   IDX slabs = p.groups / (p.pairs * p.batch), pair = group / slabs % p.pairs, batch = group / (slabs * p.pairs);
   if (finished(batch) || AT(uint, p.idle, group / slabs) != 0u) return;
   IDX top = top_of(pair, p.round, p.pairs), bottom = bottom_of(pair, p.round, p.pairs);
-  uint lane = gl_LocalInvocationID.x, row = lane % SIDE, column = lane / SIDE;
+  uint lane = INVOCATION, row = lane % SIDE, column = lane / SIDE;
   IDX start = group % slabs * SLAB, rows = p.rows;
 #if VECTORS
   IDX own = (p.rows + SLAB - 1) / SLAB * SLAB;

@@ -10,7 +10,7 @@ void main() {
   IDX part = group % p.parts, pair = group / p.parts % p.pairs, batch = group / (p.parts * p.pairs);
   if (finished(batch)) return;
   IDX top = top_of(pair, p.round, p.pairs), bottom = bottom_of(pair, p.round, p.pairs);
-  uint lane = gl_LocalInvocationID.x, row = lane % SIDE, column = lane / SIDE;
+  uint lane = INVOCATION, row = lane % SIDE, column = lane / SIDE;
   PART sums[EACH][EACH];
   for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = PART(0);
   IDX end = min((part + 1) * p.depth, p.rows);

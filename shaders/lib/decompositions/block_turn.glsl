@@ -21,7 +21,7 @@ void main() {
   if (group >= p.groups) return;
   IDX batch = group / p.pairs;
   if (finished(batch)) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   bool all = p.round == 0;
   if (lane == 0) rotates = false;
   for (uint e = lane; e < BOTH * BOTH; e += THREADS) {

@@ -2,8 +2,8 @@
 
 #include "lib/decompositions/sums.glsl"
 
-IDX column() { return workgroup() * SEGMENTS + gl_LocalInvocationID.x / LANES; }
-uint lane() { return gl_LocalInvocationID.x % LANES; }
+IDX column() { return workgroup() * SEGMENTS + INVOCATION / LANES; }
+uint lane() { return INVOCATION % LANES; }
 
 // All threads of a workgroup call it, those beyond the last column too.
 PART squares(bool live) {

@@ -10,7 +10,7 @@ shared uint places[THREADS];
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX n = p.width, base = batch * p.columns * p.rows;
   #define C(i, j) AT(Cell, p.work, base + (j) * p.rows + (i))
   #define FILLED(j) (size(AT(Cell, p.values, batch * n + IDX(AT(uint, p.order, batch * n + (j))))) > PART(0))

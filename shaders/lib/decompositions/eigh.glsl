@@ -11,7 +11,7 @@ shared bool rotates;
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX n = p.rows, pairs = (n + 1) / 2, base = batch * n * n;
   #define M(i, j) AT(Cell, p.work, base + (j) * n + (i))
   #define V(i, j) AT(Cell, p.vectors, base + (j) * n + (i))

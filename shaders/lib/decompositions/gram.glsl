@@ -1,7 +1,7 @@
 // V·Σ·Vᵀ, or V·Σ²·Vᵀ where SQUARED, from columns in `from` and their singular values: an element a thread.
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX n = p.columns, row = i % n, column = i / n % n, batch = i / (n * n);
   SUM sum = SUM(0);

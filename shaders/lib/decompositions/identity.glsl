@@ -1,6 +1,6 @@
 // Identity matrices, rows × columns, columns contiguous.
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   AT(Cell, p.work, i) = i % p.rows == i / p.rows % p.columns ? element(PART(1)) : ELEMENT(0);
 }

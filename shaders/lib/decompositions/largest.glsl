@@ -5,7 +5,7 @@ shared PART maxima[THREADS];
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX count = p.rows * p.columns, piece = (count + p.parts - 1) / p.parts;
   IDX base = group / p.parts * count, first = group % p.parts * piece, end = min(first + piece, count);
   PART largest = PART(0);

@@ -4,7 +4,7 @@
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX batch = group / p.parts, count = p.rows * p.columns, piece = (count + p.parts - 1) / p.parts;
   IDX base = batch * count, first = group % p.parts * piece, end = min(first + piece, count);
   PART largest = PART(0);

@@ -2,7 +2,7 @@
 // itself is never set, so that all may read it meanwhile.
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX first = i / p.columns * p.columns;
   PART most = size(AT(Cell, p.values, first + IDX(AT(uint, p.order, first)))) * PART(uintBitsToFloat(uint(p.zero)));

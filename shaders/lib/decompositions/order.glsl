@@ -7,7 +7,7 @@ PART magnitude(IDX i) {
 }
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX batch = i / p.columns, j = i % p.columns, place = 0;
   PART own = magnitude(i);

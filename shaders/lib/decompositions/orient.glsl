@@ -2,7 +2,7 @@
 // in the order of their values.
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX n = p.columns, batch = i / n;
   IDX own = (batch * n + IDX(AT(uint, p.order, i))) * n;

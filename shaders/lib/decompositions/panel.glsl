@@ -15,7 +15,7 @@ shared PART heads[2][PANEL], wholes[PANEL];
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID, size = uint(p.last - p.first), turn = 0;
+  uint id = INVOCATION, lane = gl_SubgroupInvocationID, size = uint(p.last - p.first), turn = 0;
   PART a[EACH][PANEL], x[PANEL];
   // The sums of x over all threads. Two arrays take turns, so that one barrier is enough.
   #define TOTALS \

@@ -2,7 +2,7 @@
 // vectors after them. An element a thread.
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX row = i % p.rows, column = i / p.rows % p.columns, batch = i / (p.rows * p.columns);
   ELEMENT x = row == column ? element(PART(1)) : ELEMENT(0);

@@ -8,7 +8,7 @@ const uint COLUMNS = 4;
 void main() {
   IDX tiles = (p.rows + COLUMNS - 1) / COLUMNS, batch = workgroup() / tiles, first = workgroup() % tiles * COLUMNS;
   if (workgroup() >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX n = p.rows;
   PART scale = AT(Number, p.scales, batch);
   SUM quotients[COLUMNS];

@@ -7,7 +7,7 @@
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint id = gl_LocalInvocationID.x, lane = id % LANES, segment = id / LANES;
+  uint id = INVOCATION, lane = id % LANES, segment = id / LANES;
   for (IDX i = p.first; i < p.last; i++) {
     IDX column = (batch * p.columns + i) * p.rows, v = (batch * p.reflectors + i) * p.rows;
     Sums s = NOTHING;

@@ -12,7 +12,7 @@ void main() {
   if (p.round >= 2 * pairs - 1 && AT(uint, p.rotations, counter - 1) == 0u) return;
   IDX top = top_of(k, p.round, pairs), bottom = bottom_of(k, p.round, pairs);
   if (top >= p.columns || bottom >= p.columns) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX left = (batch * p.columns + top) * p.rows, right = (batch * p.columns + bottom) * p.rows;
   Sums s = NOTHING;
   for (IDX i = lane; i < p.rows; i += LANES) {

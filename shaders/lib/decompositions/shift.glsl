@@ -6,7 +6,7 @@
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX base = batch * p.rows * p.rows;
   Sums s = NOTHING;
   for (IDX i = lane; i < p.rows; i += THREADS) s.a += SUM(real_part(AT(Cell, p.values, batch * p.rows + i)));

@@ -3,7 +3,7 @@
 // rounding is zero.
 
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX column = i % p.columns, row = i / p.columns % p.rows, batch = i / (p.columns * p.rows);
 #if TRANSPOSED

@@ -16,7 +16,7 @@ uint turn = 0;
 // The sums over the lanes of a segment; every thread of the workgroup calls it. Two arrays take turns, so that one
 // barrier is enough: who writes to an array again has passed the barrier after its readers.
 Sums total(Sums x) {
-  uint id = gl_LocalInvocationID.x, base = id / LANES * LANES;
+  uint id = INVOCATION, base = id / LANES * LANES;
   partial[turn][id] = x;
   barrier();
   Sums sum = NOTHING;

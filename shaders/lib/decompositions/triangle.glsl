@@ -1,7 +1,7 @@
 // Rᵀ of QR decompositions, whose R stands in the upper triangles of matrices of `rows` rows: lower triangles with their
 // columns contiguous. An element a thread.
 void main() {
-  IDX i = workgroup() * THREADS + gl_LocalInvocationID.x;
+  IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX n = p.columns, row = i % n, column = i / n % n, batch = i / (n * n);
   AT(Cell, p.work, i) = column <= row ? AT(Cell, p.from, (batch * n + row) * p.rows + column) : ELEMENT(0);

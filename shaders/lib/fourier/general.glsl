@@ -30,7 +30,7 @@ uint from = 0u;
 #define STAGE(RADIX) \
   void stage_##RADIX(uint ns) { \
     uint count = LENGTH * TILE / uint(RADIX), turn = LENGTH * TILE / (ns * uint(RADIX)), to = CAPACITY - from; \
-    for (uint b = gl_LocalInvocationID.x; b < count; b += THREADS) { \
+    for (uint b = INVOCATION; b < count; b += THREADS) { \
       uint low = b % ns, phase = low / TILE * turn; \
       C v[RADIX]; \
       v[0] = cells[from + b]; \
@@ -51,7 +51,7 @@ STAGE(8)
 // Any radix, by the definition: an invocation computes single outputs.
 void stage_any(uint ns, uint radix) {
   uint count = LENGTH * TILE / radix, turn = LENGTH * TILE / (ns * radix), to = CAPACITY - from;
-  for (uint out_at = gl_LocalInvocationID.x; out_at < LENGTH * TILE; out_at += THREADS) {
+  for (uint out_at = INVOCATION; out_at < LENGTH * TILE; out_at += THREADS) {
     uint place = out_at % (ns * radix), low = place % ns, b = out_at / (ns * radix) * ns + low;
     uint phase = place / TILE * turn, e = phase;
     C sum = cells[from + b];
@@ -72,7 +72,7 @@ shared IDX outers[TILES], sources[TILES], results[TILES], phases[TILES];
 void transform() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint thread = gl_LocalInvocationID.x;
+  uint thread = INVOCATION;
   IDX first = group * TILE;
   for (uint t = thread; t < TILE; t += THREADS) {
     IDX column = first + t, outer = column / p.across, j = column - outer * p.across, low = j % p.stride;

@@ -23,7 +23,7 @@ C v[EACH];
 // What of which transform an invocation works on: v[m] is its point i + m * LANES.
 struct Work { uint t, i; };
 Work work(bool along) {
-  uint thread = gl_LocalInvocationID.x;
+  uint thread = INVOCATION;
   return along ? Work(thread / LANES, thread % LANES) : Work(thread % TILE, thread / TILE);
 }
 

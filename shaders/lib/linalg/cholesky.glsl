@@ -8,7 +8,7 @@ shared ELEMENT factor[WIDTH][WIDTH + 1];
 shared PART root;
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   if (workgroup() >= p.groups) return;
   uint size = uint(p.size), i = lane % WIDTH, g = lane / WIDTH;
   IDX row = p.a_offset + workgroup() * p.a_batch + i * p.a_row;

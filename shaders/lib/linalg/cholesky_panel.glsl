@@ -11,7 +11,7 @@ shared ELEMENT published[2][WIDTH];
 
 void main() {
   if (workgroup() >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x, size = uint(p.size), i = lane % WIDTH, g = lane / WIDTH;
+  uint lane = INVOCATION, size = uint(p.size), i = lane % WIDTH, g = lane / WIDTH;
   IDX batch = workgroup() / p.tiles, tile = workgroup() % p.tiles;
   IDX corner = p.a_offset + batch * p.a_batch;
   // The row below is loaded first, so that it is there when its turn comes.

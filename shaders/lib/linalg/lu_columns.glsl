@@ -27,7 +27,7 @@ void first_of(inout PART best, inout uint row) {
 
 void main() {
   if (workgroup() >= p.groups) return;
-  uint id = gl_LocalInvocationID.x, lane = gl_SubgroupInvocationID;
+  uint id = INVOCATION, lane = gl_SubgroupInvocationID;
   uint n = uint(p.n), start = uint(p.start), size = uint(p.size);
   IDX base = workgroup() * p.n * p.n + p.start * p.n;
   ELEMENT a[EACH][WIDTH];

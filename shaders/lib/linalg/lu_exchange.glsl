@@ -10,7 +10,7 @@ shared uint rows[SLOTS], sources[SLOTS];
 shared uint slots[WIDTH];
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   if (workgroup() >= p.groups) return;
   IDX tiles = p.groups / p.batch, batch = workgroup() / tiles, tile = workgroup() % tiles;
   uint n = uint(p.n), start = uint(p.start), size = uint(p.size);

@@ -14,7 +14,7 @@ bool before(PART a, uint i, PART b, uint j) {
 }
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   if (workgroup() >= p.groups) return;
   uint n = uint(p.n), start = uint(p.start), size = uint(p.size);
   IDX base = workgroup() * p.n * p.n + p.start * p.n;

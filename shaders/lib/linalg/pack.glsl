@@ -6,7 +6,7 @@
 #define ROWS 3
 
 void main() {
-  IDX place = workgroup() * LOCAL_SIZE + gl_LocalInvocationID.x;
+  IDX place = workgroup() * LOCAL_SIZE + INVOCATION;
   if (workgroup() >= p.groups || place >= p.count) return;
 #if MODE == ALL
   ELEMENTS(p.to, place) = SOURCE(place);

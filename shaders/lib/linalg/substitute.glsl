@@ -8,7 +8,7 @@ shared ELEMENT triangle[WIDTH][WIDTH + 1];
 shared ELEMENT solved[2][COLUMNS];
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   if (workgroup() >= p.groups) return;
   IDX batch = workgroup() / p.tiles, tile = workgroup() % p.tiles;
   uint size = uint(p.size);

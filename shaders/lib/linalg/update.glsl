@@ -45,8 +45,8 @@ void main() {
   b_base = p.b_offset + batch * p.b_batch;
   c_base = p.c_offset + batch * p.c_batch;
 #if LANES
-  matmul(gl_LocalInvocationID.x, row, column, p.m, p.n);
+  matmul(INVOCATION, row, column, p.m, p.n);
 #else
-  matmul(gl_LocalInvocationID.x, row, column, p.m, p.n, IDX(0), p.k);
+  matmul(INVOCATION, row, column, p.m, p.n, IDX(0), p.k);
 #endif
 }

@@ -80,7 +80,8 @@ impl Groups {
                 for axis in (1..axes.len()).rev() {
                     let _ = writeln!(
                         text,
-                        "  place += i % p.{name}_dim{axis} * p.{tensor}_{name}{axis}; i /= p.{name}_dim{axis};"
+                        "  IDX rest{axis} = QUOTIENT(i, p.{name}_dim{axis});\n\
+                         \x20 place += (i - rest{axis} * p.{name}_dim{axis}) * p.{tensor}_{name}{axis}; i = rest{axis};"
                     );
                 }
                 let _ = writeln!(text, "  return place + i * p.{tensor}_{name}0;\n}}");

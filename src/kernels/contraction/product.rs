@@ -198,7 +198,7 @@ impl Product<'_> {
                 Method::Matrix => self.depth_of_matrices(),
             },
             file = tile.method.file(),
-            lane = if tile.method == Method::Matrix { "" } else { "gl_LocalInvocationID.x, " },
+            lane = if tile.method == Method::Matrix { "" } else { "INVOCATION, " },
             range = if tile.lanes() { "" } else { ", start, min(p.k, start + p.chunk)" },
             a_row = groups.place('a', "m", "i"),
             b_column = groups.place('b', "n", "j"),

@@ -32,7 +32,7 @@ impl Emitter<'_> {
             "  return {next};\n}}\n\
              layout(local_size_x = {threads}) in;\n\
              void main() {{\n\
-             \x20 IDX o = workgroup() * {threads} + gl_LocalInvocationID.x;\n\
+             \x20 IDX o = workgroup() * {threads} + INVOCATION;\n\
              \x20 if (o >= p.outputs) return;\n\
              \x20 {compute} accumulator = {start};\n\
              \x20 for (IDX r = 0; r < p.reduced; r++) accumulator = next(o, r, accumulator);\n\

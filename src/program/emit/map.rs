@@ -44,27 +44,44 @@ impl Emitter<'_> {
              void main() {{\n\
              \x20 IDX tile = workgroup();"
         );
-        if self.program.is_long() {
+        let load = |k: u32, quad: &str| {
+            let one = |&(input, storage): &(usize, &str)| {
+                format!("{} q{k}_{input} = LOAD_QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
+            };
+            linear.iter().map(one).collect::<Vec<_>>().join(" ")
+        };
+        let compute = |k: u32, quad: &str| {
+            let element = |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
+            let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
+            format!("SET_QUAD({result}, p.result, {quad}, {}({elements}));", quad_of(result))
+        };
+        if self.caps.cpu {
+            let (count, body) = match quads {
+                true => ("p.count / 4", format!("{} {}", load(0, "i"), compute(0, "i"))),
+                false => ("p.count", "one(i);".into()),
+            };
             let _ = writeln!(
                 text,
-                "  for (IDX k = 0, i = tile * {tile} + gl_LocalInvocationID.x; k < {ELEMENTS} && i < p.count; k++, i += {threads}) one(i);\n}}"
+                "  IDX count = {count}, end = min((tile + 1) * p.chunk, count);\n\
+                 \x20 for (IDX i = tile * p.chunk + INVOCATION; i < end; i += {threads}) {{ {body} }}"
+            );
+            if quads {
+                let _ = writeln!(
+                    text,
+                    "  if (tile * p.chunk <= count && end == count) {{\n\
+                     \x20   for (IDX i = 4 * count + INVOCATION; i < p.count; i += {threads}) one(i);\n  }}"
+                );
+            }
+            text.push_str("}\n");
+        } else if self.program.is_long() {
+            let _ = writeln!(
+                text,
+                "  for (IDX k = 0, i = tile * {tile} + INVOCATION; k < {ELEMENTS} && i < p.count; k++, i += {threads}) one(i);\n}}"
             );
         } else if quads {
-            let load = |k: u32, quad: &str| {
-                let one = |&(input, storage): &(usize, &str)| {
-                    format!("{} q{k}_{input} = QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
-                };
-                linear.iter().map(one).collect::<Vec<_>>().join(" ")
-            };
-            let compute = |k: u32, quad: &str| {
-                let element =
-                    |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
-                let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
-                format!("QUAD({result}, p.result, {quad}) = {}({elements});", quad_of(result))
-            };
             let _ = writeln!(
                 text,
-                "  IDX quad = tile * {} + gl_LocalInvocationID.x, whole = p.count / 4;\n\
+                "  IDX quad = tile * {} + INVOCATION, whole = p.count / 4;\n\
                  \x20 if ((tile + 1) * {} <= whole) {{",
                 threads * QUADS,
                 threads * QUADS,
@@ -90,7 +107,7 @@ impl Emitter<'_> {
         } else {
             let _ = writeln!(
                 text,
-                "  IDX first = tile * {tile} + gl_LocalInvocationID.x;\n\
+                "  IDX first = tile * {tile} + INVOCATION;\n\
                  \x20 if ((tile + 1) * {tile} <= p.count) {{"
             );
             for k in 0..ELEMENTS {

@@ -25,13 +25,15 @@ use values::{bitcast, immediate, widen};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Elementwise: threads of a workgroup, and whether a thread takes four neighbouring elements in one load, which
-    /// needs linear views and aligned addresses, or [`ELEMENTS`] elements one by one.
+    /// needs linear views and aligned addresses, or elements one by one: [`ELEMENTS`] of them or, where the device is a
+    /// processor, a chunk's.
     Map { threads: u32, quads: bool },
     /// Elementwise, through shared memory.
     Tile { threads: u32, tile: Tile },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
-    /// it writes them; a bit for each input of which four neighbours along the last axis are loaded at once.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, quads: u32 },
+    /// it writes them; a bit for each input of which four neighbours along the last axis are loaded at once, or with
+    /// `beside` along the last kept axis, whose outputs are one thread's.
+    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, quads: u32, beside: bool },
     /// A fold: threads of a workgroup, each of which makes one output.
     Fold { threads: u32 },
 }
@@ -40,6 +42,11 @@ pub enum Stage {
 pub const ELEMENTS: u32 = 4;
 /// Fours of a thread in one that takes them so: enough loads in flight to fill the memory bus.
 pub const QUADS: u32 = 2;
+
+/// Threads of a workgroup whose device is a processor: the lanes of one subgroup, which run at once.
+pub fn lanes(caps: &Capabilities) -> u32 {
+    if caps.subgroup > 0 { caps.subgroup } else { 8 }
+}
 
 struct Emitter<'a> {
     program: &'a Program,
@@ -142,7 +149,11 @@ impl Emitter<'_> {
         let _ = writeln!(text, "  IDX rest_{index} = {index};");
         for axis in axes.clone().rev() {
             if axis > axes.start {
-                let _ = writeln!(text, "  IDX at{axis} = rest_{index} % p.dim{axis}; rest_{index} /= p.dim{axis};");
+                let _ = writeln!(
+                    text,
+                    "  IDX rest_{index}_{axis} = QUOTIENT(rest_{index}, p.dim{axis});\n\
+                     \x20 IDX at{axis} = rest_{index} - rest_{index}_{axis} * p.dim{axis}; rest_{index} = rest_{index}_{axis};"
+                );
             } else {
                 let _ = writeln!(text, "  IDX at{axis} = rest_{index};");
             }

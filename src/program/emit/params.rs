@@ -114,6 +114,7 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
         (caps.fma, "HAS_FMA"),
         (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
+        (caps.cpu && caps.float64, "WIDE_FLOATS"),
     ] {
         if has {
             let _ = writeln!(text, "#define {name}");
@@ -147,7 +148,59 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
         "#define AT(T, b, i) b.v[i]\n\
          #define QUAD(T, b, i) Quads_##T(b).v[i]\n"
     });
+    words(&mut text, caps, &seen);
+    lanes(&mut text, caps, wide);
     text
+}
+
+/// How four elements are loaded and stored: at once or, where the device is a processor, which moves the elements of
+/// vectors one by one, in words as large as it moves.
+fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
+    if !(caps.cpu && caps.int64) {
+        text.push_str("#define LOAD_QUAD(T, b, i) QUAD(T, b, i)\n#define SET_QUAD(T, b, i, q) QUAD(T, b, i) = q\n");
+        return;
+    }
+    for &storage in storages {
+        let (quad, align) = (quad_of(storage), quad_bytes(storage));
+        let (word, from, to) = match storage {
+            "float" => (
+                "u64vec2",
+                "uintBitsToFloat(uvec4(unpack32(w.x), unpack32(w.y)))",
+                "u64vec2(pack64(floatBitsToUint(q.xy)), pack64(floatBitsToUint(q.zw)))",
+            ),
+            "uint" | "int" => (
+                "u64vec2",
+                "(uvec4(unpack32(w.x), unpack32(w.y)))",
+                "u64vec2(pack64(uvec2(q.xy)), pack64(uvec2(q.zw)))",
+            ),
+            "uint16_t" | "int16_t" => ("uint64_t", "(unpack16(w))", "pack64(u16vec4(q))"),
+            "uint8_t" | "int8_t" => ("uint", "(unpack8(w))", "pack32(u8vec4(q))"),
+            _ => (quad, "(w)", "q"),
+        };
+        let _ = writeln!(
+            text,
+            "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Words_{storage} {{ {word} v[]; }};\n\
+             {quad} load_quad_{storage}(Words_{storage} b) {{ {word} w = b.v[0]; return {quad}({from}); }}\n\
+             void set_quad_{storage}(Words_{storage} b, {quad} q) {{ b.v[0] = {to}; }}"
+        );
+    }
+    let at = "Words_##T(uint64_t(b) + uint64_t(i) * (4ul * SIZE_##T))";
+    let _ = writeln!(
+        text,
+        "#define LOAD_QUAD(T, b, i) load_quad_##T({at})\n#define SET_QUAD(T, b, i, q) set_quad_##T({at}, q)"
+    );
+}
+
+/// `INVOCATION` is the place of the invocation in its workgroup, of whole subgroups along one axis; `QUOTIENT` divides
+/// indices. A processor divides neither the one nor the other as vectors.
+fn lanes(text: &mut String, caps: &Capabilities, wide: bool) {
+    let invocation = match caps.subgroup {
+        1.. if caps.cpu => format!("(gl_SubgroupID * {}u + gl_SubgroupInvocationID)", caps.subgroup),
+        _ => "gl_LocalInvocationID.x".into(),
+    };
+    // A quotient of 32-bit integers is never rounded up to the next one in double.
+    let quotient = if caps.cpu && caps.float64 && !wide { "uint(double(a) / double(b))" } else { "((a) / (b))" };
+    let _ = writeln!(text, "#define INVOCATION {invocation}\n#define QUOTIENT(a, b) {quotient}");
 }
 
 /// The GLSL type of four elements of a storage type.

@@ -86,7 +86,7 @@ impl Accumulator {
 
 impl Emitter<'_> {
     pub(super) fn reduce(&self, text: &mut String, stage: Stage, accumulator: &Accumulator) {
-        let (Stage::Reduce { across, along, from_partial, to_partial, quads }, Some((reduction, element))) =
+        let (Stage::Reduce { across, along, from_partial, to_partial, quads, beside }, Some((reduction, element))) =
             (stage, self.program.reduced_type())
         else {
             return;
@@ -136,23 +136,33 @@ impl Emitter<'_> {
             }
         }
         text.push_str("}\n");
-        for (i, part) in accumulator.parts.iter().enumerate() {
-            let _ = writeln!(text, "shared {} shared{i}[{threads}];", part.glsl());
+        // Lanes of one subgroup hand their sums to each other, others go through shared memory.
+        let exchanges = along > 1 && threads <= self.caps.subgroup && self.caps.cpu;
+        if exchanges {
+            text.push_str("#include \"lib/exchange.glsl\"\n");
+        } else if along > 1 {
+            for (i, part) in accumulator.parts.iter().enumerate() {
+                let _ = writeln!(text, "shared {} shared{i}[{threads}];", part.glsl());
+            }
         }
         if quads != 0 {
             self.neighbours(text, &held);
         }
-        let initial = accumulator.list(|i, ty| format!("precise {ty} a{i} = {};", accumulator.identity(i)));
+        // Outputs of a thread: a0_1 is the first part of the second one's accumulator.
+        let outputs = if beside { 4 } else { 1 };
+        let each = |f: &dyn Fn(u32) -> String| (0..outputs).map(f).collect::<Vec<_>>().join(" ");
+        let initial =
+            each(&|c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i))));
         // Elements of a thread side by side, and how many such runs it takes at a time, so that their loads overlap.
-        let side = if quads != 0 { 4 } else { 1 };
+        let side = if quads != 0 && !beside { 4 } else { 1 };
         let unrolled = if quads == 0 && accumulator.parts.len() == 1 && !self.caps.cpu { 8 } else { 4 };
         let _ = writeln!(
             text,
             "void main() {{\n\
-             \x20 uint lane = gl_LocalInvocationID.x, x = lane % {across}, y = lane / {across};\n\
+             \x20 uint lane = INVOCATION, x = lane % {across}, y = lane / {across};\n\
              \x20 IDX group = workgroup();\n\
              \x20 IDX chunk = group % p.chunks;\n\
-             \x20 IDX o = (group / p.chunks) * {across} + x;\n\
+             \x20 IDX o = ((group / p.chunks) * {across} + x) * {outputs};\n\
              \x20 IDX end = min((chunk + 1) * p.chunk, p.reduced);\n\
              \x20 {initial}\n\
              \x20 if (o < p.outputs) {{\n\
@@ -169,10 +179,14 @@ impl Emitter<'_> {
             let stored = given(&|input, _| format!("q{k}_{input}[{c}]"));
             let names = accumulator.list(|i, ty| format!("{ty} x{k}_{c}_{i};"));
             let passed: Vec<_> = (0..parts).map(|i| format!("x{k}_{c}_{i}")).collect();
-            format!("{names} element(o, r + {}, {stored}{});", along * side * k + c, passed.join(", "))
+            let (o, r) = if beside { (c, along * k) } else { (0, along * side * k + c) };
+            format!("{names} element(o + {o}, r + {r}, {stored}{});", passed.join(", "))
         };
-        let combine = |k: u32, c: u32| accumulator.call("combine", |i| format!("a{i}"), |i| format!("x{k}_{c}_{i}"));
-        let run = |k: u32| (0..side).map(|c| (k, c)).collect::<Vec<_>>();
+        let combine = |k: u32, c: u32| {
+            let output = if beside { c } else { 0 };
+            accumulator.call("combine", |i| format!("a{i}_{output}"), |i| format!("x{k}_{c}_{i}"))
+        };
+        let run = |k: u32| (0..side * outputs).map(|c| (k, c)).collect::<Vec<_>>();
         let step = along * side;
         let _ =
             writeln!(text, "    for (; r + {} < end; r += {}) {{", step * (unrolled - 1) + side - 1, step * unrolled);
@@ -186,7 +200,7 @@ impl Emitter<'_> {
             let _ = writeln!(text, "      {}", combine(k, c));
         }
         text.push_str("    }\n");
-        if quads != 0 {
+        if side == 4 {
             let _ = writeln!(text, "    for (; r + 3 < end; r += {step}) {{\n      {}", load(0));
             for (k, c) in run(0) {
                 let _ = writeln!(text, "      {} {}", take(k, c), combine(k, c));
@@ -199,11 +213,19 @@ impl Emitter<'_> {
             let _ =
                 writeln!(text, "    }}\n    for (; r < end; r++) {{ {one} {} {} }}\n  }}", take(0, 0), combine(0, 0));
         } else {
-            let _ = writeln!(text, "    for (; r < end; r += {step}) {{ {} {} }}\n  }}", take(0, 0), combine(0, 0));
+            let one = run(0).into_iter().map(|(k, c)| format!("{} {}", take(k, c), combine(k, c)));
+            let one = one.collect::<Vec<_>>().join(" ");
+            let _ = writeln!(text, "    for (; r < end; r += {step}) {{ {} {one} }}\n  }}", load(0));
         }
-        if along > 1 {
-            let put = accumulator.list(|i, _| format!("shared{i}[lane] = a{i};"));
-            let get = accumulator.call("combine", |i| format!("a{i}"), |i| format!("shared{i}[lane + s * {across}]"));
+        if exchanges {
+            for s in std::iter::successors(Some(along / 2), |s| Some(s / 2)).take_while(|&s| s > 0) {
+                let names = accumulator.list(|i, ty| format!("{ty} s{i} = from_lane(a{i}_0, {});", s * across));
+                let get = accumulator.call("combine", |i| format!("a{i}_0"), |i| format!("s{i}"));
+                let _ = writeln!(text, "  {{ {names} {get} }}");
+            }
+        } else if along > 1 {
+            let put = accumulator.list(|i, _| format!("shared{i}[lane] = a{i}_0;"));
+            let get = accumulator.call("combine", |i| format!("a{i}_0"), |i| format!("shared{i}[lane + s * {across}]"));
             let _ = writeln!(
                 text,
                 "  {put}\n\
@@ -215,19 +237,22 @@ impl Emitter<'_> {
             );
         }
         text.push_str("  if (y == 0 && o < p.outputs) {\n");
-        if to_partial {
-            for (i, part) in accumulator.parts.iter().enumerate() {
-                let _ = writeln!(text, "    AT({}, p.partial_out{i}, chunk * p.outputs + o) = a{i};", part.glsl());
+        for c in 0..outputs {
+            if to_partial {
+                for (i, part) in accumulator.parts.iter().enumerate() {
+                    let place = format!("chunk * p.outputs + o + {c}");
+                    let _ = writeln!(text, "    AT({}, p.partial_out{i}, {place}) = a{i}_{c};", part.glsl());
+                }
+                continue;
             }
-        } else {
             let result = last.ty;
             let finished = match (accumulator.name, parts) {
-                ("sum", 2) => (String::from("finish_sum(a0, a1)"), accumulator.parts[0]),
-                ("argmax" | "argmin", _) => (String::from("a1"), accumulator.parts[1]),
-                _ => (String::from("a0"), accumulator.parts[0]),
+                ("sum", 2) => (format!("finish_sum(a0_{c}, a1_{c})"), accumulator.parts[0]),
+                ("argmax" | "argmin", _) => (format!("a1_{c}"), accumulator.parts[1]),
+                _ => (format!("a0_{c}"), accumulator.parts[0]),
             };
             let value = convert((finished.0, of_compute(finished.1)), result);
-            let _ = writeln!(text, "    AT({}, p.result, o) = {};", result.storage(), store(result, &value));
+            let _ = writeln!(text, "    AT({}, p.result, o + {c}) = {};", result.storage(), store(result, &value));
         }
         text.push_str("  }\n}\n");
     }
@@ -243,7 +268,7 @@ impl Emitter<'_> {
         let out = |&(_, input, storage): &(usize, usize, &str)| format!(", out {} q{input}", quad_of(storage));
         let _ = writeln!(text, "void four(IDX o, IDX r{}) {{", held.iter().map(out).collect::<String>());
         for &(v, input, storage) in held {
-            let _ = writeln!(text, "  q{input} = QUAD({storage}, p.input{input}, place_of{v}(o, r) / 4);");
+            let _ = writeln!(text, "  q{input} = LOAD_QUAD({storage}, p.input{input}, place_of{v}(o, r) / 4);");
         }
         text.push_str("}\n");
     }

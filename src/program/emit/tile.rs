@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::Emitter;
 use super::params::quad_of;
 use super::values::store;
-use crate::device::Capabilities;
 use crate::program::Program;
 use crate::program::layout::{Layout, Pattern, View};
 
@@ -18,7 +17,7 @@ pub struct Tile {
     pub along: u8,
     pub width: u32,
     pub height: u32,
-    /// A bit for each input that goes through shared memory; none where the device is a CPU, whose caches hold the tile.
+    /// A bit for each input that goes through shared memory or, where the device is a processor, through registers.
     pub inputs: u32,
     /// Whether four neighbours are loaded and stored at once, on both sides.
     pub quads: bool,
@@ -35,7 +34,7 @@ const BUSY: u64 = 512;
 
 impl Tile {
     /// The tile for a program without a reduction, where one pays.
-    pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
+    pub fn of(program: &Program, layout: &Layout) -> Option<Self> {
         let dims = &layout.dims;
         let nearest = |view: &View| {
             let moves = |&axis: &usize| view.strides[axis] != 0;
@@ -68,7 +67,6 @@ impl Tile {
         let width = side(dims[across], 1 << area.ilog2().div_ceil(2));
         let height = side(dims[along], area / width);
         let width = side(dims[across], area / height);
-        let inputs = if caps.cpu { 0 } else { inputs };
         let (width, height) = (width as u32, height as u32);
         Some(Self { across: across as u8, along: along as u8, width, height, inputs, quads: false })
     }
@@ -121,7 +119,7 @@ impl Emitter<'_> {
             "  target = {target};\n  return {};\n}}\nlayout(local_size_x = {threads}) in;",
             store(self.program.result(), &value)
         );
-        for (_, input, storage) in &held {
+        for (_, input, storage) in held.iter().filter(|_| !self.caps.cpu) {
             if tile.quads {
                 let _ = writeln!(text, "shared {} tile{input}[{}];", quad_of(storage), height * width / 4);
                 continue;
@@ -153,6 +151,9 @@ impl Emitter<'_> {
             let terms = (0..rank).map(|axis| format!(" + at{axis} * p.stride{v}_{axis}")).collect::<String>();
             let _ = writeln!(text, "  IDX from{input} = p.offset{v}{terms};");
         }
+        if tile.quads && self.caps.cpu {
+            return self.blocks(text, threads, tile, &held);
+        }
         if tile.quads {
             return self.quads(text, threads, tile, &held);
         }
@@ -167,7 +168,7 @@ impl Emitter<'_> {
         };
         let _ = writeln!(
             text,
-            "  for (uint j = gl_LocalInvocationID.x; j < {area}; j += {threads}) {{\n\
+            "  for (uint j = INVOCATION; j < {area}; j += {threads}) {{\n\
              \x20   uint x = j % {width}, y = j / {width};\n\
              \x20   if (x < wide && y < high) {{\n\
              \x20     IDX target; {result} value = element({}{}, target); AT({result}, p.result, target) = value;\n\
@@ -197,7 +198,7 @@ impl Emitter<'_> {
             let _ = writeln!(
                 text,
                 "  if (wide == {width} && high == {height}) {{\n\
-                 \x20   for (uint j = gl_LocalInvocationID.x; j < {area}; j += {}) {{",
+                 \x20   for (uint j = INVOCATION; j < {area}; j += {}) {{",
                 threads * batch
             );
             for k in 0..batch {
@@ -216,7 +217,7 @@ impl Emitter<'_> {
         }
         let _ = writeln!(
             text,
-            "  for (uint j = gl_LocalInvocationID.x; j < {area}; j += {threads}) {{\n    {}\n\
+            "  for (uint j = INVOCATION; j < {area}; j += {threads}) {{\n    {}\n\
              \x20   if (x0 < wide && y0 < high) {{",
             cell("0")
         );
@@ -235,21 +236,12 @@ impl Emitter<'_> {
         let slot = |y: &str| format!("({y}) * {columns} + (x ^ (({y}) / 4 & {}))", columns - 1);
         let _ = writeln!(
             text,
-            "  for (uint j = gl_LocalInvocationID.x; j < {}; j += {threads}) {{\n\
+            "  for (uint j = INVOCATION; j < {}; j += {threads}) {{\n\
              \x20   uint y = j % {rows}, x = j / {rows};\n\
              \x20   if (4 * x < wide && 4 * y < high) {{",
             columns * rows
         );
-        for &(v, input, storage) in held {
-            for c in 0..4 {
-                let place = format!("from{input} + IDX(4 * y) + IDX(4 * x + {c}) * p.stride{v}_{across}");
-                let _ = writeln!(
-                    text,
-                    "      {} q{c}_{input} = QUAD({storage}, p.input{input}, ({place}) / 4);",
-                    quad_of(storage)
-                );
-            }
-        }
+        load_block(text, across, held);
         for &(_, input, storage) in held {
             for k in 0..4 {
                 let turned = (0..4).map(|c| format!("q{c}_{input}[{k}]")).collect::<Vec<_>>().join(", ");
@@ -260,7 +252,7 @@ impl Emitter<'_> {
         let _ = writeln!(
             text,
             "    }}\n  }}\n  barrier();\n\
-             \x20 for (uint j = gl_LocalInvocationID.x; j < {}; j += {threads}) {{\n\
+             \x20 for (uint j = INVOCATION; j < {}; j += {threads}) {{\n\
              \x20   uint x = j % {columns}, y = j / {columns};\n\
              \x20   if (4 * x < wide && y < high) {{\n\
              \x20     IDX target, next;",
@@ -285,8 +277,56 @@ impl Emitter<'_> {
         }
         let _ = writeln!(
             text,
-            "      QUAD({result}, p.result, target / 4) = {}(e0, e1, e2, e3);\n    }}\n  }}\n}}",
+            "      SET_QUAD({result}, p.result, target / 4, {}(e0, e1, e2, e3));\n    }}\n  }}\n}}",
             quad_of(result)
         );
+    }
+
+    /// Four by four elements at a time, which a thread turns in its registers: a processor's caches hold the tile.
+    fn blocks(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
+        let Tile { across, along, width, height, .. } = tile;
+        let (across, along, rank) = (usize::from(across), usize::from(along), self.layout.dims.len());
+        let result = self.program.result().storage();
+        let rows = height / 4;
+        let _ = writeln!(
+            text,
+            "  for (uint j = INVOCATION; j < {}; j += {threads}) {{\n\
+             \x20   uint y = j % {rows}, x = j / {rows};\n\
+             \x20   if (4 * x < wide && 4 * y < high) {{\n\
+             \x20     IDX target, next;",
+            width / 4 * rows
+        );
+        load_block(text, across, held);
+        for k in 0..4 {
+            let element = |c: u32| {
+                let at = |axis: usize| match axis {
+                    _ if axis == across => format!("at{axis} + 4 * x + {c}"),
+                    _ if axis == along => format!("at{axis} + 4 * y + {k}"),
+                    _ => format!("at{axis}"),
+                };
+                let places = (0..rank).map(at).collect::<Vec<_>>().join(", ");
+                let stored = held.iter().map(|(_, input, _)| format!(", q{c}_{input}[{k}]")).collect::<String>();
+                format!("{result} e{k}_{c} = element({places}{stored}, {});", if c == 0 { "target" } else { "next" })
+            };
+            let elements = (0..4).map(element).collect::<Vec<_>>().join(" ");
+            let _ = writeln!(
+                text,
+                "      {elements}\n\
+                 \x20     SET_QUAD({result}, p.result, target / 4, {}(e{k}_0, e{k}_1, e{k}_2, e{k}_3));",
+                quad_of(result)
+            );
+        }
+        text.push_str("    }\n  }\n}\n");
+    }
+}
+
+/// Loads the four by four elements (x, y) of each held input of a tile.
+fn load_block(text: &mut String, across: usize, held: &[(usize, usize, &str)]) {
+    for &(v, input, storage) in held {
+        for c in 0..4 {
+            let place = format!("from{input} + IDX(4 * y) + IDX(4 * x + {c}) * p.stride{v}_{across}");
+            let quad = quad_of(storage);
+            let _ = writeln!(text, "      {quad} q{c}_{input} = LOAD_QUAD({storage}, p.input{input}, ({place}) / 4);");
+        }
     }
 }
