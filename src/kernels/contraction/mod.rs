@@ -7,6 +7,7 @@
 //! 2014).
 
 mod groups;
+mod panels;
 mod product;
 mod tile;
 
@@ -21,6 +22,7 @@ use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
 use groups::Groups;
+use panels::Panels;
 use product::Product;
 pub(super) use product::{multiply_add, vector};
 use tile::Method;
@@ -85,6 +87,11 @@ impl Contraction<'_> {
         // Operands of other types may have more digits than a narrow result.
         let inner = if a.ty == *ty && b.ty == *ty { *ty } else { of_accumulator(ty.compute(), *ty) };
         let accumulator = if elements * k <= EXACT { exact.compute() } else { ty.compute() };
+        if by.is_none()
+            && let Some(panels) = Panels::of(&gpu.caps, self, &groups, inner, accumulator)
+        {
+            return panels.run(gpu, patience);
+        }
         let (la, lb) = (a.buffer.lease()?, b.buffer.lease()?);
         let at = |base: u64, view: &View| base.wrapping_add_signed(view.offset * view.ty.size() as i64);
         let (at_a, at_b) = (at(la.address, a), at(lb.address, b));
@@ -256,7 +263,8 @@ mod tests {
         let gpu = crate::device::gpu().unwrap();
         let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1]];
         let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0)];
-        for (tile, splits) in tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]) {
+        // And by what suits the device.
+        for by in tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]).map(Some).chain([None]) {
             for ([batch, m, n, k], (by_k, by_n, offset)) in shapes.into_iter().zip(layouts) {
                 let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
                 let (host_a, host_b) = (data(batch * m * k + offset, 1), data(batch * k * n + offset, 99));
@@ -275,7 +283,7 @@ mod tests {
                     columns: axis(n, [0, n_b, 1]),
                     depth: axis(k, [k_a, k_b, 0]),
                 };
-                let c = contraction.run_by(gpu, Some((tile, splits)), Patience::Patient).unwrap();
+                let c = contraction.run_by(gpu, by, Patience::Patient).unwrap();
                 let read = gpu.read(&c, 0, c.len()).unwrap();
                 let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
                 for (place, &value) in result.iter().enumerate() {
@@ -284,7 +292,7 @@ mod tests {
                     let at_a = |l: u64| host_a[(offset + z * m * k + i * m_a + l * k_a) as usize];
                     let at_b = |l: u64| host_b[(offset + z * k * n + l * k_b + j * n_b) as usize];
                     let sum: f32 = (0..k).map(|l| at_a(l) * at_b(l)).sum();
-                    assert_eq!(value, sum, "{tile:?}, {m}×{k}×{n}, batch {z}, row {i}, column {j}");
+                    assert_eq!(value, sum, "{by:?}, {m}×{k}×{n}, batch {z}, row {i}, column {j}");
                 }
             }
         }

@@ -1,0 +1,220 @@
+//! Products on devices whose invocations are the lanes of a processor's vectors.
+//!
+//! Such a device loads lane by lane, and from apart as fast as from neighbouring places: what counts is that few loads
+//! serve many multiplications and that they hit the caches. Both operands are first written to panels, as they will be
+//! read, in the type that is multiplied in and with zeros beyond the edges (K. Goto and R. van de Geijn, "Anatomy of
+//! High-Performance Matrix Multiplication", 2008). Then every subgroup computes a tile whose sums stay in registers.
+
+use super::groups::Groups;
+use super::product::multiply_add;
+use super::{Contraction, View, of_accumulator};
+use crate::device::{Capabilities, Gpu};
+use crate::error::Result;
+use crate::kernels::Kernel;
+use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::program::Type;
+use crate::program::emit::{Params, assign, convert, element, head, of_compute};
+use crate::program::types::Compute;
+
+/// Panels of more bytes would weigh more than the operands do: a convolution's windows overlap.
+const MOST: u64 = 256 << 20;
+/// Fewer multiplications than these are not worth two more kernels.
+const LEAST: u64 = 1 << 15;
+/// Steps along k that a loop's turn takes: panels are as deep as a multiple of it.
+const STEPS: u64 = 16;
+/// Workgroups that keep a processor's cores busy.
+const BUSY: u64 = 32;
+
+/// A product in panels: `rows` by two columns for each of `lanes`.
+pub struct Panels<'a> {
+    pub contraction: &'a Contraction<'a>,
+    pub groups: &'a Groups,
+    /// That both operands are multiplied in.
+    pub inner: Type,
+    pub accumulator: Compute,
+    lanes: u64,
+    rows: u64,
+}
+
+impl<'a> Panels<'a> {
+    /// Where the device is a processor and the product large enough.
+    pub fn of(
+        caps: &Capabilities,
+        contraction: &'a Contraction<'a>,
+        groups: &'a Groups,
+        inner: Type,
+        accumulator: Compute,
+    ) -> Option<Self> {
+        use Compute::{Complex, ComplexDouble, Double, Float, Int, Uint};
+        let [batch, m, n, k] = groups.sizes();
+        let lanes = u64::from(caps.subgroup);
+        let types = [Float, Double, Int, Uint, Complex, ComplexDouble];
+        let fits = caps.cpu && caps.int64 && (4..=16).contains(&lanes) && lanes.is_power_of_two();
+        if !fits || !types.contains(&inner.compute()) || !types.contains(&accumulator) {
+            return None;
+        }
+        // As many sums as there are registers for them.
+        let most = match accumulator.size() {
+            4 => 8,
+            8 => 4,
+            _ => 2,
+        };
+        let rows = m.next_power_of_two().min(most).min(lanes);
+        let [a, b] = [m.next_multiple_of(rows), n.next_multiple_of(2 * lanes)];
+        let elements = batch * (a + b) * k.next_multiple_of(STEPS);
+        let lens = [&contraction.a, &contraction.b].map(|view| view.buffer.len() / view.ty.size());
+        let largest = elements.max(batch * m * n).max(lens[0]).max(lens[1]);
+        let pays = batch * m * n * k >= LEAST && elements * inner.compute().size() <= MOST && largest < 1 << 31;
+        pays.then_some(Self { contraction, groups, inner, accumulator, lanes, rows })
+    }
+
+    /// The dense result.
+    pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
+        let [batch, m, n, k] = self.groups.sizes();
+        let depth = k.next_multiple_of(STEPS);
+        let (row_panels, column_panels) = (m.div_ceil(self.rows), n.div_ceil(2 * self.lanes));
+        let _together = gpu.stream.together();
+        let Contraction { ty, a, b, .. } = self.contraction;
+        let pack = |name, view, width, panels| self.pack(gpu, name, view, [width, panels, depth, batch], patience);
+        let panels_a = pack('a', a, self.rows, row_panels)?;
+        let panels_b = pack('b', b, 2 * self.lanes, column_panels)?;
+        let out = gpu.allocate(Kind::Device, batch * m * n * ty.size(), patience)?;
+        let workgroups = row_panels * column_panels * batch;
+        let params = |params: &mut Params| {
+            let packed = self.packed().storage();
+            params.address(out.address, ty.storage(), format_args!("c"));
+            params.address(panels_a.address, packed, format_args!("a"));
+            params.address(panels_b.address, packed, format_args!("b"));
+            let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups")];
+            for (value, name) in extents {
+                params.extent(value, false, format_args!("{name}"));
+            }
+            self.groups.params(params, false);
+        };
+        let kernel = Kernel {
+            key: &self.key(b'c'),
+            params: &params,
+            source: &|parameters| self.source(&gpu.caps, parameters),
+            groups: workgroups,
+            reads: &[&panels_a, &panels_b],
+            writes: &[&out],
+        };
+        kernel.launch(gpu, patience)?;
+        Ok(Buffer::new(batch * m * n * ty.size(), out))
+    }
+
+    /// The type of the panels' elements.
+    fn packed(&self) -> Type {
+        of_compute(self.inner.compute())
+    }
+
+    fn key(&self, part: u8) -> Vec<u8> {
+        let Contraction { ty, a, b, .. } = self.contraction;
+        let types = [*ty, self.inner, a.ty, b.ty].map(|ty| ty as u8);
+        let numbers = [self.accumulator as u8, self.lanes as u8, self.rows as u8];
+        [b"panels", [part].as_slice(), &types, &numbers, &self.groups.ranks()].concat()
+    }
+
+    /// Writes an operand to panels of `width` rows or columns.
+    fn pack(
+        &self,
+        gpu: &Gpu,
+        name: char,
+        view: &View,
+        [width, panels, depth, batch]: [u64; 4],
+        patience: Patience,
+    ) -> Result<Lease> {
+        let [_, m, n, k] = self.groups.sizes();
+        let packed = self.packed();
+        let lease = view.buffer.lease()?;
+        let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), patience)?;
+        let chunks = BUSY.div_ceil(batch * panels).min(depth / STEPS);
+        let chunk = (depth / STEPS).div_ceil(chunks) * STEPS;
+        let chunks = depth.div_ceil(chunk);
+        let params = |params: &mut Params| {
+            let base = lease.address.wrapping_add_signed(view.offset * view.ty.size() as i64);
+            params.address(out.address, packed.storage(), format_args!("panels_out"));
+            params.address(base, view.ty.storage(), format_args!("operand"));
+            let size = if name == 'a' { m } else { n };
+            let extents = [(size, "size"), (k, "k"), (depth, "depth"), (panels, "panels"), (batch, "batches")];
+            for (value, name) in extents.into_iter().chain([(chunk, "chunk"), (chunks, "chunks")]) {
+                params.extent(value, false, format_args!("{name}"));
+            }
+            self.groups.params(params, false);
+        };
+        let block: &Block = &out;
+        let kernel = Kernel {
+            key: &self.key(name as u8),
+            params: &params,
+            source: &|parameters| self.pack_source(&gpu.caps, parameters, name, view.ty),
+            groups: batch * panels * chunks,
+            reads: &[&lease],
+            writes: &[block],
+        };
+        kernel.launch(gpu, patience)?;
+        Ok(out)
+    }
+
+    /// What both kernels begin with.
+    fn defines(&self) -> String {
+        let bits = match self.inner.compute() {
+            Compute::Float => {
+                "#define PAIRS 1\n#define BITS(x) floatBitsToUint(x)\n#define OF_BITS(x) uintBitsToFloat(x)\n"
+            }
+            Compute::Int | Compute::Uint => "#define PAIRS 1\n#define BITS(x) uint(x)\n#define OF_BITS(x) ELEMENT(x)\n",
+            _ => "#define PAIRS 0\n",
+        };
+        format!(
+            "#define ELEMENT {}\n#define STORAGE {}\n#define ACCUMULATOR {}\n#define LANES {}u\n#define BM {}u\n\
+             #define STEPS {STEPS}u\n{bits}#include \"lib/panels.glsl\"\n",
+            self.inner.compute().glsl(),
+            self.packed().storage(),
+            self.accumulator.glsl(),
+            self.lanes,
+            self.rows,
+        )
+    }
+
+    fn pack_source(&self, caps: &Capabilities, parameters: &str, name: char, ty: Type) -> String {
+        let group = if name == 'a' { "m" } else { "n" };
+        let place = |group, index| self.groups.place(name, group, index);
+        format!(
+            "{head}{defines}{places}\
+             #define PACKS_A {packs_a}\n\
+             #define ELEMENT_AT(place) ELEMENT({value})\n\
+             #define OUTER_PLACE(i) {batch} + {outer}\n\
+             #define DEPTH_PLACE(k) {depth}\n\
+             #include \"lib/panels_pack.glsl\"\n",
+            head = head(caps, false, &[self.packed().storage(), ty.storage()], &self.computes(), parameters),
+            defines = self.defines(),
+            places = self.groups.places(),
+            packs_a = u8::from(name == 'a'),
+            value = convert(element(ty, "operand", "(place)"), self.inner),
+            batch = place("batch", "batch"),
+            outer = place(group, "i"),
+            depth = place("k", "k"),
+        )
+    }
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let ty = self.contraction.ty;
+        let place = |group, index| self.groups.place('c', group, index);
+        let target = format!("{} + {} + {}", place("batch", "batch"), place("m", "i"), place("n", "j"));
+        format!(
+            "{head}#include \"lib/complex.glsl\"\n{defines}{places}\
+             #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
+             #define STORE(i, j, v) {store}\n\
+             #include \"lib/matmul_panels.glsl\"\n",
+            head = head(caps, false, &[ty.storage(), self.packed().storage()], &self.computes(), parameters),
+            defines = self.defines(),
+            places = self.groups.places(),
+            multiply_add = multiply_add(caps, self.accumulator),
+            store = assign(ty, "c", &target, ("(v)".into(), of_accumulator(self.accumulator, ty))),
+        )
+    }
+
+    fn computes(&self) -> [Compute; 5] {
+        let Contraction { ty, a, b, .. } = self.contraction;
+        [ty.compute(), a.ty.compute(), b.ty.compute(), self.inner.compute(), self.accumulator]
+    }
+}
