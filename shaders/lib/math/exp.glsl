@@ -36,21 +36,21 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
 // Floats go through double where that is cheap: e^x = 2^k (1 + m), relative error of m below 2^-46. Conversions between the
 // types are slow, so adding 1.5 * 2^52 rounds to k and leaves it in the low word. The polynomial interpolates at Chebyshev's
 // nodes for |r| <= 0.3475.
-double wide_expm1_near_zero(float x, out double scale) {
-  precise double shifted = double(x) * 1.4426950408889634lf + 6755399441055744.0lf;
+double wide_expm1_near_zero(double x, out double scale) {
+  precise double shifted = x * 1.4426950408889634lf + 6755399441055744.0lf;
   precise double k = shifted - 6755399441055744.0lf;
   scale = fp_exp2i(1.0lf, int(unpackDouble2x32(shifted).x));
-  double r = (double(x) - k * 0.69314718036912382lf) - k * 1.9082149292705877e-10lf;
+  double r = (x - k * 0.69314718036912382lf) - k * 1.9082149292705877e-10lf;
   double t = 0.16666666666647906lf + r * (0.04166666666665104lf + r * (0.008333333354046457lf + r * (0.0013888888906145676lf
       + r * (0.00019841208100740808lf + r * (2.4801535862366184e-05lf + r * (2.7625465285147017e-06lf
       + r * 2.761409818752996e-07lf))))));
   return r + r * r * (0.5lf + r * t);
 }
-double wide_exp(float x) {
+double wide_exp(double x) {
   double scale, m = wide_expm1_near_zero(x, scale);
   return scale + scale * m;
 }
-double wide_expm1(float x) {
+double wide_expm1(double x) {
   double scale, m = wide_expm1_near_zero(x, scale);
   return (scale - 1.0lf) + scale * m;
 }

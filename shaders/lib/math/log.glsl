@@ -100,12 +100,16 @@ double wide_log_reduced(int k, double n) {
   double t = z * (0.33333333333333331lf + z * (0.20000000000000001lf + z * dd_atanh_tail(z)));
   return double(k) * 0.69314718055994529lf + 2.0lf * (s + s * t);
 }
-float nx_log(float x) {
+// log |x| for finite x that is not zero.
+double wide_log(float x) {
   int e = fp_exponent(x);
   float m = fp_significand(x);
   bool high = fp_log2_nearest(m) != 0;
   m = high ? 0.5f * m : m;
-  float l = float(wide_log_reduced(high ? e + 1 : e, double(m) - 1.0lf));
+  return wide_log_reduced(high ? e + 1 : e, double(m) - 1.0lf);
+}
+float nx_log(float x) {
+  float l = float(wide_log(x));
   float v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? F32_INF : l);
   return is_zero(x) ? -F32_INF : v;
 }

@@ -13,17 +13,21 @@
 // 0 to a negative power, on overflow, and for -Inf to a positive power (negative for odd y).
 //
 // Beyond |y| = 2^(P+12), x^y over- or underflows unless x is 1, so there y is clamped.
-#define NX_POW(T, T2, P, INF, NAN, LIMIT) \
+#define FP_POW(T, T2, LIMIT) \
+  T fp_pow(T x, T y) { \
+    T2 p = dd_mul(dd_log(x), y); \
+    p = nx_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
+    T k = dd_exp_k(p.x); \
+    T2 e = dd_expm1_near_zero(dd_exp_r(p, k)); \
+    return dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
+  }
+#define NX_POW(T, P, INF, NAN) \
   T nx_pow(T x, T y) { \
     precise T half_y = T(0.5f) * y; \
     bool integer = nx_abs(y) >= T(1) && roundEven(y) == y; \
     bool odd = integer && roundEven(half_y) != half_y; \
     T bound = fp_exp2i(x, P + 12); \
-    T2 p = dd_mul(dd_log(x), clamp(y, -bound, bound)); \
-    p = nx_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
-    T k = dd_exp_k(p.x); \
-    T2 e = dd_expm1_near_zero(dd_exp_r(p, k)); \
-    T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
+    T v = fp_pow(x, clamp(y, -bound, bound)); \
     v = is_zero(x) || is_infinity(x) ? (is_zero(x) == is_negative(y) ? INF : T(0)) : v; \
     v = is_negative(x) ? (odd ? nx_negate(v) : (integer || is_zero(x) || is_infinity(x) ? v : NAN)) : v; \
     v = is_infinity(x) && is_negative(y) ? T(0) : v; \
@@ -32,9 +36,16 @@
     return is_nan(x) || is_nan(y) ? NAN : v; \
   }
 
-NX_POW(float, vec2, 23, F32_INF, F32_NAN, 110.0f)
+// |x|^y for x finite and not zero, y within the bound.
+#ifdef FAST_FLOAT64
+float fp_pow(float x, float y) { return to_f32(wide_exp(clamp(double(y) * wide_log(x), -110.0lf, 110.0lf))); }
+#else
+FP_POW(float, vec2, 110.0f)
+#endif
+NX_POW(float, 23, F32_INF, F32_NAN)
 #ifdef HAS_FLOAT64
-NX_POW(double, dvec2, 52, F64_INF, F64_NAN, 750.0lf)
+FP_POW(double, dvec2, 750.0lf)
+NX_POW(double, 52, F64_INF, F64_NAN)
 #endif
 
 #endif
