@@ -6,13 +6,14 @@
 // ACC with identity() and join(a, b), LOAD(at), STORE(at, sum), PARTIAL(at), and one of
 //   TOTALS    writes each chunk's total as PARTIAL
 //   PREFIXES  writes each element's prefix; CARRY: on top of the prefix of the chunk before
+// RELOADS: ITEMS are many, and loaded twice.
 
 shared ACC terms[ACROSS * ALONG];
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   uint r = ALONG_FIRST ? lane / ALONG : lane % ACROSS, y = ALONG_FIRST ? lane % ALONG : lane / ACROSS;
   const uint step = ALONG_FIRST ? 1u : ACROSS;
   IDX chunk = group % p.chunks, row = (group / p.chunks) * ACROSS + r;
@@ -26,11 +27,17 @@ void main() {
 #endif
   for (IDX tile = begin; tile < end; tile += ALONG * ITEMS) {
     IDX i = tile + y * ITEMS;
-    ACC items[ITEMS], sum = identity();
+    ACC sum = identity();
+#ifdef RELOADS
+    IDX last = has ? min(i + ITEMS, end) : i;
+    for (IDX k = i; k < last; ++k) sum = join(sum, LOAD(start + k * p.step));
+#else
+    ACC items[ITEMS];
     for (uint k = 0u; k < ITEMS; ++k) {
       if (has && i + k < end) sum = join(sum, LOAD(start + (i + k) * p.step));
       items[k] = sum;
     }
+#endif
     ACC before = carry;
     if (ALONG > 1u) {
       // Over the threads of a row (W. D. Hillis, G. L. Steele, "Data parallel algorithms", 1986).
@@ -48,7 +55,12 @@ void main() {
     } else {
       carry = join(carry, sum);
     }
-#ifdef PREFIXES
+#if defined(PREFIXES) && defined(RELOADS)
+    for (IDX k = i; k < last; ++k) {
+      before = join(before, LOAD(start + k * p.step));
+      STORE(start + k * p.step, before);
+    }
+#elif defined(PREFIXES)
     for (uint k = 0u; k < ITEMS; ++k) {
       if (has && i + k < end) STORE(start + (i + k) * p.step, join(before, items[k]));
     }

@@ -8,7 +8,7 @@ use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::Type;
-use crate::program::emit::{Params, assign, convert, element, head, of_compute, widened};
+use crate::program::emit::{Params, assign, convert, element, head, lanes, of_compute, widened};
 use crate::program::types::Compute;
 
 /// What prefixes are taken of.
@@ -128,6 +128,9 @@ impl Accumulator {
 
 impl Split {
     fn of(gpu: &Gpu, scan: &Scan) -> Self {
+        if gpu.caps.cpu {
+            return Self::on_cpu(lanes(&gpu.caps).into(), scan);
+        }
         // Few shapes, so that few kernels serve all. Rows that alternate are read side by side.
         let (across, along) = match (scan.inner, scan.len) {
             (1, 0..=ITEMS) => (256, 1),
@@ -142,6 +145,14 @@ impl Split {
         let wanted = if gpu.caps.cpu { 16 } else { 2048 };
         let chunks = (wanted / scan.rows().div_ceil(across)).min(tiles / 4).max(1);
         let chunk = tiles.div_ceil(chunks) * along * ITEMS;
+        Self { across, along, chunk, chunks: scan.len.div_ceil(chunk) }
+    }
+
+    /// Where the device is a processor: a chunk is one tile, of which each lane takes a long run.
+    fn on_cpu(lanes: u64, scan: &Scan) -> Self {
+        let (across, along) = if scan.inner == 1 && scan.len > 64 { (1, lanes) } else { (lanes, 1) };
+        let chunks = (32 / scan.rows().div_ceil(across)).min(scan.len / 1024).max(1);
+        let chunk = scan.len.div_ceil(chunks).next_multiple_of(along);
         Self { across, along, chunk, chunks: scan.len.div_ceil(chunk) }
     }
 }
@@ -160,7 +171,10 @@ impl Run<'_> {
     fn stage(&self, stage: Stage, partial: Option<&Lease>) -> Result<()> {
         let (gpu, scan) = (self.gpu, self.scan);
         // The carries are rows of one accumulator for each chunk, and one chunk themselves.
-        let carries = Split { across: 1, along: 256, chunks: 1, chunk: self.split.chunks };
+        let carries = match gpu.caps.cpu {
+            true => Split { chunks: 1, chunk: self.split.chunks.next_multiple_of(self.split.along), ..*self.split },
+            false => Split { across: 1, along: 256, chunks: 1, chunk: self.split.chunks },
+        };
         let (split, n, inner, reverse) = match stage {
             Stage::Carries => (&carries, self.split.chunks, 1, false),
             _ => (self.split, scan.len, scan.inner, scan.reverse),
@@ -225,6 +239,10 @@ impl Run<'_> {
             Operation::Min => "min",
         };
         let value = compute.glsl();
+        let items = match self.gpu.caps.cpu {
+            true => "#define RELOADS\n#define ITEMS (p.chunk / ALONG)".into(),
+            false => format!("#define ITEMS {ITEMS}u"),
+        };
         let identity = match self.scan.operation {
             // The zero that leaves a sum of negative zeros what it is.
             Operation::Sum if compensated => format!("{acc}(-0.0, 0.0)"),
@@ -265,7 +283,7 @@ impl Run<'_> {
              #include \"lib/complex.glsl\"\n\
              #define LAST_WINS false\n#include \"lib/reduce.glsl\"\n\
              layout(local_size_x = {threads}) in;\n\
-             #define ACC {acc}\n#define ACROSS {across}u\n#define ALONG {along}u\n#define ITEMS {ITEMS}u\n\
+             #define ACC {acc}\n#define ACROSS {across}u\n#define ALONG {along}u\n{items}\n\
              #define ALONG_FIRST {along_first}\n{role}\
              ACC identity() {{ return {identity}; }}\n\
              ACC join(ACC a, ACC b) {{ {join} }}\n\

@@ -15,7 +15,7 @@ shared uint places[TILE];
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x, n = uint(p.n), keep = uint(p.keep);
+  uint lane = INVOCATION, n = uint(p.n), keep = uint(p.keep);
   IDX first = group * p.rows_each;
   uint rows = uint(min(p.rows_each, p.rows - first)), count = rows * n;
   // Neighbouring threads take neighbouring elements: of one row, or of rows that alternate.

@@ -76,7 +76,7 @@ shared uint histogram[DIGITS];
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = INVOCATION;
   IDX row = group / p.blocks, block = group % p.blocks;
   histogram[lane] = 0u;
   barrier();
@@ -95,7 +95,7 @@ void main() {
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x, before = 0u;
+  uint lane = INVOCATION, before = 0u;
   for (uint i = 0u; i < uint(p.blocks); i += THREADS) {
     bool has = i + lane < uint(p.blocks);
     IDX at = group * p.blocks + i + lane;
@@ -231,7 +231,7 @@ void arrange(uint lane, IDX row, uint tile, uint count) {
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = gl_LocalInvocationID.x, all;
+  uint lane = INVOCATION, all;
   IDX row = group / p.blocks, block = group % p.blocks;
   uint before = 0u, total = 0u;
   if (uint(p.blocks) <= FEW) {

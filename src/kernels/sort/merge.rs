@@ -40,7 +40,7 @@ impl Run<'_> {
             source: &|parameters| {
                 format!(
                     "{head}{write}#define TILE {TILE}u\n#include \"lib/sort/merge.glsl\"\n",
-                    head = sort.head(gpu, parameters, sort.places),
+                    head = sort.head(gpu, parameters, sort.places, 256),
                     write = sort.write(sort.values, sort.places.map(|ty| ("i", ty))),
                 )
             },

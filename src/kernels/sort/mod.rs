@@ -11,7 +11,7 @@ use super::Kernel;
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Params, assign, head};
+use crate::program::emit::{Params, assign, head, lanes};
 use crate::program::types::{Compute, Type};
 
 /// What to sort: a dense tensor seen as `outer` × `len` × `inner` elements, along the middle axis.
@@ -117,14 +117,15 @@ impl Sort<'_> {
         params.extent(largest, self.wide(), format_args!("largest"));
     }
 
-    /// The start of a kernel up to its own definitions; `places` is the type of the places that it writes.
-    fn head(&self, gpu: &Gpu, parameters: &str, places: Option<Type>) -> String {
+    /// The start of a kernel of so many invocations up to its own definitions; `places` is the type of the places that it
+    /// writes.
+    fn head(&self, gpu: &Gpu, parameters: &str, places: Option<Type>, invocations: u32) -> String {
         let places = places.unwrap_or(Type::U32);
         let storages = [self.stored(), "uint", places.storage()];
         format!(
             "{head}\
              #define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
-             layout(local_size_x = 256) in;\n",
+             layout(local_size_x = {invocations}) in;\n",
             head = head(&gpu.caps, self.wide(), &storages, &[Compute::Uint, places.compute()], parameters),
             stored = self.stored(),
             width = self.ty.bits(),

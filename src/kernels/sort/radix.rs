@@ -42,12 +42,17 @@ struct Counts {
 
 impl Split {
     fn of(gpu: &Gpu, sort: &Sort) -> Self {
+        if gpu.caps.cpu {
+            // Each lane of a workgroup is a block. A power of two of them would have all counts in the same few cache lines.
+            let lanes = u64::from(lanes(&gpu.caps));
+            let blocks = (31 / sort.rows()).max(1) * lanes;
+            return Self { each: 1, blocks, block_size: sort.len.div_ceil(blocks) };
+        }
         // A tile's tokens are words; 4 KiB is more than the rest takes.
         let each = if gpu.caps.max_shared >= 24 << 10 { MOST_EACH } else { MOST_EACH / 2 };
         let tiles = sort.len.div_ceil(THREADS * each);
         // Enough blocks to fill the device; more would only make more counts.
-        let wanted = if gpu.caps.cpu { 16 } else { 1024 };
-        let tiles_each = (sort.rows() * tiles).div_ceil(wanted).min(tiles);
+        let tiles_each = (sort.rows() * tiles).div_ceil(1024).min(tiles);
         Self { each, blocks: tiles.div_ceil(tiles_each), block_size: tiles_each * THREADS * each }
     }
 }
@@ -83,7 +88,7 @@ impl Run<'_> {
             };
             let pass = Pass { shift: 8 * pass, last, source, source_places, values: to, places: to_places };
             self.stage(Stage::Histogram, &pass, &split, &counts)?;
-            if split.blocks > FEW {
+            if split.blocks > FEW || gpu.caps.cpu {
                 self.stage(Stage::Sums, &pass, &split, &counts)?;
             }
             self.stage(Stage::Scatter, &pass, &split, &counts)?;
@@ -94,7 +99,9 @@ impl Run<'_> {
     fn stage(&self, stage: Stage, pass: &Pass, split: &Split, counts: &Counts) -> Result<()> {
         let (gpu, sort) = (self.gpu, self.sort);
         let first = pass.shift == 0;
-        let groups = sort.rows() * if stage == Stage::Sums { DIGITS } else { split.blocks };
+        let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
+        let each = if gpu.caps.cpu { u64::from(invocations) } else { 1 };
+        let groups = sort.rows() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
         // In the first pass an element's place is where it stands; later it was carried along.
         let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
         let place = sort.places.map(|ty| (expression, if pass.last { ty } else { Type::U32 }));
@@ -153,23 +160,30 @@ impl Run<'_> {
         let writes: Vec<&Block> = match stage {
             Stage::Histogram => vec![&counts.blocks],
             Stage::Sums => vec![&counts.blocks, &counts.totals],
-            Stage::Scatter => pass.values.into_iter().chain(pass.places).collect(),
+            Stage::Scatter => {
+                let counts = gpu.caps.cpu.then_some(&*counts.blocks);
+                pass.values.into_iter().chain(pass.places).chain(counts).collect()
+            }
         };
         let kernel = Kernel {
             key: &key,
             params: &params,
             source: &|parameters| {
+                let head = sort.head(gpu, parameters, place.map(|(_, ty)| ty), invocations);
+                let write = sort.write(pass.values.is_some(), place);
+                if gpu.caps.cpu {
+                    let defines = format!("#define {name}\n#define LANES {invocations}u\n");
+                    return format!("{head}{write}{defines}#include \"lib/sort/radix_lanes.glsl\"\n");
+                }
                 format!(
                     "{head}{write}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
                      #include \"lib/sort/radix.glsl\"\n",
-                    head = sort.head(gpu, parameters, place.map(|(_, ty)| ty)),
                     each = split.each,
                     // Their counters take the place of the tokens of sixteen elements a thread.
                     subgroup = match gpu.caps.subgroup {
                         size @ (8 | 16 | 32) if split.each == MOST_EACH => format!("#define SUBGROUP {size}u\n"),
                         _ => String::new(),
                     },
-                    write = sort.write(pass.values.is_some(), place),
                 )
             },
             groups,
