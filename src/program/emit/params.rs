@@ -114,7 +114,6 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
         (caps.fma, "HAS_FMA"),
         (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
-        (caps.cpu && caps.float64, "WIDE_FLOATS"),
     ] {
         if has {
             let _ = writeln!(text, "#define {name}");
