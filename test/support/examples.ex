@@ -400,6 +400,8 @@ defmodule Nx.Vulkan.Test.Examples do
       cond do
         integer?(type) -> :any
         op in [:cumulative_max, :cumulative_min] -> :few
+        # BinaryBackend rounds each step: sums that floats of a byte hold.
+        op == :cumulative_sum and elem(type, 1) == 8 -> {:integer, -1..1}
         op == :cumulative_product -> {:integer, -2..2}
         true -> small(type)
       end
