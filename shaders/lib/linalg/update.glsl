@@ -18,17 +18,17 @@
 
 IDX a_base, b_base, c_base;
 #define A_ROW(i) (i) * p.a_row
-#define A_DEPTH(k, slot, step) (k) * p.a_column
+#define A_DEPTH(k) (k) * p.a_column
 #define A_AT(place) PART_A(ELEMENTS(p.a, a_base + place))
-#define B_DEPTH(k, slot, step) (k) * p.b_row
+#define B_DEPTH(k) (k) * p.b_row
 #define B_COLUMN(j) (j) * p.b_column
 #define B_AT(place) PART_B(ELEMENTS(p.b, b_base + place))
 #define ELEMENT_C(i, j) ELEMENTS(p.c, c_base + (i) * p.c_row + (j) * p.c_column)
 #define STORE(i, j, v) if (STORED(i, j)) ELEMENT_C(i, j) = ELEMENT_C(i, j) - (v)
 #if LANES
 #define DEPTH_LOOP(body) for (IDX k = 0; k < p.k; k++) body
-#define A_NOW A_DEPTH(k, 0, 0)
-#define B_NOW B_DEPTH(k, 0, 0)
+#define A_NOW A_DEPTH(k)
+#define B_NOW B_DEPTH(k)
 #define A_VALUE(x) x
 #define B_VALUE(x) x
 #include "lib/matmul_lanes.glsl"

@@ -93,12 +93,16 @@ impl Groups {
     /// Whether runs of `run` elements of a tensor along `group` are neighbours in memory and begin at multiples of `run`.
     pub fn runs(&self, tensor: char, group: &str, run: u64) -> bool {
         self.named().iter().filter(|(_, tensors, _)| tensors.contains(tensor)).all(|(name, _, axes)| {
-            let (last, outer) = match axes.split_last() {
-                Some((last, outer)) if *name == group => (Some(last), outer),
-                _ => (None, *axes),
+            // The innermost axes that are one axis of neighbours in this tensor.
+            let mut neighbours = 1;
+            let inner = |axis: &&Axis| {
+                let next = axis.stride(tensor) == neighbours as i64;
+                neighbours *= if next { axis.dim } else { 1 };
+                next
             };
-            let whole = last.map_or(*name != group, |axis| axis.stride(tensor) == 1 && axis.dim % run == 0);
-            whole && outer.iter().all(|axis| axis.stride(tensor) % run as i64 == 0)
+            let inner = if *name == group { axes.iter().rev().take_while(inner).count() } else { 0 };
+            let whole = *name != group || (inner > 0 && neighbours % run == 0);
+            whole && axes[..axes.len() - inner].iter().all(|axis| axis.stride(tensor) % run as i64 == 0)
         })
     }
 

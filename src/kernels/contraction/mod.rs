@@ -261,11 +261,13 @@ mod tests {
     #[test]
     fn tiles_agree_with_sums_at_all_borders() {
         let gpu = crate::device::gpu().unwrap();
-        let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1]];
-        let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0)];
+        let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
+        let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
         // And by what suits the device.
-        for by in tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]).map(Some).chain([None]) {
-            for ([batch, m, n, k], (by_k, by_n, offset)) in shapes.into_iter().zip(layouts) {
+        let ways = tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]).map(Some).chain([None]);
+        for (i, by) in ways.enumerate() {
+            let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
+            for ([batch, m, n, k], (by_k, by_n, offset)) in cases {
                 let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
                 let (host_a, host_b) = (data(batch * m * k + offset, 1), data(batch * k * n + offset, 99));
                 let upload = |data: &[f32]| gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap();
@@ -274,6 +276,11 @@ mod tests {
                 let (m_a, k_a) = if by_k { (k, 1) } else { (1, m) };
                 let (k_b, n_b) = if by_n { (n, 1) } else { (1, k) };
                 let axis = |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64 }];
+                let mut depth = axis(k, [k_a, k_b, 0]);
+                if m == 20 {
+                    // Two axes that are not one.
+                    depth = [axis(5, [k_a, k_b, 0]), axis(k / 5, [5 * k_a, 5 * k_b, 0])].concat();
+                }
                 let contraction = Contraction {
                     ty: Type::F32,
                     a: view(&a),
@@ -281,7 +288,7 @@ mod tests {
                     batch: axis(batch, [m * k, k * n, m * n]),
                     rows: axis(m, [m_a, 0, n]),
                     columns: axis(n, [0, n_b, 1]),
-                    depth: axis(k, [k_a, k_b, 0]),
+                    depth,
                 };
                 let c = contraction.run_by(gpu, by, Patience::Patient).unwrap();
                 let read = gpu.read(&c, 0, c.len()).unwrap();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::groups::Groups;
 use super::of_accumulator;
-use super::tile::{Method, Tile};
+use super::tile::{DEPTHS, Method, Tile};
 use crate::device::Capabilities;
 use crate::pipeline::glsl::BFLOAT16;
 use crate::program::Type;
@@ -94,7 +94,7 @@ impl Product<'_> {
         let place = |tensor| self.groups.place(tensor, "k", "k");
         // Eight elements of 16 bits at once; bfloat16 under the name that the compiler knows.
         format!(
-            "{}layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Eights {{ uvec4 v[]; }};\n\
+            "{}layout(buffer_reference, scalar, buffer_reference_align = 16) readonly restrict buffer Eights {{ uvec4 v[]; }};\n\
              #define EIGHT(b, i) {}\n\
              #define A_DEPTH(k) {}\n#define B_DEPTH(k) {}\n",
             if self.types[0] == Type::BF16 { BFLOAT16 } else { "" },
@@ -108,21 +108,19 @@ impl Product<'_> {
     fn depth(&self) -> String {
         let place = |tensor| self.groups.place(tensor, "k", "k");
         if self.groups.k.len() < 2 {
-            return format!(
-                "#define A_DEPTH(k, slot, step) {}\n#define B_DEPTH(k, slot, step) {}\n",
-                place('a'),
-                place('b')
-            );
+            return format!("#define A_DEPTH(k) {}\n#define B_DEPTH(k) {}\n", place('a'), place('b'));
         }
         let threads = self.tile.threads();
         format!(
-            "shared IDX depth_a[2][BK], depth_b[2][BK];\n\
-             void depth_tables(uint lane, uint slot, IDX start) {{\n\
-             \x20 for (uint e = lane; e < BK; e += {threads}) {{\n\
-             \x20   IDX k = start + e;\n\
-             \x20   depth_a[slot][e] = {};\n    depth_b[slot][e] = {};\n  }}\n}}\n\
-             #define DEPTH_TABLES(lane, slot, start) depth_tables(lane, slot, start)\n\
-             #define A_DEPTH(k, slot, step) depth_a[slot][step]\n#define B_DEPTH(k, slot, step) depth_b[slot][step]\n",
+            "const uint DEPTHS = {DEPTHS};\n\
+             shared IDX depth_a[2 * DEPTHS], depth_b[2 * DEPTHS];\n\
+             void depth_tables(uint lane, IDX start) {{\n\
+             \x20 for (uint e = lane; e < DEPTHS; e += {threads}) {{\n\
+             \x20   IDX k = start + e, at = k % (2 * DEPTHS);\n\
+             \x20   depth_a[uint(at)] = {};\n    depth_b[uint(at)] = {};\n  }}\n}}\n\
+             #define DEPTH_TABLES(lane, start) depth_tables(lane, start)\n\
+             #define A_DEPTH(k) depth_a[uint((k) % (2 * DEPTHS))]\n\
+             #define B_DEPTH(k) depth_b[uint((k) % (2 * DEPTHS))]\n",
             place('a'),
             place('b'),
         )

@@ -43,7 +43,7 @@ const fn tile([rows, columns, depth]: [u32; 3], [thread_rows, thread_columns]: [
 pub const TILES: [Tile; 6] = [
     tile([128, 128, 8], [8, 8]),
     tile([64, 128, 8], [8, 8]),
-    tile([64, 64, 16], [4, 4]),
+    tile([64, 64, 8], [4, 8]),
     tile([32, 32, 16], [4, 4]),
     tile([128, 16, 16], [4, 4]),
     tile([16, 128, 16], [4, 4]),
@@ -54,10 +54,14 @@ const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
 }
 
 /// For cooperative matrices, likewise, with subgroups of 32.
-const MATRIX_TILES: [Tile; 2] = [matrix([128, 128, 32], [64, 64]), matrix([64, 64, 32], [32, 32])];
+const MATRIX_TILES: [Tile; 3] =
+    [matrix([128, 128, 32], [64, 64]), matrix([64, 128, 32], [32, 64]), matrix([64, 64, 64], [32, 32])];
 
 /// Invocations of a workgroup where they are lanes.
 const LANES: u32 = 32;
+
+/// Elements along k whose places are found together, where that takes divisions: a larger multiple of any tile's `depth`.
+pub const DEPTHS: u32 = 128;
 
 /// As many workgroups fill a large device.
 const FULL: u64 = 128;
@@ -74,17 +78,12 @@ impl Tile {
 
     /// The tile of cooperative matrices for products of these sizes, if any fits the device and is filled.
     pub fn matrix(caps: &Capabilities, [batch, m, n, k]: [u64; 4]) -> Option<(Self, u64)> {
-        let fits = |tile: &&Tile| {
-            let halves = 2 * (tile.rows + tile.columns) * (tile.depth + 16);
-            let parts = tile.threads() / 32 * 16 * 20;
-            2 * halves + 4 * parts <= caps.max_shared && tile.groups(m, n) * batch >= FULL
-        };
+        let fits = |tile: &&Tile| 2 * (tile.rows + tile.columns) * (tile.depth + 16) <= caps.max_shared;
+        let full = |tile: &&Tile| fits(tile) && tile.groups(m, n) * batch >= FULL;
         if caps.subgroup != 32 || m < 64 || n < 64 || k < 64 {
             return None;
         }
-        let best = MATRIX_TILES.iter().find(fits).or(MATRIX_TILES
-            .last()
-            .filter(|tile| 2 * 2 * (tile.rows + tile.columns) * (tile.depth + 16) <= caps.max_shared))?;
+        let best = MATRIX_TILES.iter().find(full).or(MATRIX_TILES.last().filter(fits))?;
         Some((*best, splits(best.groups(m, n) * batch, k)))
     }
 
@@ -95,9 +94,8 @@ impl Tile {
     /// Bytes that a workgroup shares: two steps of both tiles, whose rows are a vector longer, and tables of places.
     fn shared(&self, size: u64) -> u64 {
         let vector = size.max(16);
-        let tables = 2 * 2 * 8;
-        u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * size + 2 * vector)
-            + u64::from(self.depth) * tables
+        let tables = 2 * 2 * u64::from(DEPTHS) * 8;
+        u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * size + 2 * vector) + tables
     }
 
     /// The tile for `batch` products of m×k and k×n matrices, and into how many parts k is split so that the device is
