@@ -1,6 +1,7 @@
 // Matrix product of 16-bit floats by cooperative matrices (GL_KHR_cooperative_matrix) of 16×16 with sums in f32. A
 // workgroup computes BM×BN of C in steps of BK along k, a subgroup WM×WN of it. Tiles lie in shared memory as they do in
-// memory, twice: while one step is computed, the next one's elements are on their way.
+// memory; while one step is computed, the next one's elements are on their way to registers. Shared memory for a second
+// step would cost more, by the workgroups that no longer fit beside each other, than it saves in barriers.
 //
 // The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), A_ROW(i), A_DEPTH(k), B_DEPTH(k), B_COLUMN(j), the
 // parts of an element's place, A_ALONG_K and B_ALONG_N, the directions in which elements are neighbours, A_EIGHT(place)
@@ -17,10 +18,11 @@ const uint B_LINE = (B_ALONG_N != 0 ? BN : BK) / 8 + 1, B_LINES = B_ALONG_N != 0
 const uint A_SIZE = A_LINE * A_LINES, B_SIZE = B_LINE * B_LINES;
 const uint ACROSS = BN / WN, SUBGROUPS = BM / WM * ACROSS, LANES = 32, THREADS = LANES * SUBGROUPS;
 const uint A_TURNS = BM * BK / 8 / THREADS, B_TURNS = BN * BK / 8 / THREADS;
-const uint PART_LINE = 20;
+// Of 16 numbers of C, and four more.
+const uint PART_LINE = 5;
 
-shared uvec4 tile_a[2 * A_SIZE], tile_b[2 * B_SIZE];
-shared float parts[SUBGROUPS * 16 * PART_LINE];
+// The tile of A and that of B behind it; in the end, parts of C.
+shared uvec4 tiles[A_SIZE + B_SIZE];
 
 uvec4 fetched_a[A_TURNS], fetched_b[B_TURNS];
 IDX places_a[A_TURNS], places_b[B_TURNS];
@@ -43,30 +45,28 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   }
 }
 
-// Beyond `end` along k are zeros, in A and in B.
-void fetch(uint lane, IDX start, IDX end) {
+// A step of `count` elements along k from `start`, to a shorter one than BK also zeros.
+void fetch(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
-    uint e = lane + t * THREADS;
-    IDX k = start + (A_ALONG_K != 0 ? WITHIN(e, A_LINE) * 8 : LINE(e, A_LINE));
+    uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? WITHIN(e, A_LINE) * 8 : LINE(e, A_LINE);
     fetched_a[t] = uvec4(0);
-    if (k < end) fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(k));
+    if (count == BK || k < count) fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(start + k));
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
-    uint e = lane + t * THREADS;
-    IDX k = start + (B_ALONG_N != 0 ? LINE(e, B_LINE) : WITHIN(e, B_LINE) * 8);
+    uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : WITHIN(e, B_LINE) * 8;
     fetched_b[t] = uvec4(0);
-    if (k < end) fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(k));
+    if (count == BK || k < count) fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(start + k));
   }
 }
 
-void put(uint lane, uint slot) {
+void put(uint lane) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
     uint e = lane + t * THREADS;
-    tile_a[slot * A_SIZE + LINE(e, A_LINE) * A_LINE + WITHIN(e, A_LINE)] = fetched_a[t];
+    tiles[LINE(e, A_LINE) * A_LINE + WITHIN(e, A_LINE)] = fetched_a[t];
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
     uint e = lane + t * THREADS;
-    tile_b[slot * B_SIZE + LINE(e, B_LINE) * B_LINE + WITHIN(e, B_LINE)] = fetched_b[t];
+    tiles[A_SIZE + LINE(e, B_LINE) * B_LINE + WITHIN(e, B_LINE)] = fetched_b[t];
   }
 }
 
@@ -82,53 +82,56 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
     [[unroll]] for (uint j = 0; j < WN / 16; j++) sums[i][j] = MATRIX_C(0.0);
   }
   find_places(lane, row, column, m, n);
-  fetch(lane, start, end);
-  put(lane, 0);
+  // The first step takes what is not a multiple of BK, so that all others are whole.
+  uint rest = start < end ? uint((end - start - 1) % BK) + 1 : 0;
+  fetch(lane, start, rest);
+  put(lane);
   barrier();
-  uint slot = 0;
-  for (IDX at = start; at < end; at += BK) {
-    fetch(lane, at + BK, end);
+  for (IDX at = start + rest;; at += BK) {
+    if (at < end) fetch(lane, at, BK);
     [[unroll]] for (uint k = 0; k < BK; k += 16) {
       MATRIX_A a[WM / 16];
       [[unroll]] for (uint i = 0; i < WM / 16; i++) {
         uint at_row = warp_row + i * 16;
 #if A_ALONG_K
-        coopMatLoad(a[i], tile_a, slot * A_SIZE + at_row * A_LINE + k / 8, A_LINE, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(a[i], tiles, at_row * A_LINE + k / 8, A_LINE, gl_CooperativeMatrixLayoutRowMajor);
 #else
-        coopMatLoad(a[i], tile_a, slot * A_SIZE + k * A_LINE + at_row / 8, A_LINE, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(a[i], tiles, k * A_LINE + at_row / 8, A_LINE, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
       }
       [[unroll]] for (uint j = 0; j < WN / 16; j++) {
         uint at_column = warp_column + j * 16;
         MATRIX_B b;
 #if B_ALONG_N
-        coopMatLoad(b, tile_b, slot * B_SIZE + k * B_LINE + at_column / 8, B_LINE, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(b, tiles, A_SIZE + k * B_LINE + at_column / 8, B_LINE, gl_CooperativeMatrixLayoutRowMajor);
 #else
-        coopMatLoad(b, tile_b, slot * B_SIZE + at_column * B_LINE + k / 8, B_LINE, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(b, tiles, A_SIZE + at_column * B_LINE + k / 8, B_LINE, gl_CooperativeMatrixLayoutColumnMajor);
 #endif
         [[unroll]] for (uint i = 0; i < WM / 16; i++) sums[i][j] = coopMatMulAdd(a[i], b, sums[i][j]);
       }
     }
-    put(lane, slot ^ 1u);
-    slot ^= 1u;
+    barrier();
+    if (at >= end) break;
+    put(lane);
     barrier();
   }
   // How a matrix lies in the lanes is the device's own affair: through shared memory each gets four neighbours to store.
   uint base = gl_SubgroupID * 16 * PART_LINE;
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
     [[unroll]] for (uint j = 0; j < WN / 16; j++) {
-      coopMatStore(sums[i][j], parts, base, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(sums[i][j], tiles, base, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
       barrier();
       [[unroll]] for (uint e = 0; e < 64; e += LANES) {
-        uint quad = e + gl_SubgroupInvocationID, from = base + quad / 4 * PART_LINE + quad % 4 * 4;
+        uint quad = e + gl_SubgroupInvocationID;
+        vec4 values = uintBitsToFloat(tiles[base + quad / 4 * PART_LINE + quad % 4]);
         IDX at_row = row + warp_row + i * 16 + quad / 4, at_column = column + warp_column + j * 16 + quad % 4 * 4;
 #if C_QUADS
         if (at_row < m && at_column < n) {
-          STORE_QUAD(at_row, at_column, parts[from], parts[from + 1], parts[from + 2], parts[from + 3]);
+          STORE_QUAD(at_row, at_column, values.x, values.y, values.z, values.w);
         }
 #else
         [[unroll]] for (uint w = 0; w < 4; w++) {
-          if (at_row < m && at_column + w < n) STORE(at_row, at_column + w, parts[from + w]);
+          if (at_row < m && at_column + w < n) STORE(at_row, at_column + w, values[w]);
         }
 #endif
       }
