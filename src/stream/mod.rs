@@ -11,7 +11,7 @@ pub use timeline::Timeline;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
 use crate::error::Result;
@@ -39,33 +39,33 @@ impl Stream {
 
     /// Records one dispatch.
     pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
-        self.recorder.lock().dispatch(dispatch)
+        self.recorder().dispatch(dispatch)
     }
 
     /// What is recorded while the answer lives is submitted together: the device pauses between submissions.
     pub fn together(&self) -> Together<'_> {
-        self.recorder.lock().hold();
+        self.recorder().hold();
         Together(self)
     }
 
     /// Records a copy between two different blocks.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
-        self.recorder.lock().copy(copy)
+        self.recorder().copy(copy)
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of a block.
     pub fn update(&self, block: &Block, data: &[u8]) -> Result<()> {
-        self.recorder.lock().update(block, data)
+        self.recorder().update(block, data)
     }
 
     /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
     pub fn zero(&self, block: &Block, len: u64) -> Result<()> {
-        self.recorder.lock().zero(block, len)
+        self.recorder().zero(block, len)
     }
 
     /// Submits what is recorded, without waiting for it.
     pub fn submit(&self) -> Result<()> {
-        self.recorder.lock().submit().map(drop)
+        self.recorder().submit().map(drop)
     }
 
     /// Submits what is recorded; whether all of it has run already.
@@ -90,8 +90,22 @@ impl Stream {
         self.wait(value)
     }
 
+    /// The recorder, tried for a while before sleeping: recording a command takes a microsecond or two, being woken much
+    /// longer. A device that is the CPU itself needs the core.
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        let tries = if self.timeline.on_cpu() { 0 } else { TRIES };
+        let tried = (0..tries).find_map(|_| {
+            let recorder = self.recorder.try_lock();
+            if recorder.is_none() {
+                std::hint::spin_loop();
+            }
+            recorder
+        });
+        tried.unwrap_or_else(|| self.recorder.lock())
+    }
+
     fn submit_now(&self) -> Result<u64> {
-        let value = self.recorder.lock().submit()?;
+        let value = self.recorder().submit()?;
         self.submitter.flush()?;
         Ok(value)
     }
@@ -111,6 +125,9 @@ impl Drop for Stream {
     }
 }
 
+/// About 20 µs.
+const TRIES: u32 = 500;
+
 /// Submissions that may wait for the device. A driver's queue ends somewhere too, and there blocks whoever comes next;
 /// and each submission holds its commands' memory.
 const MOST_AHEAD: u64 = 256;
@@ -121,6 +138,6 @@ pub struct Together<'a>(&'a Stream);
 impl Drop for Together<'_> {
     fn drop(&mut self) {
         // The recorder keeps a failure for the next call.
-        let _ = self.0.recorder.lock().release();
+        let _ = self.0.recorder().release();
     }
 }
