@@ -8,7 +8,7 @@ defmodule Nx.Vulkan.SchedulerTest do
     * by the time that the system does not explain: what is left of the reported times once the time is taken off
       during which the schedulers' threads could have run and had no core (`/proc/self/task/*/schedstat`). A call that
       computes, sleeps or waits for a lock or the device is left; a thread that another program displaced is not.
-    * and if it does so three times, and never once keeps no scheduler. A call that blocks, blocks each time.
+    * and if it does so eight times, and never once keeps no scheduler. A call that blocks, blocks each time.
 
   An attempt that proves neither is made again; where the cores are so busy that none does, nothing is shown. Each
   piece of work makes what it is about anew: kernels that were never built, sizes that were never allocated.
@@ -21,6 +21,7 @@ defmodule Nx.Vulkan.SchedulerTest do
   alias Nx.Vulkan.NativeV
 
   @attempts 30
+  @proof 8
 
   # Where the system does not tell what threads waited for, nothing can be shown.
   @comms Enum.map(Path.wildcard("/proc/self/task/*/comm"), &File.read/1)
@@ -37,7 +38,7 @@ defmodule Nx.Vulkan.SchedulerTest do
   end
 
   test "what the system explains shows nothing, what it does not explain does, if there is no attempt without" do
-    assert blocked(fn _ -> {[:report], 5.0} end, 1, []) == [[:report], [:report], [:report]]
+    assert blocked(fn _ -> {[:report], 5.0} end, 1, []) == List.duplicate([:report], @proof)
     assert blocked(fn _ -> {[:report], -5.0} end, 1, []) == []
     assert blocked(fn i -> if i == 3, do: {[], 0.0}, else: {[:report], 5.0} end, 1, []) == []
   end
@@ -184,13 +185,15 @@ defmodule Nx.Vulkan.SchedulerTest do
 
   # `work` gets the number of the attempt, which is another one each time.
   defp passes(work) do
-    # What is loaded, built and allocated once is not what this is about.
+    # What is loaded, built and allocated once is not what this is about: nor what the driver compiles as it
+    # runs, which holds up whoever touches a new page of memory meanwhile.
     work.(0)
+    :ok = Nx.Vulkan.synchronize()
     assert [] = blocked(&attempt(work, &1), 1, [])
   end
 
-  # What kept schedulers in each of three attempts; nothing as soon as one attempt kept none.
-  defp blocked(_attempt, _i, [_, _, _] = kept), do: kept
+  # What kept schedulers in each attempt that counts; nothing as soon as one attempt kept none.
+  defp blocked(_attempt, _i, kept) when length(kept) == @proof, do: kept
   defp blocked(_attempt, @attempts, _kept), do: []
 
   defp blocked(attempt, i, kept) do
