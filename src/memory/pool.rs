@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use vulkano::VulkanObject;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
 use vulkano::device::Device;
-use vulkano::device::physical::PhysicalDeviceType;
 use vulkano::memory::allocator::{
     AllocationCreateInfo, GenericMemoryAllocatorCreateInfo, MemoryAllocatePreference, MemoryTypeFilter,
     StandardMemoryAllocator,
@@ -114,8 +113,8 @@ struct Shared {
 pub struct Pool(Arc<Shared>);
 
 const SMALLEST: u64 = 256;
-/// Where the memory is the processor's, every page that is used first costs as much as computing its elements does.
 const FIRST_SOFT_LIMIT: u64 = 256 << 20;
+/// Where the memory is the processor's, every page that is used first costs as much as computing its elements does.
 const FIRST_SOFT_LIMIT_ON_CPU: u64 = 64 << 20;
 /// Size of the pieces of device memory that small blocks are cut from.
 const SLAB: u64 = 32 << 20;
@@ -137,8 +136,7 @@ impl Pool {
         let slabs: Vec<_> = device.physical_device().memory_properties().memory_types.iter().map(slab).collect();
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
-        let first = if cpu { FIRST_SOFT_LIMIT_ON_CPU } else { FIRST_SOFT_LIMIT };
+        let first = if timeline.on_cpu() { FIRST_SOFT_LIMIT_ON_CPU } else { FIRST_SOFT_LIMIT };
         let state =
             State { free: HashMap::new(), taken: 0, used: 0, leased: 0, readbacks: 0, soft_limit: first.min(limit) };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))

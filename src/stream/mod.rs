@@ -125,7 +125,7 @@ impl Drop for Stream {
     }
 }
 
-/// About 20 µs.
+/// Some tens of microseconds.
 const TRIES: u32 = 500;
 
 /// Submissions that may wait for the device. A driver's queue ends somewhere too, and there blocks whoever comes next;

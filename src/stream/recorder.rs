@@ -76,7 +76,7 @@ pub(super) struct Recorder {
     holding: u32,
     /// Counts the runs between two barriers: two commands of one epoch are unordered.
     epoch: u64,
-    /// The stages of this epoch's commands: a barrier after kernels alone costs the device less.
+    /// The stages of this epoch's commands: a barrier waits for no others.
     stages: vk::PipelineStageFlags,
 }
 

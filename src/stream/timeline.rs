@@ -17,7 +17,6 @@ pub struct Timeline {
     /// The value of the last submission; the recorder counts it.
     pub(super) submitted: AtomicU64,
     completed: AtomicU64,
-    /// Whether the device is the CPU itself.
     cpu: bool,
 }
 
@@ -38,7 +37,8 @@ impl Timeline {
         Ok(Self { device, semaphore, submitted: AtomicU64::new(0), completed: AtomicU64::new(0), cpu })
     }
 
-    pub(super) fn on_cpu(&self) -> bool {
+    /// Whether the device is the CPU itself.
+    pub fn on_cpu(&self) -> bool {
         self.cpu
     }
 
