@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::stream::Timeline;
 
 /// What a block is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A tensor: device-local, never mapped.
     Device,
@@ -90,7 +90,7 @@ pub struct MemoryInfo {
 }
 
 struct State {
-    free: HashMap<(Kind, u64), Vec<Block>>,
+    free: BTreeMap<(Kind, u64), Vec<Block>>,
     taken: u64,
     used: u64,
     leased: u64,
@@ -138,7 +138,7 @@ impl Pool {
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
         let first = if timeline.on_cpu() { FIRST_SOFT_LIMIT_ON_CPU } else { FIRST_SOFT_LIMIT };
         let state =
-            State { free: HashMap::new(), taken: 0, used: 0, leased: 0, readbacks: 0, soft_limit: first.min(limit) };
+            State { free: BTreeMap::new(), taken: 0, used: 0, leased: 0, readbacks: 0, soft_limit: first.min(limit) };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
 

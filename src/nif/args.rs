@@ -94,10 +94,8 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
 
 /// A dense tensor `{ref, type, shape}`.
 pub(super) fn tensor_arg(term: Term, name: &str) -> Result<(BufferRef, Type, Axes<u64>)> {
-    match tuple_arg(term, name)?[..] {
-        [buffer, ty, shape] => Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, shape_arg(shape, name)?)),
-        _ => Err(wrong(name, "{ref, type, shape}")),
-    }
+    let (buffer, ty, shape): (Term, Term, Term) = term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?;
+    Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, shape_arg(shape, name)?))
 }
 
 /// A shape as the elements before an axis, along it and after it.

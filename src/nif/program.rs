@@ -53,37 +53,37 @@ pub(super) fn blocks(leases: &Leases) -> SmallVec<[Option<(&Lease, u64)>; 4]> {
 }
 
 fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)> {
-    let parts = tuple_arg(term, "inputs")?;
-    match parts[..] {
-        [buffer, ty, shape] if buffer.is_atom() => {
+    // Tuples of a known size are decoded without memory of their own.
+    if let Ok((buffer, ty, shape)) = term.decode::<(Term, Term, Term)>() {
+        if buffer.is_atom() {
             let ty = type_arg(ty, "inputs")?;
             let value = bytes_arg(shape, "inputs")?;
             let mut bits = [0; 16];
             let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
             place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
-            Ok((Input { ty, source: Source::Scalar(bits) }, None))
+            return Ok((Input { ty, source: Source::Scalar(bits) }, None));
         }
-        [_, _, _] => {
-            let (buffer, ty, shape) = tensor_arg(term, "inputs")?;
-            let strides = broadcast_strides(&shape, over)
-                .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
-            Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)))
-        }
-        [buffer, ty, offset, strides] => {
-            let (buffer, ty) = (buffer_arg(buffer, "inputs")?, type_arg(ty, "inputs")?);
-            let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
-            Ok((Input { ty, source: Source::View { offset, strides } }, Some(buffer)))
-        }
-        _ => Err(wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}")),
+        let (buffer, ty, shape) = tensor_arg(term, "inputs")?;
+        let strides = broadcast_strides(&shape, over)
+            .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
+        return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)));
     }
+    let (buffer, ty, offset, strides): (Term, Term, Term, Term) = term
+        .decode()
+        .map_err(|_| wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}"))?;
+    let (buffer, ty) = (buffer_arg(buffer, "inputs")?, type_arg(ty, "inputs")?);
+    let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
+    Ok((Input { ty, source: Source::View { offset, strides } }, Some(buffer)))
 }
 
 fn node_arg(term: Term) -> Result<Node> {
-    let parts = tuple_arg(term, "nodes")?;
-    let (op, ty, args, attribute) = match parts[..] {
-        [op, ty, args] => (op, ty, args, None),
-        [op, ty, args, attribute] => (op, ty, args, Some(attribute)),
-        _ => return Err(wrong("nodes", "{op, type, args} or {op, type, args, attrs}")),
+    let invalid = || wrong("nodes", "{op, type, args} or {op, type, args, attrs}");
+    let (op, ty, args, attribute) = match term.decode::<(Term, Term, Term)>() {
+        Ok((op, ty, args)) => (op, ty, args, None),
+        Err(_) => {
+            let (op, ty, args, attribute): (Term, Term, Term, Term) = term.decode().map_err(|_| invalid())?;
+            (op, ty, args, Some(attribute))
+        }
     };
     let op = op_arg(op)?;
     let args = indices_arg(args, "nodes")?;

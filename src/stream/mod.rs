@@ -1,6 +1,8 @@
 //! The stream: records work in the order of the calls, puts a barrier only where two pieces of it conflict, submits
 //! in batches, and never waits until somebody reads.
 
+mod batch;
+mod encoder;
 mod recorder;
 mod submitter;
 mod timeline;
@@ -28,8 +30,8 @@ pub struct Stream {
 impl Stream {
     pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
         let timeline = Arc::new(Timeline::new(device.clone())?);
-        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone())?;
-        let recorder = Recorder::new(device, &queue, timeline.clone(), submitter.clone())?;
+        let submitter = Submitter::new(device, queue, timeline.clone())?;
+        let recorder = Recorder::new(timeline.clone(), submitter.clone());
         Ok(Self { recorder: Mutex::new(recorder), submitter, timeline })
     }
 

@@ -1,4 +1,4 @@
-//! Gives command buffers to the queue in the order in which they were recorded.
+//! Makes command buffers of recorded batches, and gives them to the queue in the order of recording.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use vulkano::VulkanObject;
 use vulkano::device::{Device, Queue};
 
 use super::Timeline;
+use super::batch::Batch;
+use super::encoder::Encoder;
 use crate::error::{Error, Result};
 
 /// What is recorded and waits for the queue, and the first failure of all that was given to it.
@@ -20,30 +22,31 @@ pub(super) struct Submitter {
     waiting: Mutex<Waiting>,
     pushed: Condvar,
     /// Held by whoever gives the queue its next command buffers, so that they keep their order.
-    turn: Mutex<()>,
+    encoder: Mutex<Encoder>,
     failed: OnceCell<Error>,
-    /// Whether a thread of its own submits: recording goes on meanwhile. A device that is the CPU itself has better use
+    /// Whether a thread of its own does it: with the driver's part, more than half of the time of a small command. A device that is the CPU itself has better use
     /// for the core.
     threaded: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// Command buffers that are recorded, with the timeline values that they signal.
-    list: VecDeque<(vk::CommandBuffer, u64)>,
+    /// Batches, with the timeline values that they signal.
+    list: VecDeque<(Batch, u64)>,
     closed: bool,
 }
 
 impl Submitter {
     pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>) -> Result<Arc<Self>> {
         let threaded = !timeline.on_cpu();
+        let encoder = Encoder::new(device.clone(), &queue, timeline.clone())?;
         let submitter = Arc::new(Self {
             device,
             queue,
             timeline,
             waiting: Mutex::default(),
             pushed: Condvar::new(),
-            turn: Mutex::new(()),
+            encoder: Mutex::new(encoder),
             failed: OnceCell::new(),
             threaded,
         });
@@ -57,9 +60,9 @@ impl Submitter {
         Ok(submitter)
     }
 
-    /// Takes a command buffer that is recorded; it is submitted soon, at the latest by the next [`Submitter::flush`].
-    pub fn push(&self, commands: vk::CommandBuffer, value: u64) -> Result<()> {
-        self.waiting.lock().list.push_back((commands, value));
+    /// Takes a batch; it is submitted soon, at the latest by the next [`Submitter::flush`].
+    pub fn push(&self, batch: Batch, value: u64) -> Result<()> {
+        self.waiting.lock().list.push_back((batch, value));
         if self.threaded {
             self.pushed.notify_one();
             return self.check();
@@ -69,11 +72,12 @@ impl Submitter {
 
     /// Submits what waits.
     pub fn flush(&self) -> Result<()> {
-        let _turn = self.turn.lock();
+        let mut encoder = self.encoder.lock();
         loop {
             let next = self.waiting.lock().list.pop_front();
-            let Some((commands, value)) = next else { return self.check() };
-            if let Err(error) = self.check().and_then(|()| self.submit(commands, value)) {
+            let Some((batch, value)) = next else { return self.check() };
+            let commands = self.check().and_then(|()| encoder.encode(batch, value));
+            if let Err(error) = commands.and_then(|commands| self.submit(commands, value)) {
                 self.fail(error);
             }
         }
@@ -114,8 +118,7 @@ impl Submitter {
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info =
             vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
-        // SAFETY: the command buffer is recorded and its recorder keeps it, with all it refers to, until the timeline has
-        // passed `value`; the queue is locked by `with`; `info` and what it points at outlive the call.
+        // SAFETY: the encoder keeps the command buffer, with all it refers to, until the timeline has passed `value`; the queue is locked by `with`; `info` and what it points at outlive the call.
         let result = unsafe {
             self.queue.with(|queue| {
                 let _locked = &queue;

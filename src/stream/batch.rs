@@ -1,0 +1,61 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::pipeline::Pipeline;
+
+/// Commands that are submitted together, in order, before they are a command buffer.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub commands: Vec<Command>,
+    /// The bytes of push constants and updates.
+    pub data: Vec<u8>,
+    /// The storage buffers of foreign kernels.
+    pub bindings: Vec<vk::DescriptorBufferInfo>,
+}
+
+/// A command with checked arguments. It keeps its pipeline alive, and its buffers live longer: the pool destroys them only
+/// once their last use has passed.
+pub(super) enum Command {
+    /// `push` lies in the batch's data, `bindings` in its list.
+    Dispatch {
+        pipeline: Arc<Pipeline>,
+        groups: [u32; 3],
+        push: Range<usize>,
+        bindings: Range<usize>,
+    },
+    Copy {
+        from: vk::Buffer,
+        to: vk::Buffer,
+        region: vk::BufferCopy,
+    },
+    /// The data, a multiple of four bytes, to the buffer's start.
+    Update {
+        buffer: vk::Buffer,
+        data: Range<usize>,
+    },
+    /// Zeros in the first `len` bytes, a multiple of four.
+    Zero {
+        buffer: vk::Buffer,
+        len: u64,
+    },
+    /// From and to these stages.
+    Barrier {
+        stages: [vk::PipelineStageFlags; 2],
+        access: [vk::AccessFlags; 2],
+    },
+}
+
+impl Batch {
+    pub fn with_room(commands: usize) -> Self {
+        Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), bindings: vec![] }
+    }
+
+    /// Takes bytes in; where they are.
+    pub fn store(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.data.len();
+        self.data.extend_from_slice(bytes);
+        start..self.data.len()
+    }
+}

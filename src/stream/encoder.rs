@@ -1,0 +1,137 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ash::vk;
+use vulkano::VulkanObject;
+use vulkano::command_buffer::pool::{
+    CommandBufferAllocateInfo, CommandPool, CommandPoolAlloc, CommandPoolCreateFlags, CommandPoolCreateInfo,
+};
+use vulkano::device::{Device, Queue};
+
+use super::Timeline;
+use super::batch::{Batch, Command};
+use crate::error::{Error, Result};
+use crate::pipeline::Pipeline;
+
+/// Makes command buffers of batches, and keeps both until they have run.
+pub(super) struct Encoder {
+    device: Arc<Device>,
+    timeline: Arc<Timeline>,
+    pool: CommandPool,
+    free: Vec<CommandPoolAlloc>,
+    in_flight: VecDeque<(u64, CommandPoolAlloc, Batch)>,
+}
+
+impl Encoder {
+    pub fn new(device: Arc<Device>, queue: &Queue, timeline: Arc<Timeline>) -> Result<Self> {
+        let create_info = CommandPoolCreateInfo {
+            flags: CommandPoolCreateFlags::RESET_COMMAND_BUFFER | CommandPoolCreateFlags::TRANSIENT,
+            queue_family_index: queue.queue_family_index(),
+            ..Default::default()
+        };
+        let pool = CommandPool::new(device.clone(), create_info)
+            .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
+        Ok(Self { device, timeline, pool, free: vec![], in_flight: VecDeque::new() })
+    }
+
+    /// A command buffer of the batch, to be submitted with the timeline's `value`: both are kept until that has passed.
+    pub fn encode(&mut self, batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
+        while self.in_flight.front().is_some_and(|(value, ..)| self.timeline.passed(*value)) {
+            if let Some((_, buffer, _)) = self.in_flight.pop_front() {
+                self.free.push(buffer);
+            }
+        }
+        let buffer = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => self.allocate()?,
+        };
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let (fns, handle) = (self.device.fns(), buffer.handle());
+        // SAFETY: the command buffer is new or its last submission has passed; beginning it resets it. `&mut self` is the
+        // only way to it and its pool.
+        unsafe { (fns.v1_0.begin_command_buffer)(handle, &info) }
+            .result()
+            .map_err(|e| Error::vulkan("beginning a command buffer", e))?;
+        let mut bound = None;
+        for command in &batch.commands {
+            self.record(handle, &batch, command, &mut bound);
+        }
+        // SAFETY: the command buffer is in the recording state.
+        unsafe { (fns.v1_0.end_command_buffer)(handle) }
+            .result()
+            .map_err(|e| Error::vulkan("ending a command buffer", e))?;
+        self.in_flight.push_back((value, buffer, batch));
+        Ok(handle)
+    }
+
+    fn allocate(&self) -> Result<CommandPoolAlloc> {
+        let info = CommandBufferAllocateInfo { command_buffer_count: 1, ..Default::default() };
+        let mut allocated =
+            self.pool.allocate_command_buffers(info).map_err(|e| Error::OutOfMemory(format!("command buffer: {e}")))?;
+        allocated.next().ok_or_else(|| Error::OutOfMemory("no command buffer".into()))
+    }
+
+    fn record<'a>(
+        &self,
+        to: vk::CommandBuffer,
+        batch: &'a Batch,
+        command: &'a Command,
+        bound: &mut Option<&'a Arc<Pipeline>>,
+    ) {
+        let fns = &self.device.fns().v1_0;
+        // SAFETY (all commands): `to` is in the recording state; pipelines and layouts belong to this device and live with
+        // the batch, buffers longer (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges
+        // against pipeline, limits and blocks. What pointers point to outlives the calls.
+        match command {
+            Command::Dispatch { pipeline, groups: [x, y, z], push, bindings } => {
+                let (layout, push) = (pipeline.layout(), &batch.data[push.clone()]);
+                if bound.is_none_or(|bound| !Arc::ptr_eq(bound, pipeline)) {
+                    unsafe { (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, pipeline.handle()) };
+                    *bound = Some(pipeline);
+                }
+                if !bindings.is_empty() {
+                    self.push_descriptors(to, layout, &batch.bindings[bindings.clone()]);
+                }
+                let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
+                if len > 0 {
+                    unsafe { (fns.cmd_push_constants)(to, layout, stage, 0, len, push.as_ptr().cast()) };
+                }
+                unsafe { (fns.cmd_dispatch)(to, *x, *y, *z) };
+            }
+            Command::Copy { from, to: target, region } => unsafe {
+                (fns.cmd_copy_buffer)(to, *from, *target, 1, region);
+            },
+            Command::Update { buffer, data } => {
+                let data = &batch.data[data.clone()];
+                unsafe { (fns.cmd_update_buffer)(to, *buffer, 0, data.len() as u64, data.as_ptr().cast()) };
+            }
+            Command::Zero { buffer, len } => unsafe { (fns.cmd_fill_buffer)(to, *buffer, 0, *len, 0) },
+            Command::Barrier { stages: [before, after], access: [made, seen] } => {
+                let barrier = vk::MemoryBarrier::default().src_access_mask(*made).dst_access_mask(*seen);
+                let (flags, none, no_image) = (vk::DependencyFlags::empty(), std::ptr::null(), std::ptr::null());
+                unsafe { (fns.cmd_pipeline_barrier)(to, *before, *after, flags, 1, &barrier, 0, none, 0, no_image) };
+            }
+        }
+    }
+
+    fn push_descriptors(&self, to: vk::CommandBuffer, layout: vk::PipelineLayout, infos: &[vk::DescriptorBufferInfo]) {
+        let write = |(binding, info)| {
+            vk::WriteDescriptorSet::default()
+                .dst_binding(binding as u32)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .buffer_info(std::slice::from_ref(info))
+        };
+        let writes: Vec<_> = infos.iter().enumerate().map(write).collect();
+        let push = self.device.fns().khr_push_descriptor.cmd_push_descriptor_set_khr;
+        // SAFETY: as in `record`.
+        unsafe { push(to, vk::PipelineBindPoint::COMPUTE, layout, 0, writes.len() as u32, writes.as_ptr()) };
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // The device must be through with the command buffers before they go; nothing can be done about a failure here.
+        // SAFETY: the submitter is the only user of the queue, and goes with this.
+        let _ = unsafe { self.device.wait_idle() };
+    }
+}
