@@ -94,7 +94,13 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
 
 /// A dense tensor `{ref, type, shape}`.
 pub(super) fn tensor_arg(term: Term, name: &str) -> Result<(BufferRef, Type, Axes<u64>)> {
-    let (buffer, ty, shape): (Term, Term, Term) = term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?;
+    tensor_parts(term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?, name)
+}
+
+pub(super) fn tensor_parts(
+    (buffer, ty, shape): (Term, Term, Term),
+    name: &str,
+) -> Result<(BufferRef, Type, Axes<u64>)> {
     Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, shape_arg(shape, name)?))
 }
 

@@ -54,16 +54,16 @@ pub(super) fn blocks(leases: &Leases) -> SmallVec<[Option<(&Lease, u64)>; 4]> {
 
 fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)> {
     // Tuples of a known size are decoded without memory of their own.
-    if let Ok((buffer, ty, shape)) = term.decode::<(Term, Term, Term)>() {
+    if let Ok(parts @ (buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
         if buffer.is_atom() {
             let ty = type_arg(ty, "inputs")?;
-            let value = bytes_arg(shape, "inputs")?;
+            let value = bytes_arg(value, "inputs")?;
             let mut bits = [0; 16];
             let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
             place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
             return Ok((Input { ty, source: Source::Scalar(bits) }, None));
         }
-        let (buffer, ty, shape) = tensor_arg(term, "inputs")?;
+        let (buffer, ty, shape) = tensor_parts(parts, "inputs")?;
         let strides = broadcast_strides(&shape, over)
             .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
         return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)));

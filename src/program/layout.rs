@@ -48,10 +48,9 @@ impl Layout {
         let mut largest = program.elements();
         // What an index of `gather` or a start chooses from is an axis more, of which every place might be taken.
         let mut view = |input, offset, strides: &Axes<i64>, chosen: &[(u64, i64)], len| -> Result<View> {
-            let dims: Axes<u64> = shape.iter().copied().chain(chosen.iter().map(|step| step.0)).collect();
-            let steps: Axes<i64> = strides.iter().copied().chain(chosen.iter().map(|step| step.1)).collect();
-            largest = largest.max(check_bounds(offset, &steps, &dims, len)?);
-            Ok(View { pattern: Pattern::Strided, offset, strides: strides.clone(), input })
+            let steps = shape.iter().copied().zip(strides.iter().copied()).chain(chosen.iter().copied());
+            largest = largest.max(check_bounds(offset, steps, len)?);
+            Ok(View { pattern: Pattern::Strided, offset, strides: Axes::from_slice(strides), input })
         };
         for (index, input) in program.inputs.iter().enumerate() {
             if let Source::View { offset, strides } = &input.source {
@@ -108,35 +107,29 @@ impl Layout {
 
     /// Drops axes of one element and merges neighbours that every view steps through as if they were one.
     fn collapse(&mut self, shape: &[u64], reduced: &[usize]) {
-        let (mut dims, mut strides) = (Axes::new(), vec![Axes::new(); self.views.len()]);
+        // For each axis that is left the last of those that it is made of: its strides are that one's.
+        let mut lasts: Axes<usize> = Axes::new();
         for group in [false, true] {
-            let start = dims.len();
+            let start = lasts.len();
             for axis in (0..shape.len()).filter(|axis| reduced.contains(axis) == group && shape[*axis] != 1) {
-                let merges = dims.len() > start
-                    && self
-                        .views
-                        .iter()
-                        .zip(&strides)
-                        .all(|(view, strides)| strides.last() == Some(&(view.strides[axis] * shape[axis] as i64)));
-                if merges {
-                    if let Some(dim) = dims.last_mut() {
-                        *dim *= shape[axis];
+                let mut before = lasts[start..].last_mut().zip(self.dims.last_mut());
+                let follows = |last: usize, view: &View| view.strides[last] == view.strides[axis] * shape[axis] as i64;
+                match &mut before {
+                    Some((last, dim)) if self.views.iter().all(|view| follows(**last, view)) => {
+                        (**last, **dim) = (axis, **dim * shape[axis]);
                     }
-                    strides.iter_mut().for_each(|strides| strides.truncate(strides.len() - 1));
-                } else {
-                    dims.push(shape[axis]);
-                }
-                for (view, strides) in self.views.iter().zip(&mut strides) {
-                    strides.push(view.strides[axis]);
+                    _ => {
+                        lasts.push(axis);
+                        self.dims.push(shape[axis]);
+                    }
                 }
             }
             if !group {
-                self.kept = dims.len();
+                self.kept = lasts.len();
             }
         }
-        self.dims = dims;
-        for (view, strides) in self.views.iter_mut().zip(strides) {
-            view.strides = strides;
+        for view in &mut self.views {
+            view.strides = lasts.iter().map(|&last| view.strides[last]).collect();
         }
     }
 
@@ -154,13 +147,13 @@ impl Layout {
     }
 }
 
-/// Fails where a view would leave its buffer; the largest index that it reaches.
-pub fn check_bounds(offset: i64, strides: &[i64], shape: &[u64], len: u64) -> Result<u64> {
-    if shape.contains(&0) {
-        return Ok(0);
-    }
+/// Fails where a view would leave its buffer; the largest index that it reaches. `axes` are extents with their strides.
+pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u64) -> Result<u64> {
     let (mut first, mut last) = (offset as i128, offset as i128);
-    for (&stride, &dim) in strides.iter().zip(shape) {
+    for (dim, stride) in axes {
+        if dim == 0 {
+            return Ok(0);
+        }
         let step = stride as i128 * (dim as i128 - 1);
         if step < 0 { first += step } else { last += step }
     }

@@ -104,7 +104,7 @@ impl Type {
 
     /// By Nx's kind and number of bits, as in `{:f, 32}`.
     pub fn from_nx(kind: &str, bits: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|ty| ty.kind() == kind && ty.bits() == bits)
+        Self::ALL.into_iter().find(|ty| ty.bits() == bits && ty.kind() == kind)
     }
 
     pub fn kind(self) -> &'static str {

@@ -46,6 +46,8 @@ pub struct Copy<'a> {
 const BATCH_COMMANDS: u32 = 16;
 /// Or after this many bytes touched: the device should start on large work while more is recorded.
 const BATCH_BYTES: u64 = 64 << 20;
+/// Whether a batch is due is looked at after this many commands.
+const LOOK_EVERY: u32 = 4;
 /// While the device has work, batches grow up to this many times as large: between two submissions an H200 pauses for
 /// about 10 µs.
 const MOST: u32 = 8;
@@ -196,6 +198,10 @@ impl Recorder {
     }
 
     fn submit_if_due(&mut self) -> Result<()> {
+        // Asking the driver costs as much as listing a command.
+        if self.bytes < BATCH_BYTES && !self.commands.is_multiple_of(LOOK_EVERY) {
+            return Ok(());
+        }
         let is = |times: u32| self.commands >= times * BATCH_COMMANDS || self.bytes >= u64::from(times) * BATCH_BYTES;
         // One batch is enough for the device not to run dry. Many who hold in turn do not keep it waiting for ever.
         let idle = || self.holding == 0 && self.timeline.passed(self.submitted().saturating_sub(1));

@@ -191,13 +191,14 @@ impl Contraction<'_> {
         if self.axes().count() > MAX_RANK {
             return Err(Error::Argument("axes: more than 64".into()));
         }
-        let dims: Axes<u64> = self.axes().map(|axis| axis.dim).collect();
         let product = |n: u64, dim: u64| n.checked_mul(dim).filter(|&n| n <= 1 << 60);
-        dims.iter().try_fold(1, |n, &dim| product(n, dim)).ok_or(Error::SizeMismatch)?;
-        let stride = |f: fn(&Axis) -> i64| self.axes().map(f).collect::<Axes<i64>>();
-        for (view, strides) in [(&self.a, stride(|axis| axis.a)), (&self.b, stride(|axis| axis.b))] {
-            check_bounds(view.offset, &strides, &dims, view.buffer.len() / view.ty.size())?;
-        }
+        self.axes().try_fold(1, |n, axis| product(n, axis.dim)).ok_or(Error::SizeMismatch)?;
+        let check = |view: &View, stride: fn(&Axis) -> i64| {
+            let axes = self.axes().map(|axis| (axis.dim, stride(axis)));
+            check_bounds(view.offset, axes, view.buffer.len() / view.ty.size())
+        };
+        check(&self.a, |axis| axis.a)?;
+        check(&self.b, |axis| axis.b)?;
         let kept = self.kept();
         let elements = kept.iter().map(|axis| axis.dim).product();
         let mut next = 1;
