@@ -48,8 +48,8 @@ const BATCH_COMMANDS: u32 = 16;
 const BATCH_BYTES: u64 = 64 << 20;
 /// Whether a batch is due is looked at after this many commands.
 const LOOK_EVERY: u32 = 4;
-/// While the device has work, batches grow up to this many times as large: between two submissions an H200 pauses for
-/// about 10 µs.
+/// While the device has work, batches grow up to this many times as many commands: between two submissions an H200
+/// pauses for about 10 µs.
 const MOST: u32 = 8;
 
 /// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. It calls no driver: a
@@ -202,10 +202,11 @@ impl Recorder {
         if self.bytes < BATCH_BYTES && !self.commands.is_multiple_of(LOOK_EVERY) {
             return Ok(());
         }
-        let is = |times: u32| self.commands >= times * BATCH_COMMANDS || self.bytes >= u64::from(times) * BATCH_BYTES;
+        let full = self.commands >= MOST * BATCH_COMMANDS;
+        let due = self.commands >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES;
         // One batch is enough for the device not to run dry. Many who hold in turn do not keep it waiting for ever.
         let idle = || self.holding == 0 && self.timeline.passed(self.submitted().saturating_sub(1));
-        if is(MOST) || is(1) && idle() {
+        if full || due && idle() {
             self.submit()?;
         }
         Ok(())
