@@ -99,6 +99,8 @@ struct State {
     /// Above this many taken bytes a prompt allocation asks its caller to collect garbage first. The BEAM does not
     /// see how large the memory behind a reference is; this grows with what is really held, as a heap does.
     soft_limit: u64,
+    /// What may be taken beyond that since the last collection: scalars do not ask for one each.
+    slack: u64,
 }
 
 struct Shared {
@@ -116,6 +118,8 @@ const SMALLEST: u64 = 256;
 const FIRST_SOFT_LIMIT: u64 = 256 << 20;
 /// Where the memory is the processor's, every page that is used first costs as much as computing its elements does.
 const FIRST_SOFT_LIMIT_ON_CPU: u64 = 64 << 20;
+/// The share of the soft limit that is taken between two collections.
+const SLACK: u64 = 64;
 /// Size of the pieces of device memory that small blocks are cut from.
 const SLAB: u64 = 32 << 20;
 /// And of those of the host's: 32 MiB of it took the driver of an H200 10 ms.
@@ -137,8 +141,15 @@ impl Pool {
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
         let first = if timeline.on_cpu() { FIRST_SOFT_LIMIT_ON_CPU } else { FIRST_SOFT_LIMIT };
-        let state =
-            State { free: BTreeMap::new(), taken: 0, used: 0, leased: 0, readbacks: 0, soft_limit: first.min(limit) };
+        let state = State {
+            free: BTreeMap::new(),
+            taken: 0,
+            used: 0,
+            leased: 0,
+            readbacks: 0,
+            soft_limit: first.min(limit),
+            slack: 0,
+        };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
 
@@ -149,7 +160,7 @@ impl Pool {
 
     /// A block of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows, and
+    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows much, and
     /// [`Error::Defer`] where the driver would have to be asked for memory, which can take it milliseconds.
     pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
         let shared = &self.0;
@@ -163,11 +174,14 @@ impl Pool {
             }
             let wanted = state.taken + size;
             if wanted > state.soft_limit {
-                if patience == Patience::Prompt {
-                    return Err(Error::Collect);
-                }
-                if state.used + size > state.soft_limit / 2 {
-                    state.soft_limit = (2 * (state.used + size)).max(state.soft_limit).min(shared.limit);
+                match patience {
+                    Patience::Prompt => state.slack = state.slack.checked_sub(size).ok_or(Error::Collect)?,
+                    Patience::Patient => {
+                        state.slack = state.soft_limit / SLACK;
+                        if state.used + size > state.soft_limit / 2 {
+                            state.soft_limit = (2 * (state.used + size)).max(state.soft_limit).min(shared.limit);
+                        }
+                    }
                 }
             }
             // Sizes that come and go do not add up: what lies free of other sizes makes room.
