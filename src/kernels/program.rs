@@ -6,7 +6,7 @@ use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::emit::{Accumulator, ELEMENTS, Params, QUADS, Stage, Tile, emit, lanes, quad_bytes};
+use crate::program::emit::{Accumulator, ELEMENTS, Fours, Params, QUADS, Stage, Tile, emit, lanes, quad_bytes};
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::{Attribute, Program, Source, Type};
@@ -59,6 +59,15 @@ struct Run<'a> {
     patience: Patience,
 }
 
+/// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
+/// neighbours, which are outputs where it is `beside`.
+struct Shape {
+    across: u32,
+    along: u32,
+    fours: Fours,
+    beside: bool,
+}
+
 /// The parts of the partial results with their GLSL types.
 type Partial<'a> = &'a [(Lease, &'static str)];
 
@@ -102,37 +111,57 @@ impl Run<'_> {
             let stage = Stage::Tile { threads, tile };
             return self.pass(stage, Pass::Map { out, chunk: 0 }, tile.groups(self.layout));
         }
-        let quads = !self.program.is_long() && self.in_quads(out);
-        let stage = Stage::Map { threads, quads };
+        let fours = self.map_in_fours(out);
+        let stage = Stage::Map { threads, fours };
         if cpu {
             // Each workgroup costs as much as some hundred elements; few keep all cores busy.
-            let run = if quads { 4 } else { 1 };
+            let run = if fours.is_some() { 4 } else { 1 };
             let outputs = self.layout.outputs() / run;
             let chunk = outputs.div_ceil(BUSY).max(LEAST / run).next_multiple_of(threads.into());
             return self.pass(stage, Pass::Map { out, chunk }, outputs.div_ceil(chunk));
         }
-        let elements = if quads { 4 * QUADS } else { ELEMENTS };
+        let elements = if fours.is_some() { 4 * QUADS } else { ELEMENTS };
         // Fours and what they leave over.
         let groups = (self.layout.outputs() + 3).div_ceil((THREADS * elements).into());
         self.pass(stage, Pass::Map { out, chunk: 0 }, groups)
     }
 
-    /// Whether every view is linear or one element, and all that is read or written four at a time is aligned for it.
-    fn in_quads(&self, out: &Block) -> bool {
+    /// What a thread gets for four results that it stores at once, where all that it reads and writes four at a time is
+    /// aligned: views that are linear or one element, or have neighbours or one element along the last axis.
+    fn map_in_fours(&self, out: &Block) -> Option<Fours> {
         let quad = |ty: Type| quad_bytes(ty.storage());
         let types = self.program.inputs.iter().map(|input| input.ty).chain([self.program.result()]);
-        if types.into_iter().any(|ty| ty.compute().is_emulated()) {
-            return false;
+        if self.program.is_long()
+            || types.into_iter().any(|ty| ty.compute().is_emulated())
+            || !self.result_address(out).is_multiple_of(quad(self.program.result()))
+        {
+            return None;
         }
         let aligned = |view: &View| {
-            let Some(input) = view.input.filter(|_| view.pattern == Pattern::Linear) else { return true };
+            let Some(input) = view.input else { return true };
             let ty = self.program.inputs[input].ty;
             let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
             (base + view.offset as u64 * ty.size()).is_multiple_of(quad(ty))
         };
-        let mut views = self.layout.views.iter();
-        self.result_address(out).is_multiple_of(quad(self.program.result()))
-            && views.all(|view| view.pattern != Pattern::Strided && aligned(view))
+        let mut strided = false;
+        for view in &self.layout.views {
+            match view.pattern {
+                Pattern::Single => {}
+                Pattern::Linear if aligned(view) => {}
+                Pattern::Linear => return None,
+                Pattern::Strided => strided = true,
+            }
+        }
+        if !strided {
+            return Some(Fours::default());
+        }
+        let last = self.layout.dims.len().checked_sub(1).filter(|&last| self.layout.dims[last].is_multiple_of(4))?;
+        let fours = self.fours(last);
+        let taken = |view: &View| {
+            view.pattern != Pattern::Strided
+                || view.input.is_some_and(|input| input < 32 && (fours.quads | fours.ones) >> input & 1 == 1)
+        };
+        self.layout.views.iter().all(taken).then_some(fours)
     }
 
     /// Whether a tile's rows and columns are whole fours of aligned elements. The program stands in the kernel four times.
@@ -147,7 +176,7 @@ impl Run<'_> {
             && dims[along].is_multiple_of(4)
             && self.result_address(out).is_multiple_of(quad_bytes(result.storage()))
             && !result.compute().is_emulated()
-            && self.layout.views.iter().filter(held).all(|view| self.is_quad(view, along))
+            && self.layout.views.iter().filter(held).all(|view| matches!(self.quad(view, along), Some((_, 1))))
     }
 
     /// The order is the function's: all that runs side by side is the outputs.
@@ -159,17 +188,12 @@ impl Run<'_> {
 
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
-        let (mut quads, mut beside) = (self.quads(), false);
-        let (across, along) = self.shape_of_groups(outputs, reduced, quads != 0);
-        if self.gpu.caps.cpu && along == 1 {
-            quads = self.quads_beside();
-            beside = quads != 0;
-        }
+        let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
         let groups = outputs.div_ceil(u64::from(across) * if beside { 4 } else { 1 });
         // Split the reduced axes where the outputs alone do not fill the device.
-        let wanted = if self.gpu.caps.cpu { 32 } else { 2048 };
+        let wanted = if self.gpu.caps.cpu { 32 } else { 1024 };
         let chunks = (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1);
-        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, quads, beside };
+        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, fours, beside };
         if chunks == 1 {
             return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
         }
@@ -187,55 +211,67 @@ impl Run<'_> {
         let _together = self.gpu.stream.together();
         self.pass(stage(false, true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
         let (across, along) = match outputs {
-            _ if self.gpu.caps.cpu => self.shape_on_cpu(outputs, false),
+            0.. if self.gpu.caps.cpu => {
+                let lanes = lanes(&self.gpu.caps);
+                if outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
+            }
             64.. => (64, 4),
             _ => (1, THREADS),
         };
-        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, quads: 0, beside: false };
+        let fours = Fours::default();
+        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: false };
         self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
     }
 
-    /// The inputs that a reduction can load four neighbours of at once: those lie along the last axis, which is reduced,
-    /// and are aligned.
-    fn quads(&self) -> u32 {
+    /// What a reduction gets for four neighbours along the last axis, which is reduced.
+    fn fours_along(&self) -> Fours {
         let (dims, kept) = (&self.layout.dims, self.layout.kept);
-        let Some(last) = dims.len().checked_sub(1).filter(|&axis| axis >= kept) else { return 0 };
+        let last = dims.len().checked_sub(1).filter(|&axis| axis >= kept);
         // Fours end with a row, or the last of all is taken apart.
-        if last > kept && !dims[last].is_multiple_of(4) || self.program.is_long() {
-            return 0;
-        }
-        let loads = |view: &View| self.is_quad(view, last).then_some(1 << view.input?);
-        self.layout.views.iter().filter_map(loads).sum()
+        let whole = |&axis: &usize| axis == kept || dims[axis].is_multiple_of(4);
+        last.filter(whole).map(|last| self.fours(last)).filter(|fours| fours.quads != 0).unwrap_or_default()
     }
 
-    /// Likewise the inputs that lie along the last axis that is kept, whose outputs one thread makes four by four.
-    fn quads_beside(&self) -> u32 {
-        let (dims, kept) = (&self.layout.dims, self.layout.kept);
-        let Some(last) = kept.checked_sub(1).filter(|&axis| dims[axis].is_multiple_of(4)) else { return 0 };
+    /// Likewise along the last axis that is kept, whose outputs one thread makes four by four.
+    fn fours_beside(&self) -> Fours {
+        let last = self.layout.kept.checked_sub(1).filter(|&axis| self.layout.dims[axis].is_multiple_of(4));
+        last.map(|last| self.fours(last)).filter(|fours| fours.quads != 0).unwrap_or_default()
+    }
+
+    /// What a thread gets for four neighbours along an axis.
+    fn fours(&self, axis: usize) -> Fours {
+        let mut fours = Fours::default();
         if self.program.is_long() {
-            return 0;
+            return fours;
         }
-        let loads = |view: &View| self.is_quad(view, last).then_some(1 << view.input?);
-        self.layout.views.iter().filter_map(loads).sum()
+        for view in &self.layout.views {
+            match self.quad(view, axis) {
+                Some((input, 1)) => fours.quads |= 1 << input,
+                Some((input, _)) => fours.ones |= 1 << input,
+                None => {}
+            }
+        }
+        fours
     }
 
-    /// Whether a view reads four neighbours along an axis, the first of each at an aligned address.
-    fn is_quad(&self, view: &View, axis: usize) -> bool {
-        let Some(input) = view.input.filter(|&input| input < 32 && view.strides[axis] == 1) else { return false };
-        let ty = self.program.inputs[input].ty;
+    /// The input of a view that has four neighbours along an axis, the first of each at an aligned address, or one element
+    /// for all of them, and its stride.
+    fn quad(&self, view: &View, axis: usize) -> Option<(usize, i64)> {
+        let input = view.input.filter(|&input| input < 32 && view.pattern == Pattern::Strided)?;
+        let (ty, stride) = (self.program.inputs[input].ty, view.strides[axis]);
         let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
         let others = (0..view.strides.len()).filter(|&other| other != axis).map(|other| view.strides[other]);
-        self.program.steps(input).next().is_none()
-            && others.chain([view.offset]).all(|step| step % 4 == 0)
-            && base.is_multiple_of(quad_bytes(ty.storage()))
-            && !ty.compute().is_emulated()
+        let aligned = || {
+            others.chain([view.offset]).all(|step| step % 4 == 0)
+                && base.is_multiple_of(quad_bytes(ty.storage()))
+                && !ty.compute().is_emulated()
+        };
+        let fits = self.program.steps(input).next().is_none() && (stride == 0 || stride == 1 && aligned());
+        fits.then_some((input, stride))
     }
 
-    /// Threads across outputs and along the reduced axes: neighbouring threads should read neighbouring elements.
-    fn shape_of_groups(&self, outputs: u64, reduced: u64, neighbours: bool) -> (u32, u32) {
-        if self.gpu.caps.cpu {
-            return self.shape_on_cpu(outputs, neighbours && reduced >= 64);
-        }
+    /// Neighbouring threads, and the neighbours that one thread takes, should read neighbouring elements.
+    fn shape_of_groups(&self, outputs: u64, reduced: u64) -> Shape {
         let kept = self.layout.kept;
         let step = |axis: Option<usize>| {
             let axis = axis?;
@@ -245,20 +281,27 @@ impl Run<'_> {
         let inner_kept = step(kept.checked_sub(1)).unwrap_or(i64::MAX);
         let inner_reduced =
             step(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept)).unwrap_or(i64::MAX);
+        let (beside, along) = (self.fours_beside(), self.fours_along());
+        if self.gpu.caps.cpu {
+            // One subgroup.
+            let lanes = lanes(&self.gpu.caps);
+            let neighbours = inner_reduced <= inner_kept && along.quads != 0 && reduced >= 64;
+            return if neighbours || outputs < lanes.into() {
+                Shape { across: 1, along: lanes, fours: along, beside: false }
+            } else {
+                Shape { across: lanes, along: 1, fours: beside, beside: beside.quads != 0 }
+            };
+        }
         let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
         if inner_kept < inner_reduced {
-            let across = up(outputs).min(if outputs >= 1 << 16 { THREADS } else { 32 });
-            (across, up(reduced.div_ceil(4)).min(THREADS / across))
+            let run = if beside.quads != 0 { 4 } else { 1 };
+            let across = up(outputs / run).min(if outputs >= 1 << 16 { THREADS / run as u32 } else { 32 });
+            let along = up(reduced.div_ceil(4)).min(THREADS / across);
+            Shape { across, along, fours: beside, beside: run == 4 }
         } else {
-            let along = up(reduced.div_ceil(4));
-            (THREADS / along, along)
+            let threads = up(reduced.div_ceil(4));
+            Shape { across: THREADS / threads, along: threads, fours: along, beside: false }
         }
-    }
-
-    /// The same where the device is a processor: one subgroup, along the reduced axes where neighbours lie there.
-    fn shape_on_cpu(&self, outputs: u64, neighbours: bool) -> (u32, u32) {
-        let lanes = lanes(&self.gpu.caps);
-        if neighbours || outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
     }
 
     fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
@@ -386,15 +429,18 @@ impl Run<'_> {
         bytes.push(self.program.output.is_some().into());
         bytes.extend_from_slice(&[0xfe, self.layout.dims.len() as u8, self.layout.kept as u8, self.layout.wide as u8]);
         let (kind, numbers) = match stage {
-            Stage::Map { threads, quads } => (0, [threads, quads.into(), 0, 0]),
-            Stage::Reduce { across, along, from_partial, to_partial, quads, beside } => {
-                let flags = [from_partial, to_partial, beside].map(u32::from);
-                (1, [across, along, flags[0] + 2 * flags[1] + 4 * flags[2], quads])
+            Stage::Map { threads, fours } => {
+                let Fours { quads, ones } = fours.unwrap_or_default();
+                (0, [threads, fours.is_some().into(), 0, quads, ones])
             }
-            Stage::Fold { threads } => (2, [threads, 0, 0, 0]),
+            Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside } => {
+                let flags = [from_partial, to_partial, beside].map(u32::from);
+                (1, [across, along, flags[0] + 2 * flags[1] + 4 * flags[2], quads, ones])
+            }
+            Stage::Fold { threads } => (2, [threads, 0, 0, 0, 0]),
             Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {
                 let axes = (u32::from(across) << 16) + (u32::from(along) << 24);
-                (3 + u8::from(quads), [threads + axes, width, height, inputs])
+                (3 + u8::from(quads), [threads + axes, width, height, inputs, 0])
             }
         };
         bytes.push(kind);

@@ -8,18 +8,22 @@ use super::{ELEMENTS, Emitter, QUADS};
 use crate::program::layout::Pattern;
 
 impl Emitter<'_> {
-    /// `element` computes one result from the stored elements of linear views, which the caller loads.
+    /// `element` computes one result from the stored elements of linear views and held inputs, which the caller loads.
     pub(super) fn map(&self, text: &mut String, threads: u32, quads: bool) {
         let result = self.program.result().storage();
         let linear: Vec<(usize, &str)> = self.linear().collect();
-        let list = |f: &dyn Fn(usize, &str) -> String| {
-            linear.iter().map(|&(input, storage)| format!(", {}", f(input, storage))).collect::<String>()
+        let held: Vec<(usize, &str)> = self.held().iter().map(|&(_, input, storage)| (input, storage)).collect();
+        let given = |inputs: &[(usize, &str)], f: &dyn Fn(usize, &str) -> String| {
+            inputs.iter().map(|&(input, storage)| format!(", {}", f(input, storage))).collect::<String>()
+        };
+        let all = |of_linear: &dyn Fn(usize, &str) -> String, of_held: &dyn Fn(usize, &str) -> String| {
+            given(&linear, of_linear) + &given(&held, of_held)
         };
         let scattered = self.scattered();
         let _ = writeln!(
             text,
             "{result} element(IDX i{}{}) {{",
-            list(&|input, storage| format!("{storage} x{input}")),
+            all(&|input, storage| format!("{storage} x{input}"), &|input, storage| format!("{storage} x{input}")),
             if scattered.is_some() { ", out IDX target" } else { "" },
         );
         self.offsets(text);
@@ -29,7 +33,10 @@ impl Emitter<'_> {
         }
         let value = self.nodes(text, self.program.nodes.len());
         let _ = writeln!(text, "  return {};\n}}", store(self.program.result(), &value));
-        let loads = list(&|input, storage| format!("AT({storage}, p.input{input}, i)"));
+        self.loaders(text);
+        let loads =
+            all(&|input, storage| format!("AT({storage}, p.input{input}, i)"), &|input, _| format!("q0_{input}"));
+        let held_one = self.load_held("one", 0, "i, 0");
         let one = match scattered {
             Some(_) => {
                 format!("IDX at; {result} value = element(i{loads}, at); AT({result}, p.result, at) = value;")
@@ -40,7 +47,7 @@ impl Emitter<'_> {
         let _ = writeln!(
             text,
             "layout(local_size_x = {threads}) in;\n\
-             void one(IDX i) {{ {one} }}\n\
+             void single(IDX i) {{ {held_one} {one} }}\n\
              void main() {{\n\
              \x20 IDX tile = workgroup();"
         );
@@ -48,17 +55,21 @@ impl Emitter<'_> {
             let one = |&(input, storage): &(usize, &str)| {
                 format!("{} q{k}_{input} = LOAD_QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
             };
-            linear.iter().map(one).collect::<Vec<_>>().join(" ")
+            let loads = linear.iter().map(one).collect::<Vec<_>>().join(" ");
+            format!("{loads} {}", self.load_held("four", k, &format!("{quad} * 4, 0")))
         };
         let compute = |k: u32, quad: &str| {
-            let element = |c| format!("element({quad} * 4 + {c}{})", list(&|input, _| format!("q{k}_{input}[{c}]")));
+            let element = |c| {
+                let stored = all(&|input, _| format!("q{k}_{input}[{c}]"), &|input, _| self.of_four(input, k, c));
+                format!("element({quad} * 4 + {c}{stored})")
+            };
             let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
             format!("SET_QUAD({result}, p.result, {quad}, {}({elements}));", quad_of(result))
         };
         if self.caps.cpu {
             let (count, body) = match quads {
                 true => ("p.count / 4", format!("{} {}", load(0, "i"), compute(0, "i"))),
-                false => ("p.count", "one(i);".into()),
+                false => ("p.count", "single(i);".into()),
             };
             let _ = writeln!(
                 text,
@@ -69,14 +80,14 @@ impl Emitter<'_> {
                 let _ = writeln!(
                     text,
                     "  if (tile * p.chunk <= count && end == count) {{\n\
-                     \x20   for (IDX i = 4 * count + INVOCATION; i < p.count; i += {threads}) one(i);\n  }}"
+                     \x20   for (IDX i = 4 * count + INVOCATION; i < p.count; i += {threads}) single(i);\n  }}"
                 );
             }
             text.push_str("}\n");
         } else if self.program.is_long() {
             let _ = writeln!(
                 text,
-                "  for (IDX k = 0, i = tile * {tile} + INVOCATION; k < {ELEMENTS} && i < p.count; k++, i += {threads}) one(i);\n}}"
+                "  for (IDX k = 0, i = tile * {tile} + INVOCATION; k < {ELEMENTS} && i < p.count; k++, i += {threads}) single(i);\n}}"
             );
         } else if quads {
             let _ = writeln!(
@@ -99,7 +110,7 @@ impl Emitter<'_> {
                  \x20 }}\n\
                  \x20 for (uint k = 0; k < {QUADS}; k++, quad += {threads}) {{\n\
                  \x20   if (quad < whole) {{ {} {} }}\n\
-                 \x20   if (quad == whole) for (IDX i = whole * 4; i < p.count; i++) one(i);\n\
+                 \x20   if (quad == whole) for (IDX i = whole * 4; i < p.count; i++) single(i);\n\
                  \x20 }}\n}}",
                 load(0, "quad"),
                 compute(0, "quad"),
@@ -111,12 +122,12 @@ impl Emitter<'_> {
                  \x20 if ((tile + 1) * {tile} <= p.count) {{"
             );
             for k in 0..ELEMENTS {
-                let _ = writeln!(text, "    one(first + {});", k * threads);
+                let _ = writeln!(text, "    single(first + {});", k * threads);
             }
             let _ = writeln!(
                 text,
                 "  }} else {{\n\
-                 \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) one(i);\n\
+                 \x20   for (IDX i = first; i < p.count && tile * {tile} < p.count; i += {threads}) single(i);\n\
                  \x20 }}\n}}"
             );
         }

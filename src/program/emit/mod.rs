@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 mod fold;
+mod fours;
 mod map;
 mod params;
 mod reduce;
@@ -21,19 +22,28 @@ use super::{Node, Program, Source, complex};
 use crate::device::Capabilities;
 use values::{bitcast, immediate, widen};
 
+/// What a thread that takes four neighbours along an axis at once gets of them, as bits for the inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fours {
+    /// Those whose elements are neighbours too: one load.
+    pub quads: u32,
+    /// Those that have one element for all four.
+    pub ones: u32,
+}
+
 /// What the kernel is for besides the program and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Elementwise: threads of a workgroup, and whether a thread takes four neighbouring elements in one load, which
-    /// needs linear views and aligned addresses, or elements one by one: [`ELEMENTS`] of them or, where the device is a
-    /// processor, a chunk's.
-    Map { threads: u32, quads: bool },
+    /// Elementwise: threads of a workgroup, and what of its inputs that are no linear views a thread takes for four
+    /// neighbouring elements, which needs aligned addresses; `None` where it takes elements one by one: [`ELEMENTS`] of
+    /// them or, where the device is a processor, a chunk's.
+    Map { threads: u32, fours: Option<Fours> },
     /// Elementwise, through shared memory.
     Tile { threads: u32, tile: Tile },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
-    /// it writes them; a bit for each input of which four neighbours along the last axis are loaded at once, or with
-    /// `beside` along the last kept axis, whose outputs are one thread's.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, quads: u32, beside: bool },
+    /// it writes them; what of its inputs a thread takes for four neighbours along the last axis, or with `beside` along
+    /// the last kept axis, whose outputs are one thread's.
+    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: bool },
     /// A fold: threads of a workgroup, each of which makes one output.
     Fold { threads: u32 },
 }
@@ -54,16 +64,19 @@ struct Emitter<'a> {
     caps: &'a Capabilities,
     /// A bit for each input whose stored elements the program gets from the kernel around it, as `x{input}`.
     held: u32,
+    /// Of these, those with one element for four neighbours.
+    ones: u32,
 }
 
 /// Writes the kernel's source from the GLSL of its parameters' block.
 pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, caps: &Capabilities) -> String {
-    let held = match stage {
-        Stage::Tile { tile, .. } => tile.inputs,
-        Stage::Reduce { quads, .. } => quads,
-        Stage::Map { .. } | Stage::Fold { .. } => 0,
+    let fours = match stage {
+        Stage::Tile { tile, .. } => Fours { quads: tile.inputs, ones: 0 },
+        Stage::Reduce { fours, .. } => fours,
+        Stage::Map { fours, .. } => fours.unwrap_or_default(),
+        Stage::Fold { .. } => Fours::default(),
     };
-    let emitter = Emitter { program, layout, caps, held };
+    let emitter = Emitter { program, layout, caps, held: fours.quads | fours.ones, ones: fours.ones };
     let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
     storages.push(program.result().storage());
     let accumulator = emitter.accumulator();
@@ -87,7 +100,7 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }
     match (stage, accumulator) {
-        (Stage::Map { threads, quads }, _) => emitter.map(&mut text, threads, quads),
+        (Stage::Map { threads, fours }, _) => emitter.map(&mut text, threads, fours.is_some()),
         (Stage::Tile { threads, tile }, _) => emitter.tiled(&mut text, threads, tile),
         (Stage::Fold { threads }, _) => emitter.fold(&mut text, threads),
         (Stage::Reduce { .. }, Some(accumulator)) => emitter.reduce(&mut text, stage, &accumulator),

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use super::params::quad_of;
 use super::values::{convert, of_compute, store};
 use super::{Emitter, Stage};
 use crate::device::Capabilities;
@@ -40,11 +39,16 @@ pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; 2]
 
 impl Accumulator {
     /// The accumulator of the program's reduction, if it has one. Sums and products of narrow floats run in double, as
-    /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated.
+    /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated where the
+    /// result is one.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduced_type()?;
         let index = if layout.wide { Compute::Uint64 } else { Compute::Uint };
         let (name, parts): (_, SmallVec<[Compute; 2]>) = match reduction {
+            // Wider than the result already, as products of narrow floats are.
+            Reduction::Sum if program.result().compute() != element.compute() => {
+                ("sum", SmallVec::from_slice(&[element.compute()]))
+            }
             Reduction::Sum => ("sum", sum_parts(element.compute(), caps)),
             Reduction::Product => ("product", SmallVec::from_slice(&[widened(element.compute(), caps)])),
             Reduction::Max => ("max", SmallVec::from_slice(&[element.compute()])),
@@ -86,7 +90,7 @@ impl Accumulator {
 
 impl Emitter<'_> {
     pub(super) fn reduce(&self, text: &mut String, stage: Stage, accumulator: &Accumulator) {
-        let (Stage::Reduce { across, along, from_partial, to_partial, quads, beside }, Some((reduction, element))) =
+        let (Stage::Reduce { across, along, from_partial, to_partial, fours, beside }, Some((reduction, element))) =
             (stage, self.program.reduced_type())
         else {
             return;
@@ -136,26 +140,24 @@ impl Emitter<'_> {
             }
         }
         text.push_str("}\n");
+        let outputs = if beside { 4 } else { 1 };
         // Lanes of one subgroup hand their sums to each other, others go through shared memory.
         let exchanges = along > 1 && threads <= self.caps.subgroup && self.caps.cpu;
         if exchanges {
             text.push_str("#include \"lib/exchange.glsl\"\n");
         } else if along > 1 {
             for (i, part) in accumulator.parts.iter().enumerate() {
-                let _ = writeln!(text, "shared {} shared{i}[{threads}];", part.glsl());
+                let _ = writeln!(text, "shared {} shared{i}[{}];", part.glsl(), threads * outputs);
             }
         }
-        if quads != 0 {
-            self.neighbours(text, &held);
-        }
-        // Outputs of a thread: a0_1 is the first part of the second one's accumulator.
-        let outputs = if beside { 4 } else { 1 };
-        let each = |f: &dyn Fn(u32) -> String| (0..outputs).map(f).collect::<Vec<_>>().join(" ");
-        let initial =
-            each(&|c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i))));
+        self.loaders(text);
         // Elements of a thread side by side, and how many such runs it takes at a time, so that their loads overlap.
-        let side = if quads != 0 && !beside { 4 } else { 1 };
-        let unrolled = if quads == 0 && accumulator.parts.len() == 1 && !self.caps.cpu { 8 } else { 4 };
+        let side = if fours.quads != 0 && !beside { 4 } else { 1 };
+        let unrolled = if fours.quads == 0 && accumulator.parts.len() == 1 && !self.caps.cpu { 8 } else { 4 };
+        // Each of four neighbours has an accumulator of its own, a0_1 being the first part of the second one's: an
+        // addition waits for the one before it.
+        let initial = |c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i)));
+        let initial = (0..side * outputs).map(initial).collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             text,
             "void main() {{\n\
@@ -168,24 +170,17 @@ impl Emitter<'_> {
              \x20 if (o < p.outputs) {{\n\
              \x20   IDX r = chunk * p.chunk + y * {side};"
         );
-        let load = |k: u32| {
-            let name = |&(_, input, storage): &(usize, usize, &str)| format!("{} q{k}_{input};", quad_of(storage));
-            let names = held.iter().map(name).collect::<Vec<_>>().join(" ");
-            let passed = held.iter().map(|(_, input, _)| format!(", q{k}_{input}")).collect::<String>();
-            let load = format!("four(o, r + {}{passed});", along * side * k);
-            if quads == 0 { String::new() } else { format!("{names} {load}") }
-        };
-        let take = |k: u32, c: u32| {
-            let stored = given(&|input, _| format!("q{k}_{input}[{c}]"));
+        let load = |k: u32| self.load_held("four", k, &format!("o, r + {}", along * side * k));
+        let element = |k: u32, c: u32, stored: &dyn Fn(usize) -> String| {
             let names = accumulator.list(|i, ty| format!("{ty} x{k}_{c}_{i};"));
             let passed: Vec<_> = (0..parts).map(|i| format!("x{k}_{c}_{i}")).collect();
             let (o, r) = if beside { (c, along * k) } else { (0, along * side * k + c) };
+            let stored = given(&|input, _| stored(input));
             format!("{names} element(o + {o}, r + {r}, {stored}{});", passed.join(", "))
         };
-        let combine = |k: u32, c: u32| {
-            let output = if beside { c } else { 0 };
-            accumulator.call("combine", |i| format!("a{i}_{output}"), |i| format!("x{k}_{c}_{i}"))
-        };
+        let take = |k: u32, c: u32| element(k, c, &|input| self.of_four(input, k, c));
+        let combine =
+            |k: u32, c: u32| accumulator.call("combine", |i| format!("a{i}_{c}"), |i| format!("x{k}_{c}_{i}"));
         let run = |k: u32| (0..side * outputs).map(|c| (k, c)).collect::<Vec<_>>();
         let step = along * side;
         let _ =
@@ -206,12 +201,18 @@ impl Emitter<'_> {
                 let _ = writeln!(text, "      {} {}", take(k, c), combine(k, c));
             }
             // What is left of the last four is one thread's.
-            let one = held.iter().map(|&(v, input, storage)| {
-                format!("{storage} q0_{input}[1] = {storage}[1](AT({storage}, p.input{input}, place_of{v}(o, r)));")
-            });
-            let one = one.collect::<Vec<_>>().join(" ");
-            let _ =
-                writeln!(text, "    }}\n    for (; r < end; r++) {{ {one} {} {} }}\n  }}", take(0, 0), combine(0, 0));
+            let _ = writeln!(
+                text,
+                "    }}\n    for (; r < end; r++) {{ {} {} {} }}",
+                self.load_held("one", 0, "o, r"),
+                element(0, 0, &|input| format!("q0_{input}")),
+                combine(0, 0)
+            );
+            for (to, from) in [(0, 1), (2, 3), (0, 2)] {
+                let join = accumulator.call("combine", |i| format!("a{i}_{to}"), |i| format!("a{i}_{from}"));
+                let _ = writeln!(text, "    {join}");
+            }
+            text.push_str("  }\n");
         } else {
             let one = run(0).into_iter().map(|(k, c)| format!("{} {}", take(k, c), combine(k, c)));
             let one = one.collect::<Vec<_>>().join(" ");
@@ -224,8 +225,10 @@ impl Emitter<'_> {
                 let _ = writeln!(text, "  {{ {names} {get} }}");
             }
         } else if along > 1 {
-            let put = accumulator.list(|i, _| format!("shared{i}[lane] = a{i}_0;"));
-            let get = accumulator.call("combine", |i| format!("a{i}_0"), |i| format!("shared{i}[lane + s * {across}]"));
+            let all = |f: &dyn Fn(u32) -> String| (0..outputs).map(f).collect::<Vec<_>>().join(" ");
+            let put = all(&|c| accumulator.list(|i, _| format!("shared{i}[{} + lane] = a{i}_{c};", c * threads)));
+            let from = |c: u32, i: usize| format!("shared{i}[{} + lane + s * {across}]", c * threads);
+            let get = all(&|c| accumulator.call("combine", |i| format!("a{i}_{c}"), |i| from(c, i)));
             let _ = writeln!(
                 text,
                 "  {put}\n\
@@ -255,21 +258,5 @@ impl Emitter<'_> {
             let _ = writeln!(text, "    AT({}, p.result, o + {c}) = {};", result.storage(), store(result, &value));
         }
         text.push_str("  }\n}\n");
-    }
-
-    /// `four` loads four neighbours of each held input, `place_of` finds the first.
-    fn neighbours(&self, text: &mut String, held: &[(usize, usize, &str)]) {
-        for &(v, ..) in held {
-            let _ = writeln!(text, "IDX place_of{v}(IDX o, IDX r) {{\n  IDX place{v} = p.offset{v};");
-            self.places(text, "o", 0..self.layout.kept, &[v]);
-            self.places(text, "r", self.layout.kept..self.layout.dims.len(), &[v]);
-            let _ = writeln!(text, "  return place{v};\n}}");
-        }
-        let out = |&(_, input, storage): &(usize, usize, &str)| format!(", out {} q{input}", quad_of(storage));
-        let _ = writeln!(text, "void four(IDX o, IDX r{}) {{", held.iter().map(out).collect::<String>());
-        for &(v, input, storage) in held {
-            let _ = writeln!(text, "  q{input} = LOAD_QUAD({storage}, p.input{input}, place_of{v}(o, r) / 4);");
-        }
-        text.push_str("}\n");
     }
 }
