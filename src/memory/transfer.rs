@@ -12,6 +12,9 @@ const INLINE: usize = 16 << 10;
 /// Copying more than this on a normal scheduler would hold it up.
 const PROMPT: usize = 256 << 10;
 
+/// Up to this size results are read on a normal scheduler where they are at hand.
+const PROMPT_READ: u64 = 64 << 10;
+
 /// Larger data go to the device in pieces: it fetches one while the next are copied to staging memory.
 const PIECE: usize = 4 << 20;
 /// From this size on several threads copy: one does not read and write as fast as the bus takes it.
@@ -34,6 +37,15 @@ pub struct Readback {
 impl Readback {
     pub fn bytes(&self) -> &[u8] {
         self.lease.mapped(self.len)
+    }
+}
+
+impl Readback {
+    /// Makes what the device wrote visible where the memory is not coherent.
+    fn visible(self) -> Result<Self> {
+        let visible = self.lease.buffer.read().map(drop);
+        visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?;
+        Ok(self)
     }
 }
 
@@ -122,36 +134,43 @@ impl Gpu {
         Ok(readback)
     }
 
-    /// What a normal scheduler can do about reading `len` bytes: have the device start, and tell whether garbage should
-    /// be collected before a dirty one waits.
-    pub fn prepare_read(&self, len: u64) -> Error {
-        if let Err(error) = self.stream.submit() {
-            return error;
+    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon. Else it starts meanwhile, and
+    /// the error tells whether garbage should be collected before a dirty scheduler waits.
+    pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
+        // A device that is the CPU needs this scheduler's core.
+        if len <= PROMPT_READ && !self.stream.timeline().on_cpu() {
+            match self.record_read(buffer, offset, len, Patience::Prompt) {
+                Ok(readback) if self.stream.submit_and_look()? => return readback.visible(),
+                Ok(_) => return Err(Error::Defer),
+                Err(Error::Defer | Error::Collect) => {}
+                Err(error) => return Err(error),
+            }
         }
-        if len >= LARGE_READBACK && self.pool.is_short_of_readback(len) { Error::Collect } else { Error::Defer }
+        self.stream.submit()?;
+        let short = len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
+        Err(if short { Error::Collect } else { Error::Defer })
     }
 
     /// Several ranges `(buffer, offset, len)` with one wait.
     pub fn read_all<const N: usize>(&self, ranges: [(&Buffer, u64, u64); N]) -> Result<[Readback; N]> {
-        let mut readbacks = Vec::with_capacity(N);
-        for (buffer, offset, len) in ranges {
-            if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
-                return Err(Error::SizeMismatch);
-            }
-            let from = buffer.lease()?;
-            let lease = self.allocate(Kind::Readback, len, Patience::Patient)?;
-            if len > 0 {
-                let to: &Block = &lease;
-                self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
-            }
-            readbacks.push(Readback { lease, len: len as usize });
-        }
+        let record = |(buffer, offset, len)| self.record_read(buffer, offset, len, Patience::Patient);
+        let readbacks = ranges.into_iter().map(record).collect::<Result<Vec<_>>>()?;
         self.stream.finish()?;
-        for readback in &readbacks {
-            // Makes what the device wrote visible where the memory is not coherent.
-            let visible = readback.lease.buffer.read();
-            drop(visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?);
-        }
+        let readbacks = readbacks.into_iter().map(Readback::visible).collect::<Result<Vec<_>>>()?;
         readbacks.try_into().map_err(|_| Error::SizeMismatch)
+    }
+
+    /// Records a copy to staging memory, which may be read once it has run.
+    fn record_read(&self, buffer: &Buffer, offset: u64, len: u64, patience: Patience) -> Result<Readback> {
+        if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+            return Err(Error::SizeMismatch);
+        }
+        let from = buffer.lease()?;
+        let lease = self.allocate(Kind::Readback, len, patience)?;
+        if len > 0 {
+            let to: &Block = &lease;
+            self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
+        }
+        Ok(Readback { lease, len: len as usize })
     }
 }

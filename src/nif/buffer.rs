@@ -42,10 +42,13 @@ const COPIED: usize = 64 << 10;
 
 fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, patience: Patience) -> Result<Term<'a>> {
     let gpu = gpu(patience)?;
-    match patience {
-        Patience::Prompt => Err(gpu.prepare_read(len)),
-        Patience::Patient => binary(env, gpu.read(buffer, offset, len)?),
-    }
+    binary(
+        env,
+        match patience {
+            Patience::Prompt => gpu.read_promptly(buffer, offset, len)?,
+            Patience::Patient => gpu.read(buffer, offset, len)?,
+        },
+    )
 }
 
 /// Bytes read back as a binary: a copy where small, else the staging memory itself.

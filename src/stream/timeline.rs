@@ -23,6 +23,8 @@ pub struct Timeline {
 /// A wait spins this long before it sleeps: being woken costs a GPU's caller 40 µs. A device that is the CPU itself
 /// needs the core.
 const SPIN_GPU: Duration = Duration::from_micros(500);
+/// And this long a caller that may not sleep.
+const PROMPT_GPU: Duration = Duration::from_micros(100);
 const SPIN_CPU: Duration = Duration::from_micros(20);
 /// How long the device may go without finishing a submission before it counts as hung: a foreign kernel may loop forever.
 const NO_PROGRESS: Duration = Duration::from_secs(600);
@@ -64,15 +66,29 @@ impl Timeline {
         self.completed.load(Relaxed) >= value || self.completed().is_ok_and(|completed| completed >= value)
     }
 
-    /// Waits until a value has passed: spins briefly, then sleeps.
-    pub fn wait(&self, value: u64) -> Result<()> {
-        let spin = if self.cpu { SPIN_CPU } else { SPIN_GPU };
+    /// Whether a value passes before a normal scheduler should turn to other work: a change to a dirty scheduler and back
+    /// costs tens of microseconds.
+    pub fn passes_soon(&self, value: u64) -> Result<bool> {
+        self.passes_within(value, if self.cpu { Duration::ZERO } else { PROMPT_GPU })
+    }
+
+    fn passes_within(&self, value: u64, most: Duration) -> Result<bool> {
         let start = Instant::now();
-        while start.elapsed() < spin {
+        loop {
             if self.completed()? >= value {
-                return Ok(());
+                return Ok(true);
+            }
+            if start.elapsed() >= most {
+                return Ok(false);
             }
             std::hint::spin_loop();
+        }
+    }
+
+    /// Waits until a value has passed: spins briefly, then sleeps.
+    pub fn wait(&self, value: u64) -> Result<()> {
+        if self.passes_within(value, if self.cpu { SPIN_CPU } else { SPIN_GPU })? {
+            return Ok(());
         }
         let (mut seen, mut since) = (self.completed()?, Instant::now());
         loop {

@@ -5,8 +5,9 @@ defmodule Nx.Vulkan.Native do
 
   @on_load :load
 
-  # Run on a normal scheduler and answer `:defer` INSTEAD of doing any work when they would have to
-  # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
+  # Run on a normal scheduler and answer `:defer` INSTEAD of their work when they would have to wait for
+  # more than 0.1 ms, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty
+  # scheduler.
   @deferring [
     sync: 0,
     buf_alloc: 1,
