@@ -53,13 +53,11 @@ impl<'a> Panels<'a> {
         if !fits || !types.contains(&inner.compute()) || !types.contains(&accumulator) {
             return None;
         }
-        // As many sums as there are registers for them.
-        let most = match accumulator.size() {
-            4 => 8,
-            8 => 4,
-            _ => 2,
-        };
-        let rows = m.next_power_of_two().min(most).min(lanes);
+        // As many sums as there are registers for them: vectors of 16 lanes come with twice as many as others have.
+        let registers = if lanes == 16 { 48 } else { 32 };
+        let most = registers / accumulator.size().max(4) / 2 * 2;
+        // Panels are of one size, and pairs of rows are in one panel.
+        let rows = m.div_ceil(m.div_ceil(most)).next_multiple_of(2);
         let [a, b] = [m.next_multiple_of(rows), n.next_multiple_of(2 * lanes)];
         let elements = batch * (a + b) * k.next_multiple_of(STEPS);
         let lens = [&contraction.a, &contraction.b].map(|view| view.buffer.len() / view.ty.size());
@@ -85,14 +83,14 @@ impl<'a> Panels<'a> {
             params.address(out.address, ty.storage(), format_args!("c"));
             params.address(panels_a.address, packed, format_args!("a"));
             params.address(panels_b.address, packed, format_args!("b"));
-            let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups")];
+            let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups"), (0, "none")];
             for (value, name) in extents {
                 params.extent(value, false, format_args!("{name}"));
             }
             self.groups.params(params, false);
         };
         let kernel = Kernel {
-            key: &self.key(b'c'),
+            key: &self.key('c', false),
             params: &params,
             source: &|parameters| self.source(&gpu.caps, parameters),
             groups: workgroups,
@@ -108,11 +106,11 @@ impl<'a> Panels<'a> {
         of_compute(self.inner.compute())
     }
 
-    fn key(&self, part: u8) -> Vec<u8> {
+    fn key(&self, part: char, along_k: bool) -> Vec<u8> {
         let Contraction { ty, a, b, .. } = self.contraction;
         let types = [*ty, self.inner, a.ty, b.ty].map(|ty| ty as u8);
-        let numbers = [self.accumulator as u8, self.lanes as u8, self.rows as u8];
-        [b"panels", [part].as_slice(), &types, &numbers, &self.groups.ranks()].concat()
+        let numbers = [part as u8, along_k.into(), self.accumulator as u8, self.lanes as u8, self.rows as u8];
+        [b"panels", numbers.as_slice(), &types, &self.groups.ranks()].concat()
     }
 
     /// Writes an operand to panels of `width` rows or columns.
@@ -128,26 +126,28 @@ impl<'a> Panels<'a> {
         let packed = self.packed();
         let lease = view.buffer.lease()?;
         let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), patience)?;
-        let chunks = BUSY.div_ceil(batch * panels).min(depth / STEPS);
+        let (group, size) = if name == 'a' { ("m", m) } else { ("n", n) };
+        let along_k = self.groups.closer(name, "k", group);
+        let tiles = (panels * width).div_ceil(2 * self.lanes);
+        let chunks = BUSY.div_ceil(batch * tiles).min(depth / STEPS);
         let chunk = (depth / STEPS).div_ceil(chunks) * STEPS;
         let chunks = depth.div_ceil(chunk);
         let params = |params: &mut Params| {
             let base = lease.address.wrapping_add_signed(view.offset * view.ty.size() as i64);
             params.address(out.address, packed.storage(), format_args!("panels_out"));
             params.address(base, view.ty.storage(), format_args!("operand"));
-            let size = if name == 'a' { m } else { n };
             let extents = [(size, "size"), (k, "k"), (depth, "depth"), (panels, "panels"), (batch, "batches")];
-            for (value, name) in extents.into_iter().chain([(chunk, "chunk"), (chunks, "chunks")]) {
+            for (value, name) in extents.into_iter().chain([(tiles, "tiles"), (chunk, "chunk"), (chunks, "chunks")]) {
                 params.extent(value, false, format_args!("{name}"));
             }
             self.groups.params(params, false);
         };
         let block: &Block = &out;
         let kernel = Kernel {
-            key: &self.key(name as u8),
+            key: &self.key(name, along_k),
             params: &params,
-            source: &|parameters| self.pack_source(&gpu.caps, parameters, name, view.ty),
-            groups: batch * panels * chunks,
+            source: &|parameters| self.pack_source(&gpu.caps, parameters, (name, group), view.ty, (width, along_k)),
+            groups: batch * tiles * chunks,
             reads: &[&lease],
             writes: &[block],
         };
@@ -165,22 +165,28 @@ impl<'a> Panels<'a> {
             _ => "#define PAIRS 0\n",
         };
         format!(
-            "#define ELEMENT {}\n#define STORAGE {}\n#define ACCUMULATOR {}\n#define LANES {}u\n#define BM {}u\n\
-             #define STEPS {STEPS}u\n{bits}#include \"lib/panels.glsl\"\n",
+            "#define ELEMENT {}\n#define STORAGE {}\n#define SIZE {}ul\n#define LANES {}u\n\
+             {bits}#include \"lib/panels.glsl\"\n",
             self.inner.compute().glsl(),
             self.packed().storage(),
-            self.accumulator.glsl(),
+            self.packed().size(),
             self.lanes,
-            self.rows,
         )
     }
 
-    fn pack_source(&self, caps: &Capabilities, parameters: &str, name: char, ty: Type) -> String {
-        let group = if name == 'a' { "m" } else { "n" };
+    fn pack_source(
+        &self,
+        caps: &Capabilities,
+        parameters: &str,
+        (name, group): (char, &str),
+        ty: Type,
+        (width, along_k): (u64, bool),
+    ) -> String {
         let place = |group, index| self.groups.place(name, group, index);
         format!(
             "{head}{defines}{places}\
-             #define PACKS_A {packs_a}\n\
+             #define WIDTH {width}u\n\
+             #define ALONG_K {along_k}\n\
              #define ELEMENT_AT(place) ELEMENT({value})\n\
              #define OUTER_PLACE(i) {batch} + {outer}\n\
              #define DEPTH_PLACE(k) {depth}\n\
@@ -188,7 +194,7 @@ impl<'a> Panels<'a> {
             head = head(caps, false, &[self.packed().storage(), ty.storage()], &self.computes(), parameters),
             defines = self.defines(),
             places = self.groups.places(),
-            packs_a = u8::from(name == 'a'),
+            along_k = u8::from(along_k),
             value = convert(element(ty, "operand", "(place)"), self.inner),
             batch = place("batch", "batch"),
             outer = place(group, "i"),
@@ -202,12 +208,17 @@ impl<'a> Panels<'a> {
         let target = format!("{} + {} + {}", place("batch", "batch"), place("m", "i"), place("n", "j"));
         format!(
             "{head}#include \"lib/complex.glsl\"\n{defines}{places}\
+             #define ACCUMULATOR {accumulator}\n\
+             #define BM {rows}u\n\
+             #define STEPS {STEPS}u\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
              #include \"lib/matmul_panels.glsl\"\n",
             head = head(caps, false, &[ty.storage(), self.packed().storage()], &self.computes(), parameters),
             defines = self.defines(),
             places = self.groups.places(),
+            accumulator = self.accumulator.glsl(),
+            rows = self.rows,
             multiply_add = multiply_add(caps, self.accumulator),
             store = assign(ty, "c", &target, ("(v)".into(), of_accumulator(self.accumulator, ty))),
         )
