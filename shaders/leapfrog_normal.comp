@@ -7,7 +7,8 @@
 
 #include "lib/math/log.glsl"
 
-#define MODEL_PARAMETERS 0u
+#define MODEL_PARAMETERS 1u
+#define MODEL_VALUES 1u
 #define MODEL_SUMS 1u
 #define MODEL_PUSH REAL mu; REAL sigma;
 
@@ -17,7 +18,7 @@ const REAL half_log_two_pi = REAL(0.918938533204672741780lf);
 struct ModelState { uint none; };
 struct ModelBlock { uint none; };
 
-REAL model_publish(uint i, REAL q);
+REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]);
 ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) { return ModelState(0u); }
 ModelBlock model_begin() { return ModelBlock(0u); }
 void model_observe(ModelState state, REAL x, inout ModelBlock block) {}
@@ -26,7 +27,8 @@ REAL model_gradient(uint i, REAL q, REAL sum);
 
 #include "lib/leapfrog.glsl"
 
-REAL model_publish(uint i, REAL q) {
+REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]) {
+  values[0] = q;
   REAL z = (q - push.mu) / push.sigma;
   return -half_log_two_pi - nx_log(push.sigma) - REAL(0.5) * z * z;
 }

@@ -17,6 +17,7 @@
 #include "lib/math/plain.glsl"
 
 #define MODEL_PARAMETERS 8u
+#define MODEL_VALUES 2u
 #define MODEL_SUMS 8u
 #define LOG_P 7u
 
@@ -38,10 +39,7 @@ struct ModelBlock {
   REAL product;
 };
 
-shared REAL shared_logit[2];
-shared REAL shared_mu[2];
-shared REAL shared_log_sigma[3];
-shared REAL shared_inverse_sigma[3];
+REAL parameter_value(uint j, uint v);
 
 // Of the sigma that this invocation owns: its value, and its derivative to q.
 REAL own_sigma, own_slope;
@@ -50,8 +48,10 @@ bool is_sigma(uint i) { return i >= 4u && i <= 6u; }
 REAL inverse_prior_scale(uint i) { return i == 2u ? REAL(2) : i == 6u ? REAL(0.5) : REAL(1); }
 REAL log_prior_scale(uint i) { return i == 2u ? -log_two : i == 6u ? log_two : REAL(0); }
 
-REAL model_publish(uint i, REAL q) {
+// Of a sigma its logarithm and its inverse, of others the parameter itself.
+REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]) {
   REAL value = q;
+  values = REAL[2](q, q);
   REAL constant = -half_log_two_pi - log_prior_scale(i);
   if (is_sigma(i)) {
     REAL e = plain_exp(-abs(q));
@@ -60,12 +60,7 @@ REAL model_publish(uint i, REAL q) {
     constant += log_two + (min(q, REAL(0)) - tail); // the folding, then log sigmoid(q)
     own_sigma = value;
     own_slope = (q < REAL(0) ? e : REAL(1)) / (REAL(1) + e);
-    shared_log_sigma[i - 4u] = plain_log(value);
-    shared_inverse_sigma[i - 4u] = REAL(1) / value;
-  } else if (i < 2u) {
-    shared_logit[1u - i] = q;
-  } else if (i < 4u) {
-    shared_mu[i - 2u] = q;
+    values = REAL[2](plain_log(value), REAL(1) / value);
   }
   REAL z = value * inverse_prior_scale(i);
   return constant - REAL(0.5) * z * z;
@@ -73,15 +68,15 @@ REAL model_publish(uint i, REAL q) {
 
 ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
   // Relative to the largest logit, so that what the normaliser takes back at the end is small.
-  REAL logit[3] = REAL[3](shared_logit[0], shared_logit[1], REAL(0));
+  REAL logit[3] = REAL[3](parameter_value(1u, 0u), parameter_value(0u, 0u), REAL(0));
   REAL largest = max(max(logit[0], logit[1]), REAL(0));
   ModelState state;
   for (uint r = 0u; r < 3u; ++r) {
     logit[r] -= largest;
-    state.log_weight[r] = logit[r] - shared_log_sigma[r] - half_log_two_pi;
-    state.inverse_sigma[r] = shared_inverse_sigma[r];
+    state.log_weight[r] = logit[r] - parameter_value(4u + r, 0u) - half_log_two_pi;
+    state.inverse_sigma[r] = parameter_value(4u + r, 1u);
   }
-  state.mu = REAL[3](shared_mu[0], shared_mu[1], REAL(0));
+  state.mu = REAL[3](parameter_value(2u, 0u), parameter_value(3u, 0u), REAL(0));
 
   // The softmax's normaliser, in the invocation that has the fewest observations.
   if (i == gl_WorkGroupSize.x - 1u) {

@@ -84,11 +84,12 @@ double to_f64(float x) {
   return (b & 0x7f800000u) != 0u ? double(x) : (b >> 31) != 0u ? -tiny : tiny;
 }
 float to_f32(double x) {
-  // 2^-126 and 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one.
+  // 2^-126 and 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one and leaves it in the
+  // low word.
   bool tiny = abs(x) < 1.17549435082228750797e-38lf;
-  precise double units = (abs(x) * 713623846352979940529142984724747568191373312.0lf + 4503599627370496.0lf) - 4503599627370496.0lf;
+  precise double shifted = abs(x) * 713623846352979940529142984724747568191373312.0lf + 4503599627370496.0lf;
   uint sign = unpackDouble2x32(x).y & 0x80000000u;
-  return tiny ? uintBitsToFloat(sign | uint(tiny ? units : 0.0lf)) : float(x);
+  return tiny ? uintBitsToFloat(sign | unpackDouble2x32(shifted).x) : float(x);
 }
 #endif
 

@@ -9,18 +9,20 @@
 // The model's file defines REAL's helpers and what follows, then includes this file:
 //   MODEL_PARAMETERS     how many parameters the observations depend on
 //   MODEL_PUSH           its own push constants, declared one after the other, where it has any
+//   MODEL_VALUES         how many values the others need of a parameter
 //   MODEL_SUMS           one sum over the observations for each of its first MODEL_SUMS - 1 parameters, then log p
 //   ModelState           what an observation needs to know of the parameters
-//   REAL model_publish(uint i, REAL q)
-//       invocation i shares what the others need of parameter i; returns the parameter's own term of log p
+//   REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES])
+//       in invocation i, the values of parameter i; returns the parameter's own term of log p
 //   ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS])
-//       reads what was shared; what does not depend on single observations goes into the sums here, in one invocation
+//       asks parameter_value(j, v) for value v of parameter j, outside of branches; what does not depend on single
+//       observations goes into the sums here, in one invocation
 //   ModelBlock, ModelBlock model_begin(), void model_observe(ModelState state, REAL x, inout ModelBlock block),
 //   void model_end(ModelBlock block, inout REAL sums[MODEL_SUMS])
 //       accumulate at most OBSERVATION_BLOCK observations, then add them to the sums
 //   REAL model_gradient(uint i, REAL q, REAL sum)
-//       d log p / d q_i, in invocation i, from the sum of its own index. It must not read what other invocations shared:
-//       they may be a step ahead.
+//       d log p / d q_i, in invocation i, from the sum of its own index. It must not ask for values: the other invocations
+//       may be a step ahead.
 //
 // A parameter of the model that q does not hold (d < MODEL_PARAMETERS) stays at q = 0 and adds no term of its own.
 //
@@ -28,10 +30,14 @@
 // shorter chain is a prefix of a longer one.
 
 #extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_ballot : require
 
-// As many invocations as the call asks for: at least d, MODEL_PARAMETERS and MODEL_SUMS, a power of two.
+// As many invocations as the call asks for: a power of two, at least d, and 8, which MODEL_PARAMETERS and MODEL_SUMS must not
+// exceed.
 layout(local_size_x = 256, local_size_x_id = 1) in;
 #define WORKGROUP gl_WorkGroupSize.x
+// Fewer than 32 are asked for where they are one subgroup, whose invocations exchange values without memory and barriers.
+#define ONE_SUBGROUP (WORKGROUP < 32u)
 // Blocks, so that a long sum loses no more digits than two short ones.
 #define OBSERVATION_BLOCK 64u
 
@@ -59,15 +65,27 @@ layout(set = 0, binding = 6, std430) writeonly restrict buffer LogpChain { REAL 
 
 // Of each subgroup, in rows of MODEL_SUMS.
 shared REAL partial[WORKGROUP * MODEL_SUMS];
+// Of each parameter, in rows of MODEL_VALUES, and the invocation's own ones.
+shared REAL shared_values[MODEL_PARAMETERS * MODEL_VALUES];
+REAL own_values[MODEL_VALUES];
+
+REAL parameter_value(uint j, uint v) {
+  return ONE_SUBGROUP ? subgroupBroadcast(own_values[v], j) : shared_values[j * MODEL_VALUES + v];
+}
 
 // The total of sums[j] over the workgroup, in invocation j < MODEL_SUMS.
 REAL reduce(uint i, REAL sums[MODEL_SUMS]) {
+  REAL total = REAL(0);
   for (uint j = 0u; j < MODEL_SUMS; ++j) {
     REAL sum = subgroupAdd(sums[j]);
-    if (subgroupElect()) partial[gl_SubgroupID * MODEL_SUMS + j] = sum;
+    if (ONE_SUBGROUP) {
+      total = i == j ? sum : total;
+    } else if (subgroupElect()) {
+      partial[gl_SubgroupID * MODEL_SUMS + j] = sum;
+    }
   }
+  if (ONE_SUBGROUP) return total;
   barrier();
-  REAL total = REAL(0);
   if (i < MODEL_SUMS) {
     for (uint k = 0u; k < gl_NumSubgroups; ++k) total += partial[k * MODEL_SUMS + i];
   }
@@ -78,8 +96,13 @@ REAL reduce(uint i, REAL sums[MODEL_SUMS]) {
 // observations begin.
 REAL evaluate(uint i, uint obs, REAL q) {
   REAL own = REAL(0);
-  if (i < max(push.d, MODEL_PARAMETERS)) own = model_publish(i, q);
-  barrier();
+  if (i < max(push.d, MODEL_PARAMETERS)) own = model_publish(i, q, own_values);
+  if (!ONE_SUBGROUP) {
+    if (i < MODEL_PARAMETERS) {
+      for (uint v = 0u; v < MODEL_VALUES; ++v) shared_values[i * MODEL_VALUES + v] = own_values[v];
+    }
+    barrier();
+  }
   REAL sums[MODEL_SUMS];
   for (uint j = 0u; j < MODEL_SUMS; ++j) sums[j] = REAL(0);
   ModelState state = model_load(i, push.n_obs, sums);
@@ -97,7 +120,7 @@ REAL evaluate(uint i, uint obs, REAL q) {
 
 void main() {
   // Invocation i owns coordinate i of the position and the momentum.
-  uint i = gl_LocalInvocationIndex;
+  uint i = ONE_SUBGROUP ? gl_SubgroupInvocationID : gl_LocalInvocationIndex;
   uint chain = gl_WorkGroupID.x;
   uint obs = chain * (push.n_obs + push.d);
   bool owner = i < push.d;

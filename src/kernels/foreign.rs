@@ -246,11 +246,13 @@ impl<'a> Call<'a> {
     }
 
     /// How many invocations work on a chain, at least one a coordinate. With more than one for two observations, what each
-    /// does besides takes a GPU longer than the observations (measured on an H200); a CPU runs them one after the other
-    /// anyway, but sums of more than 4096 observations lose digits.
+    /// does besides takes a GPU longer than the observations (measured on an H200); a CPU runs subgroups one after the other
+    /// anyway, but sums of more than 4096 observations lose digits. Fewer than 32 are one subgroup.
     fn invocations(&self, d: u64, n_obs: u64) -> i32 {
-        let (least, observations) = if self.gpu.caps.cpu { (32, 4096) } else { (64, 2) };
-        d.max(n_obs / observations).clamp(least, 256).next_power_of_two() as i32
+        let caps = &self.gpu.caps;
+        let (least, observations) = if caps.cpu { (caps.subgroup.clamp(8, 32).into(), 4096) } else { (64, 2) };
+        let invocations = d.max(n_obs / observations).clamp(least, 256).next_power_of_two();
+        (if invocations > caps.subgroup.into() { invocations.max(32) } else { invocations }) as i32
     }
 
     fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Result<Foreign> {

@@ -9,7 +9,8 @@ defmodule Nx.Vulkan.NativeV do
   `priv/shaders`, or any other with the same layout. A buffer holds 32-bit floats, or 64-bit ones for
   the files whose name ends in `_f64`. In descriptor set 0 the inputs come first, then the outputs;
   spec constant 0 is the op code, and 1 how many invocations the workgroup of a chain should have (a
-  power of two from 32 to 256, at least d), for modules that have one; the push constants are `u32`:
+  power of two from 8 to 256, at least d, and below 32 only where that is a single subgroup), for
+  modules that have one; the push constants are `u32`:
 
   | call | bindings | push constants | workgroups |
   | --- | --- | --- | --- |

@@ -59,7 +59,7 @@ dvec2 atan_series(dvec2 z) {
     bool steep = y.x > x.x; \
     T2 a = steep ? x : y; \
     T2 b = steep ? y : x; \
-    int i = int(a.x / b.x * T(8) + T(0.5)); \
+    int i = fp_whole(a.x / b.x * T(8)); \
     T c = T(i) * T(0.125); \
     T2 t = dd_div(dd_add(a, dd_mul(b, -c)), dd_fast_add(b, dd_mul(a, c))); \
     T2 z = dd_mul(t, t); \

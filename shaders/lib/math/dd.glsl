@@ -18,6 +18,13 @@
 // J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
 // whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
 
+// The integer nearest to k, to even ones, where |k| < 2^22 (2^31): of 1.5 * 2^23 + k (1.5 * 2^52) it is the low bits. Lavapipe
+// converts lane by lane.
+int fp_whole(float k) {
+  precise float shifted = k + 12582912.0f;
+  return floatBitsToInt(shifted) - 0x4b400000;
+}
+
 // 2^n for -126 <= n <= 127, exactly.
 float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23); }
 
@@ -32,7 +39,10 @@ float fp_lift(float x) {
   return (b & 0x7f800000u) == 0u ? float(b & 0x007fffffu) : x;
 }
 // The float that is k units, for integers 0 <= k <= 2^23.
-float fp_from_units(float k) { return uintBitsToFloat(uint(k)); }
+float fp_from_units(float k) {
+  precise float shifted = k + 8388608.0f;
+  return uintBitsToFloat(floatBitsToUint(shifted) - 0x4b000000u);
+}
 
 // floor(log2 |x|) for finite x that is not zero.
 int fp_exponent(float x) {
@@ -47,6 +57,10 @@ float fp_significand(float x) {
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
 #if defined HAS_FLOAT64 || defined FAST_FLOAT64
+int fp_whole(double k) {
+  precise double shifted = k + 6755399441055744.0lf;
+  return int(unpackDouble2x32(shifted).x);
+}
 // 2^n for -1022 <= n <= 1023, exactly.
 double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 #endif

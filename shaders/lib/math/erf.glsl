@@ -91,7 +91,7 @@ dvec2 erfc_series(dvec2 t) {
     } else { \
       T2 s = dd_two_prod(a, a); \
       T k = dd_exp_k(-s.x); \
-      T2 c = dd_mul(dd_mul(erf_gauss(s, k), erfcx(a)), -fp_exp2i(x, int(k))); \
+      T2 c = dd_mul(dd_mul(erf_gauss(s, k), erfcx(a)), -fp_exp2i(x, fp_whole(k))); \
       r = dd_value(dd_add(c, T(1))); \
     } \
     return is_negative(x) ? nx_negate(r) : r; \

@@ -18,7 +18,7 @@ float nx_erfc(float x) {
   vec2 c = dd_mul(erf_gauss(s, k), erfcx(a));
   int e = fp_ilogb(c.x);
   c = dd_mul(c, fp_exp2i(x, -e));
-  e += int(k);
+  e += fp_whole(k);
   if (!negative) return dd_ldexp(c, e);
   return dd_value(dd_add(dd_mul(c, -fp_exp2i(x, max(e, -100))), 2.0f));
 }

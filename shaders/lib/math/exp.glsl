@@ -101,16 +101,16 @@ float nx_sigmoid(float x) {
     T c = clamp(x, LOWEST, HIGHEST); \
     T k = dd_exp_k(c); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k)); \
-    T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
+    T v = dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), fp_whole(k)); \
     return is_nan(x) ? NAN : v; \
   } \
   T EXPM1(T x) { \
     T c = clamp(x, T(-NEGLIGIBLE), HIGHEST); \
     T k = dd_exp_k(c); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k)); \
-    T one = k > T(2 * NEGLIGIBLE) ? T(0) : fp_exp2i(x, -int(min(k, T(2 * NEGLIGIBLE)))); \
+    T one = k > T(2 * NEGLIGIBLE) ? T(0) : fp_exp2i(x, -fp_whole(min(k, T(2 * NEGLIGIBLE)))); \
     T2 d = dd_add(dd_two_sum(T(1), -one), e); \
-    T v = dd_ldexp(d, int(k)); \
+    T v = dd_ldexp(d, fp_whole(k)); \
     v = nx_abs(x) < TINY ? x : v; \
     v = is_zero(x) ? T(0) : v; \
     return is_nan(x) ? NAN : v; \
@@ -119,7 +119,7 @@ float nx_sigmoid(float x) {
     T c = max(-nx_abs(x), LOWEST); \
     T k = dd_exp_k(c); \
     T2 p = dd_fast_add(T2(T(1), T(0)), dd_expm1_near_zero(dd_exp_r(T2(c, T(0)), k))); \
-    int n = int(k); \
+    int n = fp_whole(k); \
     precise T s = n < -2 * NEGLIGIBLE ? T(0) : fp_exp2i(x, max(n, -2 * NEGLIGIBLE)); \
     precise T2 t = T2(p.x * s, p.y * s); \
     bool negative = is_negative(x); \

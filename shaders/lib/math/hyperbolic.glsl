@@ -25,9 +25,9 @@
     T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
-    T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * int(min(k, T(NEGLIGIBLE)))); \
+    T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * fp_whole(min(k, T(NEGLIGIBLE)))); \
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), c); \
-    T v = dd_ldexp(dd_add(dd_two_sum(T(1), -c), dd_add(e, d)), int(k) - 1); \
+    T v = dd_ldexp(dd_add(dd_two_sum(T(1), -c), dd_add(e, d)), fp_whole(k) - 1); \
     v = fp_copysign(nx_abs(x) < TINY ? nx_abs(x) : v, x); \
     return is_nan(x) ? NAN : v; \
   } \
@@ -35,9 +35,9 @@
     T a = min(nx_abs(x), HIGHEST); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
-    T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * int(min(k, T(NEGLIGIBLE)))); \
+    T c = k > T(NEGLIGIBLE) ? T(0) : fp_exp2i(x, -2 * fp_whole(min(k, T(NEGLIGIBLE)))); \
     T2 d = dd_mul(dd_div(e, dd_fast_add(T2(T(1), T(0)), e)), -c); \
-    T v = dd_ldexp(dd_add(dd_two_sum(T(1), c), dd_add(e, d)), int(k) - 1); \
+    T v = dd_ldexp(dd_add(dd_two_sum(T(1), c), dd_add(e, d)), fp_whole(k) - 1); \
     return is_nan(x) ? NAN : v; \
   } \
   T nx_asinh(T x) { \
@@ -72,7 +72,7 @@ NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 7.4e-9lf, 274877906944.0
     precise T a = T(-2) * min(nx_abs(x), ONE); \
     T k = dd_exp_k(a); \
     T2 e = dd_expm1_near_zero(dd_exp_r(T2(a, T(0)), k)); \
-    precise T s = fp_exp2i(x, int(k)); \
+    precise T s = fp_exp2i(x, fp_whole(k)); \
     precise T2 t = T2(e.x * s, e.y * s); \
     T2 m = dd_add(dd_two_sum(s, T(-1)), t); \
     T v = -dd_div(m, dd_add(m, T(2))).x; \

@@ -39,7 +39,7 @@ double plain_significand(double x, int k) {
     T k = roundEven(c * LOG2E); \
     precise T h = c - k * LN2_HIGH; \
     T r = h - k * LN2_LOW; \
-    T v = plain_scale(T(1) + (r + r * r * (T(0.5f) + r * plain_exp_tail(r))), int(k)); \
+    T v = plain_scale(T(1) + (r + r * r * (T(0.5f) + r * plain_exp_tail(r))), fp_whole(k)); \
     return is_nan(x) ? x : x < LOWEST ? T(0) : v; \
   } \
   T plain_log(T x) { \

@@ -19,7 +19,7 @@
     p = nx_abs(p.x) < LIMIT ? p : T2(fp_copysign(LIMIT, p.x), T(0)); \
     T k = dd_exp_k(p.x); \
     T2 e = dd_expm1_near_zero(dd_exp_r(p, k)); \
-    return dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), int(k)); \
+    return dd_ldexp(dd_fast_add(T2(T(1), T(0)), e), fp_whole(k)); \
   }
 #define NX_POW(T, P, INF, NAN) \
   T nx_pow(T x, T y) { \

@@ -89,8 +89,7 @@ TrigReduced64 trig_reduce(double a) {
   if (a < 0.78539816339744828lf) return TrigReduced64(dvec2(a, 0.0lf), 0u);
 
   if (bits.y < 0x41500000u) {
-    precise double f = a * 0.6366197723675814lf + 0.5lf;
-    uint k = uint(f);
+    uint k = uint(fp_whole(a * 0.6366197723675814lf));
     double n = double(k);
     precise double t = a - n * 1.5707963267341256lf;
     precise double u = n * -6.07710050359346e-11lf;

@@ -191,14 +191,26 @@ fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
 }
 
 /// `INVOCATION` is the place of the invocation in its workgroup, of whole subgroups along one axis; `QUOTIENT` divides
-/// indices. A processor divides neither the one nor the other as vectors.
+/// indices. A processor divides neither the one nor the other as vectors, nor does it convert to integers.
 fn lanes(text: &mut String, caps: &Capabilities, wide: bool) {
     let invocation = match caps.subgroup {
         1.. if caps.cpu => format!("(gl_SubgroupID * {}u + gl_SubgroupInvocationID)", caps.subgroup),
         _ => "gl_LocalInvocationID.x".into(),
     };
-    // A quotient of 32-bit integers is never rounded up to the next one in double.
-    let quotient = if caps.cpu && caps.float64 && !wide { "uint(double(a) / double(b))" } else { "((a) / (b))" };
+    let quotient = if caps.cpu && caps.float64 && !wide {
+        // A quotient q of 32-bit integers lies 2^-32 q or more below the next whole number, so q (1 + 2^-50) - 1/2 is nearer
+        // to the whole number wanted than to any other. Adding 1.5 * 2^52 leaves that in the low word.
+        text.push_str(
+            "uint quotient(uint a, uint b) {\n\
+             \x20 precise double q = double(a) / double(b);\n\
+             \x20 precise double above = q + q * 8.8817841970012523e-16lf;\n\
+             \x20 precise double shifted = (above - 0.5lf) + 6755399441055744.0lf;\n\
+             \x20 return unpackDouble2x32(shifted).x;\n}\n",
+        );
+        "quotient(a, b)"
+    } else {
+        "((a) / (b))"
+    };
     let _ = writeln!(text, "#define INVOCATION {invocation}\n#define QUOTIENT(a, b) {quotient}");
 }
 
