@@ -1,38 +1,40 @@
 // Gram matrices of pairs of blocks, a part of the rows a workgroup: `grams` holds them part by part.
 
-const uint SIDE = 16, EACH = BOTH / SIDE, SLAB = 64;
+IDX first, top, bottom, start, end;
 
-shared PART slab[BOTH][SLAB + 1];
+PART source(uint i, uint k) {
+  IDX column = column_of(i, top, bottom);
+  return column < p.columns && start + k < end ? AT(Cell, p.work, (first + column) * p.rows + start + k) : PART(0);
+}
+#if PROCESSOR
+#define LEFT(i, k) source(i, k)
+#define RIGHT(k, j) source(j, k)
+#else
+shared PART slab[BOTH][BOTH + 1];
+#define LEFT(i, k) slab[i][k]
+#define RIGHT(k, j) slab[j][k]
+#endif
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  IDX part = group % p.parts, pair = group / p.parts % p.pairs, batch = group / (p.parts * p.pairs);
+  IDX line = ONCE(QUOTIENT(group, p.parts)), batch = ONCE(QUOTIENT(line, p.pairs)), pair = line - batch * p.pairs;
+  IDX part = group - line * p.parts;
   if (finished(batch)) return;
-  IDX top = top_of(pair, p.round, p.pairs), bottom = bottom_of(pair, p.round, p.pairs);
-  uint lane = INVOCATION, row = lane % SIDE, column = lane / SIDE;
-  PART sums[EACH][EACH];
-  for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = PART(0);
-  IDX end = min((part + 1) * p.depth, p.rows);
-  for (IDX start = part * p.depth; start < end; start += SLAB) {
-    for (uint e = lane; e < BOTH * SLAB; e += THREADS) {
-      uint k = e % SLAB;
-      IDX from = column_of(e / SLAB, top, bottom);
-      PART x = PART(0);
-      if (from < p.columns && start + k < end) x = AT(Cell, p.work, (batch * p.columns + from) * p.rows + start + k);
-      slab[e / SLAB][k] = x;
-    }
+  first = batch * p.columns;
+  top = ONCE(top_of(pair, p.round, p.pairs));
+  bottom = ONCE(bottom_of(pair, p.round, p.pairs));
+  end = min((part + 1) * p.depth, p.rows);
+  CLEAR
+  for (start = part * p.depth; start < end; start += BOTH) {
+#if !PROCESSOR
+    for (uint e = INVOCATION; e < BOTH * BOTH; e += THREADS) slab[e / BOTH][e % BOTH] = source(e / BOTH, e % BOTH);
     barrier();
-    for (uint k = 0; k < SLAB; k++) {
-      PART x[EACH], y[EACH];
-      for (uint i = 0; i < EACH; i++) x[i] = slab[row + i * SIDE][k];
-      for (uint j = 0; j < EACH; j++) y[j] = slab[column + j * SIDE][k];
-      for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] += x[i] * y[j];
-    }
+#endif
+    MULTIPLY(LEFT, RIGHT)
+#if !PROCESSOR
     barrier();
+#endif
   }
-  IDX base = group * BOTH * BOTH;
-  for (uint i = 0; i < EACH; i++) {
-    for (uint j = 0; j < EACH; j++) AT(Cell, p.grams, base + (column + j * SIDE) * BOTH + row + i * SIDE) = sums[i][j];
-  }
+  EACH_SUM(i, j, sum, AT(Cell, p.grams, (group * BOTH + j) * BOTH + i) = sum;)
 }

@@ -1,6 +1,7 @@
-// Two-sided Jacobi rotations of the Gram matrix of a pair of blocks, a workgroup a pair: `turns` gets their product, by
-// which the columns are to be multiplied, `idle` whether there is none. The first round of a sweep rotates all columns of
-// a pair with each other, the others only those of one block with those of the other.
+// Two-sided Jacobi rotations of the Gram matrix of a pair of blocks or, where TWO_SIDED, of what the symmetric matrix in
+// `work` has of a pair; a workgroup a pair. `turns` gets their product, by which the columns are to be multiplied, `idle`
+// whether there is none. The first round of a sweep rotates all columns of a pair with each other, the others only those of
+// one block with those of the other.
 
 // Of the Gram matrix only what is on or below the diagonal is kept up to date.
 shared PART gram[BOTH][BOTH + 1], turn[BOTH][BOTH + 1];
@@ -10,38 +11,56 @@ shared PART sines[WIDTH], rests[WIDTH];
 shared uint tops[WIDTH], bottoms[WIDTH];
 shared bool rotates;
 
-// The smallest pivot that matters. Roundings of products of `rows` elements are no more.
-bool matters(PART a, PART b, PART pivot) {
-  PART most = PART(EPS) * max(PART(1), PART(0.5) * sqrt(PART(float(p.rows))));
-  return abs(pivot) > most * (sqrt(a) * sqrt(b));
-}
+// Whether a pivot is more than roundings: of the products of `rows` elements, or of a matrix of this norm.
+#if TWO_SIDED
+#define MATTERS(a, b, pivot) (abs(pivot) > least)
+#else
+#define MATTERS(a, b, pivot) (abs(pivot) > least * (sqrt(a) * sqrt(b)))
+#endif
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  IDX batch = group / p.pairs;
+  IDX batch = ONCE(QUOTIENT(group, p.pairs));
   if (finished(batch)) return;
   uint lane = INVOCATION;
   bool all = p.round == 0;
   if (lane == 0) rotates = false;
+#if TWO_SIDED
+  PART least = AT(Number, p.least, batch);
+  IDX pair = group - batch * p.pairs;
+  IDX top = ONCE(top_of(pair, p.round, p.pairs)), bottom = ONCE(bottom_of(pair, p.round, p.pairs));
+#else
+  PART least = PART(EPS) * max(PART(1), PART(0.5) * sqrt(PART(float(p.rows))));
+#endif
   for (uint e = lane; e < BOTH * BOTH; e += THREADS) {
     PART sum = PART(0);
+#if TWO_SIDED
+    IDX row = column_of(e % BOTH, top, bottom), column = column_of(e / BOTH, top, bottom);
+    if (row < p.columns && column < p.columns) sum = AT(Cell, p.work, (batch * p.columns + column) * p.rows + row);
+#else
     for (IDX part = 0; part < p.parts; part++) sum += AT(Cell, p.grams, (group * p.parts + part) * BOTH * BOTH + e);
+#endif
     gram[e / BOTH][e % BOTH] = sum;
     turn[e / BOTH][e % BOTH] = e / BOTH == e % BOTH ? PART(1) : PART(0);
   }
   barrier();
   for (uint e = lane; e < BOTH * BOTH; e += THREADS) {
     uint i = e / BOTH, j = e % BOTH;
-    if (i < j && (all || (i < WIDTH && j >= WIDTH)) && matters(gram[i][i], gram[j][j], gram[i][j])) rotates = true;
+    if (i < j && (all || (i < WIDTH && j >= WIDTH)) && MATTERS(gram[i][i], gram[j][j], gram[i][j])) rotates = true;
   }
   barrier();
   if (lane == 0) {
     AT(uint, p.idle, group) = rotates ? 0u : 1u;
     if (rotates) AT(uint, p.rotations, batch * p.sweeps + p.sweep) = 1u;
   }
+#if TWO_SIDED
+  uint rounds = !rotates ? 0 : all ? BOTH - 1 : WIDTH;
+#else
   if (!rotates) return;
-  uint rounds = all ? BOTH - 1 : WIDTH, own = lane % WIDTH, line = lane / WIDTH;
+  uint rounds = all ? BOTH - 1 : WIDTH;
+#endif
+  uint own = lane % WIDTH, line = lane / WIDTH;
   #define TOP(k) (all ? tops[k] : (k))
   #define BOTTOM(k) (all ? bottoms[k] : WIDTH + ((k) + round) % WIDTH)
   for (uint round = 0; round < rounds; round++) {
@@ -52,7 +71,7 @@ void main() {
       }
       uint top = TOP(k), bottom = BOTTOM(k);
       PART a = G(top, top), b = G(bottom, bottom), pivot = G(top, bottom);
-      bool turns = matters(a, b, pivot);
+      bool turns = MATTERS(a, b, pivot);
       PART t = turns ? tangent(a, b, pivot) : PART(0);
       PART c = PART(1) / sqrt(PART(1) + t * t), s = t * c;
       sines[k] = s;

@@ -1,7 +1,8 @@
-//! One-sided Jacobi rotations of blocks of columns: what two blocks have to turn is found from their Gram matrix by
-//! two-sided rotations in shared memory, and applied as a matrix product (C. Bischof, "Computing the singular value
-//! decomposition on a distributed system of vector processors", 1989; V. Hari, S. Singer and S. Singer, "Block-oriented
-//! J-Jacobi methods for Hermitian matrices", 2010).
+//! Jacobi rotations of blocks of columns: what two blocks have to turn is found by two-sided rotations in shared memory, and
+//! applied as matrix products. One-sided, for singular values, it is found from the blocks' Gram matrix (C. Bischof,
+//! "Computing the singular value decomposition on a distributed system of vector processors", 1989; V. Hari, S. Singer and
+//! S. Singer, "Block-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
+//! and C. F. Van Loan, "Matrix Computations", 4th edition, 8.5.6).
 
 use super::*;
 
@@ -9,11 +10,8 @@ use super::*;
 const SWEEPS: u64 = 30;
 /// Sweeps after which the host starts to ask whether there is anything left to do.
 const UNASKED: u64 = 6;
-/// Parts of the rows that Gram matrices are summed from, at most; each is a multiple of [`SLAB`] rows.
+/// Parts of the rows that Gram matrices are summed from, at most.
 const PARTS: u64 = 8;
-const SLAB: u64 = 64;
-/// Rows of a workgroup that applies rotations.
-const APPLIED: u64 = 32;
 
 /// Whether this way is worth it: there are enough columns, and they are of real numbers.
 pub(super) fn applies(scheme: Scheme, columns: u64) -> bool {
@@ -26,20 +24,26 @@ fn width(gpu: &Gpu, scheme: Scheme) -> u64 {
     if bytes(32) <= gpu.caps.max_shared.into() { 32 } else { 16 }
 }
 
-/// As [`jacobi::orthogonalise`], for a matrix to which this [`applies`].
-pub(super) fn orthogonalise(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    vectors: Option<&Lease>,
-    [batch, rows, columns]: [u64; 3],
-    patience: Patience,
-) -> Result<()> {
+/// What is rotated: the columns of `cells`, `rows` elements each, until they are orthogonal to each other. Or, where `least`
+/// says which magnitude of an element is but rounding (one number a matrix), symmetric matrices from both sides until they
+/// are diagonal. And those of `vectors` with them.
+pub(super) struct Rotated<'a> {
+    pub cells: &'a Lease,
+    pub vectors: Option<&'a Lease>,
+    pub least: Option<&'a Lease>,
+    pub batch: u64,
+    pub rows: u64,
+    pub columns: u64,
+}
+
+/// Rotates matrices to which this [`applies`].
+pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Patience) -> Result<()> {
+    let &Rotated { cells, vectors, least, batch, rows, columns } = rotated;
     patience.may_wait()?;
     let width = width(gpu, scheme);
     let both = 2 * width;
     let pairs = columns.div_ceil(both);
-    let depth = rows.div_ceil(PARTS).next_multiple_of(SLAB);
+    let depth = rows.div_ceil(PARTS).next_multiple_of(both);
     let parts = rows.div_ceil(depth);
     within_reach((batch * pairs).saturating_mul(parts * both * both))?;
     let rotations = gpu.allocate(Kind::Device, batch * SWEEPS * 4, patience)?;
@@ -47,21 +51,42 @@ pub(super) fn orthogonalise(
     let rotations = Buffer::new(batch * SWEEPS * 4, rotations);
     let counters = rotations.lease()?;
     let idle = gpu.allocate(Kind::Device, batch * pairs * 4, patience)?;
-    let grams = scheme.cells(gpu, batch * pairs * parts * both * both, patience)?;
+    let grams = match least {
+        None => Some(scheme.cells(gpu, batch * pairs * parts * both * both, patience)?),
+        Some(_) => None,
+    };
     let turns = scheme.cells(gpu, batch * pairs * both * both, patience)?;
     let mut matrices: SmallVec<[_; 2]> = SmallVec::new();
     matrices.push(("work", Holds::Cells, cells));
     matrices.extend(vectors.map(|vectors| ("vectors", Holds::Cells, vectors)));
-    let slabs = rows.div_ceil(APPLIED) + vectors.map_or(0, |_| columns.div_ceil(APPLIED));
-    let product = Scheme { lanes: 256, segments: 1, ..scheme };
+    let slabs = rows.div_ceil(both) + vectors.map_or(0, |_| columns.div_ceil(both));
+    let subgroup = gpu.caps.subgroup;
+    // On a processor an invocation has a row.
+    let processor = gpu.caps.cpu && matches!(subgroup, 4 | 8 | 16);
+    let lanes = if processor { both as u32 } else { 256 };
+    let product = Scheme { lanes, segments: 1, ..scheme };
+    let defines = [
+        ("WIDTH", width as u32),
+        ("VECTORS", vectors.is_some().into()),
+        ("TWO_SIDED", least.is_some().into()),
+        ("PROCESSOR", processor.into()),
+        ("SUBGROUP", subgroup),
+    ];
     // A multiple of the width, and no more than there is work for.
     let lanes = if gpu.caps.cpu { width } else { (16 * width).min(u64::from(gpu.caps.max_threads) / width * width) };
+    let turned: SmallVec<[_; 2]> = match (&grams, least) {
+        (Some(grams), _) => SmallVec::from_slice(&[("grams", Holds::Cells, grams)]),
+        (None, least) => [("work", Holds::Cells, cells)]
+            .into_iter()
+            .chain(least.map(|least| ("least", Holds::Numbers, least)))
+            .collect(),
+    };
     for sweep in 0..SWEEPS {
         for round in 0..2 * pairs - 1 {
             let extents = [
                 ("rows", rows),
                 ("columns", columns),
-                ("batch", batch),
+                ("slabs", slabs),
                 ("pairs", pairs),
                 ("parts", parts),
                 ("depth", depth),
@@ -69,34 +94,36 @@ pub(super) fn orthogonalise(
                 ("sweep", sweep),
                 ("round", round),
             ];
-            let gram = Step {
-                files: &["pairs", "blocks", "block_gram"],
-                scheme: product,
-                coherent: false,
-                defines: &[("WIDTH", width as u32)],
-                tensor: None,
-                reads: &[("work", Holds::Cells, cells), ("rotations", Holds::Indices, &counters)],
-                writes: &[("grams", Holds::Cells, &grams)],
-                extents: &extents,
-                groups: batch * pairs * parts,
-            };
-            gram.record(gpu, patience)?;
-            Step {
+            let turn = Step {
                 files: &["pairs", "blocks", "block_turn"],
                 scheme: Scheme { lanes: lanes as u32, ..product },
-                reads: &[("grams", Holds::Cells, &grams)],
+                coherent: false,
+                defines: &defines,
+                tensor: None,
+                reads: &turned,
                 writes: &[
                     ("turns", Holds::Cells, &turns),
                     ("idle", Holds::Indices, &idle),
                     ("rotations", Holds::Indices, &counters),
                 ],
+                extents: &extents,
                 groups: batch * pairs,
-                ..gram
+            };
+            if let Some(grams) = &grams {
+                Step {
+                    files: &["pairs", "blocks", "block_gram"],
+                    scheme: product,
+                    reads: &[("work", Holds::Cells, cells), ("rotations", Holds::Indices, &counters)],
+                    writes: &[("grams", Holds::Cells, grams)],
+                    groups: batch * pairs * parts,
+                    ..turn
+                }
+                .record(gpu, patience)?;
             }
-            .record(gpu, patience)?;
+            turn.record(gpu, patience)?;
             Step {
                 files: &["pairs", "blocks", "block_apply"],
-                defines: &[("WIDTH", width as u32), ("VECTORS", vectors.is_some().into())],
+                scheme: product,
                 reads: &[
                     ("turns", Holds::Cells, &turns),
                     ("idle", Holds::Indices, &idle),
@@ -104,7 +131,7 @@ pub(super) fn orthogonalise(
                 ],
                 writes: &matrices,
                 groups: batch * pairs * slabs,
-                ..gram
+                ..turn
             }
             .record(gpu, patience)?;
         }

@@ -1,10 +1,10 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices.
 //!
 //! Small matrices: two-sided Jacobi rotations in a workgroup, in the order and with the rounding of
-//! `Nx.LinAlg.BlockEigh` (R. P. Brent and F. T. Luk, 1985), but on until rounding is all that is left. Larger ones:
-//! one-sided rotations, which touch two columns and nothing else, of the matrix shifted so that it is positive definite
-//! and well conditioned, whose singular vectors are the eigenvectors (K. Veselić and V. Hari, 1989); the eigenvalues are
-//! Rayleigh quotients.
+//! `Nx.LinAlg.BlockEigh` (R. P. Brent and F. T. Luk, 1985), but on until rounding is all that is left. Larger real ones: the
+//! same by blocks. Larger complex ones: one-sided rotations, which touch two columns and nothing else, of the matrix shifted
+//! so that it is positive definite and well conditioned, whose singular vectors are the eigenvectors (K. Veselić and V.
+//! Hari, 1989). The eigenvalues of larger ones are Rayleigh quotients.
 
 use super::*;
 
@@ -32,6 +32,8 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
     let values = scheme.cells(gpu, a.batch * n, patience)?;
     let vectors = if n <= SMALL {
         two_sided(gpu, scheme, &cells, &values, shape, patience)?
+    } else if blocks::applies(scheme, n) {
+        blocked(gpu, scheme, a, &cells, &scales, &values, patience)?
     } else {
         shifted(gpu, scheme, a, &cells, &scales, &values, patience)?;
         cells
@@ -65,10 +67,9 @@ pub(super) fn two_sided(
     patience: Patience,
 ) -> Result<Lease> {
     let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
-    let lanes = if gpu.caps.cpu { 8 } else { 256 };
     Step {
         files: &["pairs", "eigh"],
-        scheme: Scheme { lanes, segments: 1, ..scheme },
+        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
         coherent: true,
         defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
         tensor: None,
@@ -81,8 +82,8 @@ pub(super) fn two_sided(
     Ok(vectors)
 }
 
-/// Replaces the matrices in `cells` by their eigenvectors.
-fn shifted(
+/// The eigenvectors of real matrices, by blocks; `values` gets the eigenvalues.
+fn blocked(
     gpu: &Gpu,
     scheme: Scheme,
     a: &Matrices,
@@ -90,10 +91,45 @@ fn shifted(
     scales: &Lease,
     values: &Lease,
     patience: Patience,
-) -> Result<()> {
+) -> Result<Lease> {
     let (batch, n) = (a.batch, a.rows);
-    let lanes = if gpu.caps.cpu { 8 } else { 256 };
-    let squares = Step {
+    let least = scheme.numbers(gpu, batch, patience)?;
+    squares(gpu, scheme, cells, values, [batch, n], patience)?;
+    Step {
+        files: &["negligible_pivot"],
+        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
+        coherent: false,
+        defines: &[],
+        tensor: None,
+        reads: &[("values", Holds::Cells, values)],
+        writes: &[("least", Holds::Numbers, &least)],
+        extents: &[("rows", n)],
+        groups: batch,
+    }
+    .record(gpu, patience)?;
+    let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
+    let rotated = blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least), batch, rows: n, columns: n };
+    blocks::rotate(gpu, scheme, &rotated, patience)?;
+    jacobi::normalise(gpu, scheme, &vectors, values, [batch, n, n], patience)?;
+    rayleigh(gpu, scheme, a, &vectors, scales, values, patience)?;
+    Ok(vectors)
+}
+
+/// Threads of a workgroup that has a matrix, or a few columns of it.
+fn lanes(gpu: &Gpu) -> u32 {
+    if gpu.caps.cpu { 8 } else { 256 }
+}
+
+/// The sum of the squares of each column, to `values`.
+fn squares(
+    gpu: &Gpu,
+    scheme: Scheme,
+    cells: &Lease,
+    values: &Lease,
+    [batch, n]: [u64; 2],
+    patience: Patience,
+) -> Result<()> {
+    Step {
         files: &["squares"],
         scheme,
         coherent: false,
@@ -103,26 +139,25 @@ fn shifted(
         writes: &[("values", Holds::Cells, values)],
         extents: &[("count", batch * n), ("rows", n)],
         groups: (batch * n).div_ceil(scheme.segments.into()),
-    };
-    squares.record(gpu, patience)?;
-    Step {
-        files: &["shift"],
-        scheme: Scheme { lanes, segments: 1, ..scheme },
-        coherent: false,
-        defines: &[],
-        tensor: None,
-        reads: &[("values", Holds::Cells, values)],
-        writes: &[("work", Holds::Cells, cells)],
-        extents: &[("rows", n)],
-        groups: batch,
     }
-    .record(gpu, patience)?;
-    jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)?;
-    jacobi::normalise(gpu, scheme, cells, values, [batch, n, n], patience)?;
+    .record(gpu, patience)
+}
+
+/// The eigenvalues that belong to the vectors of length 1 in `cells`, to `values`.
+fn rayleigh(
+    gpu: &Gpu,
+    scheme: Scheme,
+    a: &Matrices,
+    cells: &Lease,
+    scales: &Lease,
+    values: &Lease,
+    patience: Patience,
+) -> Result<()> {
+    let (batch, n) = (a.batch, a.rows);
     let lease = a.lease()?;
     Step {
         files: &["rayleigh"],
-        scheme: Scheme { lanes, segments: 1, ..scheme },
+        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
         coherent: false,
         defines: &[],
         tensor: Some(a.ty),
@@ -136,4 +171,33 @@ fn shifted(
         groups: batch * n.div_ceil(4),
     }
     .record(gpu, patience)
+}
+
+/// Replaces the matrices in `cells` by their eigenvectors.
+fn shifted(
+    gpu: &Gpu,
+    scheme: Scheme,
+    a: &Matrices,
+    cells: &Lease,
+    scales: &Lease,
+    values: &Lease,
+    patience: Patience,
+) -> Result<()> {
+    let (batch, n) = (a.batch, a.rows);
+    squares(gpu, scheme, cells, values, [batch, n], patience)?;
+    Step {
+        files: &["shift"],
+        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
+        coherent: false,
+        defines: &[],
+        tensor: None,
+        reads: &[("values", Holds::Cells, values)],
+        writes: &[("work", Holds::Cells, cells)],
+        extents: &[("rows", n)],
+        groups: batch,
+    }
+    .record(gpu, patience)?;
+    jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)?;
+    jacobi::normalise(gpu, scheme, cells, values, [batch, n, n], patience)?;
+    rayleigh(gpu, scheme, a, cells, scales, values, patience)
 }

@@ -16,7 +16,8 @@ pub(super) fn orthogonalise(
     patience: Patience,
 ) -> Result<()> {
     if blocks::applies(scheme, columns) {
-        return blocks::orthogonalise(gpu, scheme, cells, vectors, [batch, rows, columns], patience);
+        let rotated = blocks::Rotated { cells, vectors, least: None, batch, rows, columns };
+        return blocks::rotate(gpu, scheme, &rotated, patience);
     }
     let half = columns.div_ceil(2);
     let rounds = SWEEPS * (2 * half - 1);

@@ -191,7 +191,9 @@ fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
 }
 
 /// `INVOCATION` is the place of the invocation in its workgroup, of whole subgroups along one axis; `QUOTIENT` divides
-/// indices. A processor divides neither the one nor the other as vectors, nor does it convert to integers.
+/// indices. A processor divides neither the one nor the other as vectors, nor does it convert to integers. `ONCE` is a
+/// number that all of a workgroup have: in kernels with barriers llvmpipe repeats the arithmetic that led to a value in each
+/// branch behind them, divisions included, but not what lanes handed to each other.
 fn lanes(text: &mut String, caps: &Capabilities, wide: bool) {
     let invocation = match caps.subgroup {
         1.. if caps.cpu => format!("(gl_SubgroupID * {}u + gl_SubgroupInvocationID)", caps.subgroup),
@@ -211,7 +213,9 @@ fn lanes(text: &mut String, caps: &Capabilities, wide: bool) {
     } else {
         "((a) / (b))"
     };
-    let _ = writeln!(text, "#define INVOCATION {invocation}\n#define QUOTIENT(a, b) {quotient}");
+    let once = if caps.cpu && caps.subgroup > 0 { "subgroupBroadcastFirst(x)" } else { "(x)" };
+    let _ =
+        writeln!(text, "#define INVOCATION {invocation}\n#define QUOTIENT(a, b) {quotient}\n#define ONCE(x) {once}");
 }
 
 /// The GLSL type of four elements of a storage type.
