@@ -1,6 +1,7 @@
 //! The axes of a contraction as those of a batch of matrix products, and the places of their elements.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::{Axis, Contraction};
 use crate::program::emit::Params;
@@ -50,41 +51,65 @@ impl Groups {
         }
     }
 
-    fn rank(&self, group: &str) -> usize {
-        self.named().iter().find(|(name, ..)| *name == group).map_or(0, |(_, _, axes)| axes.len())
+    fn axes(&self, group: &str) -> &[Axis] {
+        self.named().into_iter().find(|(name, ..)| *name == group).map_or(&[], |(_, _, axes)| axes)
     }
 
-    /// The number of axes of each group.
-    pub fn ranks(&self) -> [u8; 4] {
-        self.named().map(|(_, _, axes)| axes.len() as u8)
+    /// The axes of a group by their indices, those together that a tensor steps through as if they were one: another
+    /// tensor may not.
+    fn spans(&self, tensor: char, group: &str) -> Vec<Range<usize>> {
+        let axes = self.axes(group);
+        let mut spans: Vec<Range<usize>> = vec![];
+        for (i, axis) in axes.iter().enumerate() {
+            match spans.last_mut().filter(|_| axes[i - 1].is_one_with(axis, tensor)) {
+                Some(span) => span.end = i + 1,
+                None => spans.push(i..i + 1),
+            }
+        }
+        spans
+    }
+
+    /// What the text of the places depends on: of each group the number of axes, and of each axis but the first the
+    /// tensors for which it is one with the axis before.
+    pub fn pattern(&self) -> Vec<u8> {
+        let one = |pair: &[Axis], tensor| u8::from(pair[0].is_one_with(&pair[1], tensor));
+        let ones = |pair: &[Axis]| "abc".chars().fold(0, |bits, tensor| bits << 1 | one(pair, tensor));
+        let group =
+            |axes: &[Axis]| [&[axes.len() as u8], axes.windows(2).map(ones).collect::<Vec<_>>().as_slice()].concat();
+        self.named().into_iter().flat_map(|(_, _, axes)| group(axes)).collect()
+    }
+
+    /// Whether the place of an index of a group takes divisions to find in a tensor.
+    pub fn divides(&self, tensor: char, group: &str) -> bool {
+        self.spans(tensor, group).len() > 1
     }
 
     /// Where the index of a group is in a tensor, as GLSL.
     pub fn place(&self, tensor: char, group: &str, index: &str) -> String {
-        match self.rank(group) {
-            0 => "IDX(0)".into(),
-            1 => format!("({index}) * p.{tensor}_{group}0"),
+        match self.spans(tensor, group).as_slice() {
+            [] => "IDX(0)".into(),
+            [span] => format!("({index}) * p.{tensor}_{group}{}", span.end - 1),
             _ => format!("place_{tensor}_{group}({index})"),
         }
     }
 
-    /// The functions that find the places of groups of several axes.
+    /// The functions that find the places whose finding takes divisions.
     pub fn places(&self) -> String {
         let mut text = String::new();
-        for (name, tensors, axes) in self.named() {
-            if axes.len() < 2 {
-                continue;
-            }
-            for tensor in tensors.chars() {
+        for (name, tensors, _) in self.named() {
+            for tensor in tensors.chars().filter(|&tensor| self.divides(tensor, name)) {
+                let spans = self.spans(tensor, name);
                 let _ = writeln!(text, "IDX place_{tensor}_{name}(IDX i) {{\n  IDX place = 0;");
-                for axis in (1..axes.len()).rev() {
+                for span in spans[1..].iter().rev() {
+                    let dims: Vec<_> = span.clone().map(|axis| format!("p.{name}_dim{axis}")).collect();
+                    let (dim, axis) = (dims.join(" * "), span.end - 1);
                     let _ = writeln!(
                         text,
-                        "  IDX rest{axis} = QUOTIENT(i, p.{name}_dim{axis});\n\
-                         \x20 place += (i - rest{axis} * p.{name}_dim{axis}) * p.{tensor}_{name}{axis}; i = rest{axis};"
+                        "  IDX dim{axis} = {dim}, rest{axis} = QUOTIENT(i, dim{axis});\n\
+                         \x20 place += (i - rest{axis} * dim{axis}) * p.{tensor}_{name}{axis}; i = rest{axis};"
                     );
                 }
-                let _ = writeln!(text, "  return place + i * p.{tensor}_{name}0;\n}}");
+                let _ = writeln!(text, "  return place + i * p.{tensor}_{name}{};\n}}", spans[0].end - 1);
             }
         }
         text
@@ -108,11 +133,7 @@ impl Groups {
 
     /// Whether elements of a tensor lie closer along `first` than along `second`.
     pub fn closer(&self, tensor: char, first: &str, second: &str) -> bool {
-        let step = |group: &str| {
-            let named = self.named();
-            let axes = named.iter().find(|(name, ..)| *name == group).map_or(&[] as &[Axis], |(_, _, axes)| axes);
-            axes.last().map_or(0, |axis| axis.stride(tensor).abs())
-        };
+        let step = |group| self.axes(group).last().map_or(0, |axis| axis.stride(tensor).abs());
         step(first) <= step(second)
     }
 }
@@ -125,15 +146,18 @@ impl Axis {
             _ => self.c,
         }
     }
+
+    /// Whether a tensor steps through this axis and `inner`, the next one, as if they were one.
+    fn is_one_with(&self, inner: &Axis, tensor: char) -> bool {
+        self.stride(tensor) == inner.stride(tensor).wrapping_mul(inner.dim as i64)
+    }
 }
 
 /// Drops axes of one element and merges neighbours that step through all tensors as if they were one.
 fn collapse(axes: &[Axis]) -> Vec<Axis> {
     let mut merged: Vec<Axis> = vec![];
     for axis in axes.iter().filter(|axis| axis.dim != 1) {
-        let steps = |outer: &Axis| {
-            "abc".chars().all(|tensor| outer.stride(tensor) == axis.stride(tensor).wrapping_mul(axis.dim as i64))
-        };
+        let steps = |outer: &Axis| "abc".chars().all(|tensor| outer.is_one_with(axis, tensor));
         match merged.last_mut().filter(|outer| steps(outer)) {
             Some(outer) => *outer = Axis { dim: outer.dim * axis.dim, ..*axis },
             None => merged.push(*axis),

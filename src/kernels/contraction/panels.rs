@@ -110,7 +110,7 @@ impl<'a> Panels<'a> {
         let Contraction { ty, a, b, .. } = self.contraction;
         let types = [*ty, self.inner, a.ty, b.ty].map(|ty| ty as u8);
         let numbers = [part as u8, along_k.into(), self.accumulator as u8, self.lanes as u8, self.rows as u8];
-        [b"panels", numbers.as_slice(), &types, &self.groups.ranks()].concat()
+        [b"panels", numbers.as_slice(), &types, &self.groups.pattern()].concat()
     }
 
     /// Writes an operand to panels of `width` rows or columns.

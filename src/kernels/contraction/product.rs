@@ -70,7 +70,7 @@ impl Product<'_> {
         let [quads_a, quads_b, quads_c] = self.quads;
         let flags = [along_k, along_n, quads_a, quads_b, quads_c, self.wide].map(u8::from);
         let types = [self.ty, self.inner, self.types[0], self.types[1]].map(|ty| ty as u8);
-        [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.ranks(), &tile, &flags].concat()
+        [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.pattern(), &tile, &flags].concat()
     }
 
     /// Loops over the axes of the depth, which need not divide either.
@@ -104,25 +104,29 @@ impl Product<'_> {
         )
     }
 
-    /// Tables of the depth's places in shared memory where it has several axes, so that loads need not divide.
+    /// Tables of the depth's places in shared memory where they take divisions to find, so that loads need not divide.
     fn depth(&self) -> String {
-        let place = |tensor| self.groups.place(tensor, "k", "k");
-        if self.groups.k.len() < 2 {
-            return format!("#define A_DEPTH(k) {}\n#define B_DEPTH(k) {}\n", place('a'), place('b'));
+        let (mut tables, mut fill, mut text) = (String::new(), String::new(), String::new());
+        for (name, tensor) in [('A', 'a'), ('B', 'b')] {
+            let place = |index| self.groups.place(tensor, "k", index);
+            if !self.groups.divides(tensor, "k") {
+                let _ = writeln!(text, "#define {name}_DEPTH(k) {}", place("k"));
+                continue;
+            }
+            let _ = writeln!(tables, "shared IDX depth_{tensor}[2 * DEPTHS];");
+            let _ = writeln!(fill, "    depth_{tensor}[uint(at)] = {};", place("k"));
+            let _ = writeln!(text, "#define {name}_DEPTH(k) depth_{tensor}[uint((k) % (2 * DEPTHS))]");
+        }
+        if tables.is_empty() {
+            return text;
         }
         let threads = self.tile.threads();
         format!(
-            "const uint DEPTHS = {DEPTHS};\n\
-             shared IDX depth_a[2 * DEPTHS], depth_b[2 * DEPTHS];\n\
+            "const uint DEPTHS = {DEPTHS};\n{tables}\
              void depth_tables(uint lane, IDX start) {{\n\
              \x20 for (uint e = lane; e < DEPTHS; e += {threads}) {{\n\
-             \x20   IDX k = start + e, at = k % (2 * DEPTHS);\n\
-             \x20   depth_a[uint(at)] = {};\n    depth_b[uint(at)] = {};\n  }}\n}}\n\
-             #define DEPTH_TABLES(lane, start) depth_tables(lane, start)\n\
-             #define A_DEPTH(k) depth_a[uint((k) % (2 * DEPTHS))]\n\
-             #define B_DEPTH(k) depth_b[uint((k) % (2 * DEPTHS))]\n",
-            place('a'),
-            place('b'),
+             \x20   IDX k = start + e, at = k % (2 * DEPTHS);\n{fill}  }}\n}}\n\
+             #define DEPTH_TABLES(lane, start) depth_tables(lane, start)\n{text}"
         )
     }
 
