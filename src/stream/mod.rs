@@ -72,7 +72,8 @@ impl Stream {
 
     /// Submits what is recorded; whether all of it has run within what a normal scheduler may wait.
     pub fn submit_and_look(&self) -> Result<bool> {
-        let value = self.submit_now()?;
+        let value = self.recorder().submit()?;
+        self.submitter.try_flush()?;
         self.timeline.passes_soon(value)
     }
 

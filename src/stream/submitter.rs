@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ash::vk;
 use once_cell::sync::OnceCell;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use vulkano::VulkanObject;
 use vulkano::device::{Device, Queue};
 
@@ -72,7 +72,15 @@ impl Submitter {
 
     /// Submits what waits.
     pub fn flush(&self) -> Result<()> {
-        let mut encoder = self.encoder.lock();
+        self.flush_by(self.encoder.lock())
+    }
+
+    /// As [`Submitter::flush`], but does not wait for its turn: whoever has it, or the thread, submits.
+    pub fn try_flush(&self) -> Result<()> {
+        self.encoder.try_lock().map_or_else(|| self.check(), |encoder| self.flush_by(encoder))
+    }
+
+    fn flush_by(&self, mut encoder: MutexGuard<Encoder>) -> Result<()> {
         loop {
             let next = self.waiting.lock().list.pop_front();
             let Some((batch, value)) = next else { return self.check() };
