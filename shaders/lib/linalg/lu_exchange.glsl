@@ -12,7 +12,8 @@ shared uint slots[WIDTH];
 void main() {
   uint lane = INVOCATION;
   if (workgroup() >= p.groups) return;
-  IDX tiles = p.groups / p.batch, batch = workgroup() / tiles, tile = workgroup() % tiles;
+  IDX tiles = ONCE(QUOTIENT(p.groups, p.batch)), batch = ONCE(QUOTIENT(workgroup(), tiles));
+  IDX tile = workgroup() - batch * tiles;
   uint n = uint(p.n), start = uint(p.start), size = uint(p.size);
   IDX pivots = batch * p.n + p.start;
   if (lane < size) {

@@ -10,11 +10,6 @@
 #else
 #define PART_B(x) x
 #endif
-#if LOWER
-#define STORED(i, j) (j) <= (i)
-#else
-#define STORED(i, j) true
-#endif
 
 IDX a_base, b_base, c_base;
 #define A_ROW(i) (i) * p.a_row
@@ -24,23 +19,47 @@ IDX a_base, b_base, c_base;
 #define B_COLUMN(j) (j) * p.b_column
 #define B_AT(place) PART_B(ELEMENTS(p.b, b_base + place))
 #define ELEMENT_C(i, j) ELEMENTS(p.c, c_base + (i) * p.c_row + (j) * p.c_column)
-#define STORE(i, j, v) if (STORED(i, j)) ELEMENT_C(i, j) = ELEMENT_C(i, j) - (v)
+#define STORE(i, j, v) ELEMENT_C(i, j) = ELEMENT_C(i, j) - (v)
 #if LANES
-#define DEPTH_LOOP(body) for (IDX k = 0; k < p.k; k++) body
-#define A_NOW A_DEPTH(k)
-#define B_NOW B_DEPTH(k)
-#define A_VALUE(x) x
-#define B_VALUE(x) x
-#include "lib/matmul_lanes.glsl"
+// A thread has BM elements of a column. Of A each lane reads a row and hands it to the others.
+#if PROCESSOR
+const uint SPAN = BM < SUBGROUP ? BM : SUBGROUP;
+#define OWN_PART (gl_SubgroupInvocationID % SPAN)
+#define PART_OF(x, part) subgroupBroadcast(x, part)
+#else
+const uint SPAN = 1;
+#define OWN_PART 0
+#define PART_OF(x, part) x
+#endif
+
+void matmul(uint lane, IDX row, IDX column, IDX m, IDX n) {
+  IDX j = column + lane, from_b = B_COLUMN(min(j, n - 1)), from_a[BM / SPAN];
+  ELEMENT sums[BM];
+  [[unroll]] for (uint i = 0; i < BM; i++) sums[i] = ELEMENT(0);
+  [[unroll]] for (uint i = 0; i < BM / SPAN; i++) from_a[i] = A_ROW(min(row + i * SPAN + OWN_PART, m - 1));
+#define STEP(k) { \
+    ELEMENT b = B_AT(from_b + B_DEPTH(k)); \
+    [[unroll]] for (uint i = 0; i < BM; i += SPAN) { \
+      ELEMENT a = A_AT(from_a[i / SPAN] + A_DEPTH(k)); \
+      [[unroll]] for (uint part = 0; part < SPAN; part++) \
+        sums[i + part] = MULTIPLY_ADD(PART_OF(a, part), b, sums[i + part]); \
+    } \
+  }
+  IDX k = 0;
+  // What a loop carries costs with every turn.
+  for (; k + 4 <= p.k; k += 4) [[unroll]] for (uint step = 0; step < 4; step++) STEP(k + step)
+  for (; k < p.k; k++) STEP(k)
+  [[unroll]] for (uint i = 0; i < BM; i++) if (row + i < m && j < n) STORE(row + i, j, sums[i]);
+}
 #else
 #include "lib/matmul.glsl"
 #endif
 
 void main() {
   IDX columns = (p.n + (BN - 1)) / BN, rows = (p.m + (BM - 1)) / BM;
-  IDX batch = workgroup() / (columns * rows), tile = workgroup() % (columns * rows);
-  IDX row = tile / columns * BM, column = tile % columns * BN;
-  if (workgroup() >= p.groups || !(STORED(row + BM - 1, column))) return;
+  IDX line = QUOTIENT(workgroup(), columns), batch = QUOTIENT(line, rows);
+  IDX row = (line - batch * rows) * BM, column = (workgroup() - line * columns) * BN;
+  if (workgroup() >= p.groups) return;
   a_base = p.a_offset + batch * p.a_batch;
   b_base = p.b_offset + batch * p.b_batch;
   c_base = p.c_offset + batch * p.c_batch;

@@ -1,7 +1,7 @@
 //! Cholesky factors.
 
 use super::triangular::accumulator;
-use super::{Kernel, Matrices, Pack, Update, View, unpack, wide, width, working};
+use super::{Kernel, Matrices, Pack, View, unpack, wide, width, working};
 use crate::device::Gpu;
 use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Patience};
@@ -11,7 +11,7 @@ use crate::program::emit::Params;
 /// The lower triangle L with L·Lᴴ = A in type `ty`, zeros above. Only A's lower triangle is read. Where A is not positive
 /// definite, L is NaN from the first column on where that shows.
 ///
-/// Blocked and right-looking, as LAPACK's potrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition,
+/// Blocked and right-looking, as LAPACK's potrf, one dispatch a block: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition,
 /// 4.2.6. A pivot that is exactly zero divides as 1e-10, BinaryBackend's `eps`, so that zero columns stay zero.
 pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buffer> {
     let n = a.order()?;
@@ -20,38 +20,25 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buff
     if a.elements() == 0 {
         return gpu.zeroed(0, patience);
     }
-    let block = width(inner);
-    patience.may_record(n.div_ceil(block) * 2)?;
-    let l = Pack::Lower.copy(gpu, a, inner, patience)?;
-    let view = View::dense(&l, n, n);
-    if n <= block {
-        factor(gpu, inner, a.batch, view, n, patience)?;
+    if n <= width(inner) {
+        let l = Pack::Lower.copy(gpu, a, inner, patience)?;
+        factor(gpu, inner, a.batch, View::dense(&l, n, n), n, patience)?;
         return unpack(gpu, l, inner, [a.batch, n, n], ty, patience);
     }
-    let diagonal = gpu.allocate(Kind::Device, a.batch * n.next_multiple_of(block) * block * inner.size(), patience)?;
-    let blocked = Blocked { gpu, patience, ty: inner, batch: a.batch, n, diagonal: &diagonal };
-    for start in (0..n).step_by(block as usize) {
-        let size = block.min(n - start);
-        let rest = start + size;
-        blocked.panel(view, start, size)?;
-        let below = view.at(rest, start);
-        Update {
-            ty: inner,
-            batch: a.batch,
-            rows: n - rest,
-            columns: n - rest,
-            depth: size,
-            conjugate: [false, true],
-            lower: true,
-            a: below,
-            b: below.transposed(),
-            c: view.at(rest, rest),
-        }
-        .record(gpu, patience)?;
+    let steps = Steps::new(gpu, inner);
+    patience.may_record(n.div_ceil(steps.width) + 3)?;
+    let rest = Pack::All.copy(gpu, a, inner, patience)?;
+    let l = gpu.allocate(Kind::Device, a.elements() * inner.size(), patience)?;
+    let mut start = 0;
+    for end in (0..n).step_by(steps.width as usize) {
+        steps.record(gpu, [a.batch, n, start, end], [&rest, &l], patience)?;
+        start = end;
     }
-    blocked.place(&l)?;
     unpack(gpu, l, inner, [a.batch, n, n], ty, patience)
 }
+
+/// Columns that a thread of `cholesky_step.glsl` factors for itself.
+const FEW: u64 = 4;
 
 /// Factors the matrices of at most [`width`] rows, with the rounding of BinaryBackend.
 fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) -> Result<()> {
@@ -73,57 +60,47 @@ fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) 
     kernel.record(batch, &params, &[a.block], &[a.block])
 }
 
-/// Larger matrices, [`width`] columns after [`width`] columns.
-struct Blocked<'a> {
-    gpu: &'a Gpu,
-    patience: Patience,
+/// How larger matrices are factored: `width` columns after `width` columns, the elements behind them in tiles of `tile` rows
+/// and columns.
+struct Steps {
     ty: Type,
-    batch: u64,
-    n: u64,
-    /// The factors of the diagonal blocks: [`width`] elements for each row.
-    diagonal: &'a Block,
+    width: u64,
+    tile: u64,
 }
 
-impl Blocked<'_> {
-    /// Threads that have a row below the diagonal block each.
-    const THREADS: u32 = 128;
+impl Steps {
+    fn new(gpu: &Gpu, ty: Type) -> Self {
+        let fits = |&[width, tile]: &[u64; 2]| {
+            (width * (width + FEW + 1) + 2 * tile * (width + 1)) * ty.size() <= gpu.caps.max_shared.into()
+        };
+        let sizes = [[32, 64], [16, 64], [8, 64], [16, 32], [8, 32]];
+        let [width, tile] = sizes.into_iter().find(fits).unwrap_or([8, 32]);
+        Self { ty, width, tile }
+    }
 
-    fn kernel(
+    /// Takes the columns from `start` to `end` of the factor from what is behind them, and factors what follows on the diagonal.
+    fn record(
         &self,
-        file: &'static str,
-        threads: u32,
-        groups: u64,
-        a: View,
-        extents: &[(&'static str, u64)],
+        gpu: &Gpu,
+        [batch, n, start, end]: [u64; 4],
+        [rest, l]: [&Block; 2],
+        patience: Patience,
     ) -> Result<()> {
-        let &Blocked { gpu, patience, ty, diagonal, .. } = self;
-        let wide = wide(ty, &[a.block, diagonal]);
-        let defines = &[("WIDTH", width(ty))];
-        let kernel = Kernel { gpu, patience, file, ty, accumulator: ty.compute(), wide, threads, defines };
+        let &Self { ty, width, tile } = self;
+        let wide = wide(ty, &[rest, l]);
+        let threads = 2 * tile as u32;
+        let defines = &[("WIDTH", width), ("TILE", tile)];
+        let kernel =
+            Kernel { gpu, patience, file: "cholesky_step", ty, accumulator: ty.compute(), wide, threads, defines };
+        // Before the first step nothing but the diagonal block has a turn.
+        let tiles = if end == 0 { 1 } else { (n - end).div_ceil(tile) };
         let params = |params: &mut Params| {
-            a.params(params, ty, wide, "a");
-            params.address(diagonal.address, ty.storage(), format_args!("diagonal"));
-            for &(name, value) in extents {
+            params.address(rest.address, ty.storage(), format_args!("a"));
+            params.address(l.address, ty.storage(), format_args!("l"));
+            for (value, name) in [(n, "n"), (start, "start"), (end, "rest"), (tiles, "tiles")] {
                 params.extent(value, wide, format_args!("{name}"));
             }
         };
-        kernel.record(groups, &params, &[a.block, diagonal], &[a.block, diagonal])
-    }
-
-    /// The columns from `start` to `start + size`; the factor of their diagonal block goes to `diagonal`.
-    fn panel(&self, matrix: View, start: u64, size: u64) -> Result<()> {
-        let below = self.n - start - size;
-        let tiles = below.div_ceil(Self::THREADS.into()).max(1);
-        let rows = self.n.next_multiple_of(width(self.ty));
-        let extents = [("n", rows), ("start", start), ("size", size), ("below", below), ("tiles", tiles)];
-        self.kernel("cholesky_panel", Self::THREADS, self.batch * tiles, matrix.at(start, start), &extents)
-    }
-
-    /// Puts the factors of the diagonal blocks at their places.
-    fn place(&self, l: &Block) -> Result<()> {
-        let rows = self.n.next_multiple_of(width(self.ty));
-        let count = self.batch * rows * width(self.ty);
-        let extents = [("n", self.n), ("rows", rows), ("count", count)];
-        self.kernel("cholesky_diagonal", 256, count.div_ceil(256), View::dense(l, self.n, self.n), &extents)
+        kernel.record(batch * tiles.div_ceil(2) * (tiles + 1), &params, &[rest, l], &[rest, l])
     }
 }

@@ -66,7 +66,6 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
             columns: n - rest,
             depth: size,
             conjugate: [false, false],
-            lower: false,
             a: view.at(rest, start),
             b: right,
             c: view.at(rest, rest),
@@ -142,7 +141,7 @@ impl Panel<'_> {
         let rows = self.n - self.start;
         // Few sizes, each of which is a kernel to build.
         let threads = rows.next_power_of_two().max(subgroup).min(threads);
-        let defines = [("WIDTH", REGISTERS), ("SUBGROUP", subgroup), ("EACH", rows.div_ceil(threads))];
+        let defines = [("WIDTH", REGISTERS), ("EACH", rows.div_ceil(threads))];
         self.kernel("lu_columns", threads as u32, &defines, self.batch, &[])
     }
 

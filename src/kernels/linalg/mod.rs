@@ -34,6 +34,12 @@ fn width(ty: Type) -> u64 {
     if ty.size() > 8 { 16 } else { 32 }
 }
 
+/// Whether invocations are the lanes of a processor, which reach shared memory one after the other: they hand to each other
+/// what all of them need.
+fn processor(gpu: &Gpu) -> bool {
+    gpu.caps.cpu && matches!(gpu.caps.subgroup, 4 | 8)
+}
+
 /// A batch of matrices within a block: element (i, j) of matrix b is at offset + b·batch + i·row + j·column. Strides may
 /// be negative.
 #[derive(Clone, Copy)]
@@ -139,11 +145,16 @@ impl Kernel<'_> {
             source,
             "#define ELEMENT {element}\n#define PART {part}\n#define ACCUMULATOR {accumulator}\n\
              #define ELEMENTS(b, i) AT({storage}, b, i)\n\
+             #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
+             #define PROCESSOR {processor}\n#define SUBGROUP {subgroup}u\n\
              #define LOCAL_SIZE {threads}u\n",
             element = self.ty.compute().glsl(),
             part = self.ty.part().compute().glsl(),
             accumulator = self.accumulator.glsl(),
             storage = self.ty.storage(),
+            multiply_add = multiply_add(&self.gpu.caps, self.ty.compute()),
+            processor = u8::from(processor(self.gpu)),
+            subgroup = self.gpu.caps.subgroup,
             threads = self.threads,
         );
         if self.ty.is_complex() {
@@ -243,8 +254,6 @@ struct Update<'a> {
     depth: u64,
     /// Whether a and b are taken conjugated.
     conjugate: [bool; 2],
-    /// Whether only elements on and below the diagonal of c change.
-    lower: bool,
     a: View<'a>,
     b: View<'a>,
     c: View<'a>,
@@ -257,7 +266,7 @@ impl Update<'_> {
             return Ok(());
         }
         // Neighbouring threads write neighbouring columns: where rows lie closer together, the transposed product is taken.
-        if c.row.abs() < c.column.abs() && !self.lower {
+        if c.row.abs() < c.column.abs() {
             let conjugate = [self.conjugate[1], self.conjugate[0]];
             let (a, b, c) = (b.transposed(), a.transposed(), c.transposed());
             return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, patience);
@@ -286,7 +295,6 @@ impl Update<'_> {
                 ("B_ALONG_N", flag(b.column.abs() <= b.row.abs())),
                 ("CONJUGATE_A", flag(self.conjugate[0] && ty.is_complex())),
                 ("CONJUGATE_B", flag(self.conjugate[1] && ty.is_complex())),
-                ("LOWER", flag(self.lower)),
             ],
         };
         let params = |params: &mut Params| {
@@ -299,8 +307,7 @@ impl Update<'_> {
         };
         let groups = batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into());
         let text = |text: &mut String| {
-            let multiply_add = multiply_add(&gpu.caps, ty.compute());
-            let _ = writeln!(text, "#define VECTOR {vector}\n#define MULTIPLY_ADD(a, b, c) {multiply_add}");
+            let _ = writeln!(text, "#define VECTOR {vector}");
         };
         kernel.record_with(groups, &params, &[], &text, &[a.block, b.block, c.block], &[c.block])
     }

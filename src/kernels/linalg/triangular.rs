@@ -1,6 +1,6 @@
 //! Solving triangular systems.
 
-use super::{Kernel, Matrices, Pack, Update, View, unpack, wide, width, working};
+use super::{Kernel, Matrices, Pack, Update, View, processor, unpack, wide, width, working};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Patience};
@@ -120,7 +120,6 @@ impl System<'_> {
                 columns: self.columns,
                 depth: size,
                 conjugate: [self.conjugate, false],
-                lower: false,
                 a: self.l.at(rest, start),
                 b: self.x.at(start, 0),
                 c: self.x.at(rest, 0),
@@ -140,11 +139,13 @@ impl System<'_> {
         let flag = |is: bool| u64::from(is);
         let width = width(ty);
         let wide = wide(ty, &[l.block, x.block]);
-        let threads = 256;
+        // How many threads a column has.
+        let (file, threads, each) =
+            if processor(gpu) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
         let kernel = Kernel {
             gpu,
             patience,
-            file: "substitute",
+            file,
             ty,
             accumulator: ty.compute(),
             wide,
@@ -156,7 +157,7 @@ impl System<'_> {
                 ("UNIT", flag(self.unit)),
             ],
         };
-        let tiles = columns.div_ceil(u64::from(threads) / width);
+        let tiles = columns.div_ceil(u64::from(threads) / each);
         let params = |params: &mut crate::program::emit::Params| {
             l.params(params, ty, wide, "l");
             x.params(params, ty, wide, "x");
