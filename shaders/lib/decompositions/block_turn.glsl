@@ -6,10 +6,16 @@
 // Of the Gram matrix only what is on or below the diagonal is kept up to date.
 shared PART gram[BOTH][BOTH + 1], turn[BOTH][BOTH + 1];
 #define G(i, j) gram[max(i, j)][min(i, j)]
-// A rotation's sine and 1 - cosine, and the columns that it turns.
-shared PART sines[WIDTH], rests[WIDTH];
-shared uint tops[WIDTH], bottoms[WIDTH];
+// A rotation's sine and 1 - cosine, and the columns that it turns, in this round and in the next.
+shared PART sines[2][WIDTH], rests[2][WIDTH];
+shared uint tops[2][WIDTH], bottoms[2][WIDTH];
 shared bool rotates;
+
+// One Newton step from what the device has at once.
+PART inverse_root(PART x) {
+  PART r = inversesqrt(x);
+  return r + r * (PART(0.5) - PART(0.5) * x * r * r);
+}
 
 // Whether a pivot is more than roundings: of the products of `rows` elements, or of a matrix of this norm.
 #if TWO_SIDED
@@ -17,6 +23,38 @@ shared bool rotates;
 #else
 #define MATTERS(a, b, pivot) (abs(pivot) > least * (sqrt(a) * sqrt(b)))
 #endif
+
+const uint LINES = THREADS / WIDTH;
+
+// The rotation of pair k in this round, and what it makes of its pivot and the diagonal.
+void find(uint k, uint round, bool all, PART least) {
+  uint slot = round % 2, top = k, bottom = WIDTH + (k + round) % WIDTH;
+  if (all) {
+    top = uint(top_of(k, round, WIDTH));
+    bottom = uint(bottom_of(k, round, WIDTH));
+  }
+  tops[slot][k] = top;
+  bottoms[slot][k] = bottom;
+  PART a = G(top, top), b = G(bottom, bottom), pivot = G(top, bottom), s = PART(0), d = PART(0);
+  if (MATTERS(a, b, pivot)) {
+    // Twice the angle has the sides b - a and 2·pivot; scaled, so that squares neither overflow nor vanish. Of the two
+    // rotations the smaller one.
+    PART x = b - a, y = pivot + pivot, scale = power_of_two(-exponent_of(max(abs(x), abs(y))), PART(0));
+    x *= scale;
+    y *= scale;
+    PART inverse = inverse_root(x * x + y * y), cosine = PART(0.5) + PART(0.5) * (abs(x) * inverse);
+    PART over_cosine = inverse_root(cosine);
+    s = PART(0.5) * (x < PART(0) ? -y : y) * inverse * over_cosine;
+    cosine *= over_cosine;
+    d = s * s / (PART(1) + cosine);
+    PART t = s * over_cosine;
+    G(top, top) = a - t * pivot;
+    G(bottom, bottom) = b + t * pivot;
+    G(top, bottom) = PART(0);
+  }
+  sines[slot][k] = s;
+  rests[slot][k] = d;
+}
 
 void main() {
   IDX group = workgroup();
@@ -61,35 +99,17 @@ void main() {
   uint rounds = all ? BOTH - 1 : WIDTH;
 #endif
   uint own = lane % WIDTH, line = lane / WIDTH;
-  #define TOP(k) (all ? tops[k] : (k))
-  #define BOTTOM(k) (all ? bottoms[k] : WIDTH + ((k) + round) % WIDTH)
+  if (rounds > 0 && line == 0) find(own, 0, all, least);
+  barrier();
   for (uint round = 0; round < rounds; round++) {
-    for (uint k = lane; k < WIDTH; k += THREADS) {
-      if (all) {
-        tops[k] = uint(top_of(k, round, WIDTH));
-        bottoms[k] = uint(bottom_of(k, round, WIDTH));
-      }
-      uint top = TOP(k), bottom = BOTTOM(k);
-      PART a = G(top, top), b = G(bottom, bottom), pivot = G(top, bottom);
-      bool turns = MATTERS(a, b, pivot);
-      PART t = turns ? tangent(a, b, pivot) : PART(0);
-      PART c = PART(1) / sqrt(PART(1) + t * t), s = t * c;
-      sines[k] = s;
-      rests[k] = s * s / (PART(1) + c);
-      if (turns) {
-        G(top, top) = a - t * pivot;
-        G(bottom, bottom) = b + t * pivot;
-        G(top, bottom) = PART(0);
-      }
-    }
-    barrier();
+    uint slot = round % 2;
     // Two lines of the triangle of pairs of rotations, one from its end and one from its beginning, fill WIDTH - 1 threads.
-    for (uint q = line; q < WIDTH / 2; q += THREADS / WIDTH) {
+    for (uint q = line; q < WIDTH / 2; q += LINES) {
       uint length = WIDTH - 1 - q;
       if (own == WIDTH - 1) continue;
       uint k = own < length ? length : q, l = own < length ? own : own - length;
-      uint i = TOP(k), j = BOTTOM(k), m = TOP(l), n = BOTTOM(l);
-      PART s = sines[k], d = rests[k], s2 = sines[l], d2 = rests[l];
+      uint i = tops[slot][k], j = bottoms[slot][k], m = tops[slot][l], n = bottoms[slot][l];
+      PART s = sines[slot][k], d = rests[slot][k], s2 = sines[slot][l], d2 = rests[slot][l];
       PART im = G(i, m), in_ = G(i, n), jm = G(j, m), jn = G(j, n);
       // Rows, then columns.
       PART x = im - (s * jm + d * im), y = in_ - (s * jn + d * in_);
@@ -99,12 +119,17 @@ void main() {
       G(j, m) = z - (s2 * w + d2 * z);
       G(j, n) = w + (s2 * z - d2 * w);
     }
-    uint m = TOP(own), n = BOTTOM(own);
-    PART s = sines[own], d = rests[own];
-    for (uint i = line; i < BOTH; i += THREADS / WIDTH) {
-      PART x = turn[i][m], y = turn[i][n];
-      turn[i][m] = x - (s * y + d * x);
-      turn[i][n] = y + (s * x - d * y);
+    barrier();
+    // While one line finds the next rotations, the others turn.
+    if (line == 0 && round + 1 < rounds) find(own, round + 1, all, least);
+    if (line > 0 || LINES == 1) {
+      uint m = tops[slot][own], n = bottoms[slot][own];
+      PART s = sines[slot][own], d = rests[slot][own];
+      for (uint i = LINES == 1 ? 0 : line - 1; i < BOTH; i += LINES == 1 ? 1 : LINES - 1) {
+        PART x = turn[i][m], y = turn[i][n];
+        turn[i][m] = x - (s * y + d * x);
+        turn[i][n] = y + (s * x - d * y);
+      }
     }
     barrier();
   }
