@@ -63,12 +63,12 @@ struct Run<'a> {
 }
 
 /// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
-/// neighbours, which are outputs where it is `beside`.
+/// neighbours, which are outputs where `beside` is not 0: so many fours of them.
 struct Shape {
     across: u32,
     along: u32,
     fours: Fours,
-    beside: bool,
+    beside: u32,
 }
 
 /// The parts of the partial results with their GLSL types.
@@ -205,7 +205,7 @@ impl Run<'_> {
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
-        let groups = outputs.div_ceil(u64::from(across) * if beside { 4 } else { 1 });
+        let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
         // Split the reduced axes where the outputs alone do not fill the device.
         let wanted = if self.gpu.caps.cpu { 32 } else { 1024 };
         let chunks = (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1);
@@ -235,7 +235,7 @@ impl Run<'_> {
             _ => (1, THREADS),
         };
         let fours = Fours::default();
-        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: false };
+        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0 };
         self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
     }
 
@@ -303,9 +303,15 @@ impl Run<'_> {
             let lanes = lanes(&self.gpu.caps);
             let neighbours = inner_reduced <= inner_kept && along.quads != 0 && reduced >= 64;
             return if neighbours || outputs < lanes.into() {
-                Shape { across: 1, along: lanes, fours: along, beside: false }
+                Shape { across: 1, along: lanes, fours: along, beside: 0 }
             } else {
-                Shape { across: lanes, along: 1, fours: beside, beside: beside.quads != 0 }
+                // Whole lines of memory: what is read of a row lies far from what is read of the next.
+                let times = match outputs {
+                    _ if beside.quads == 0 => 0,
+                    _ if outputs.is_multiple_of(16) && outputs >= u64::from(64 * lanes) => 4,
+                    _ => 1,
+                };
+                Shape { across: lanes, along: 1, fours: beside, beside: times }
             };
         }
         let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
@@ -313,10 +319,10 @@ impl Run<'_> {
             let run = if beside.quads != 0 { 4 } else { 1 };
             let across = up(outputs / run).min(if outputs >= 1 << 16 { THREADS / run as u32 } else { 32 });
             let along = up(reduced.div_ceil(4)).min(THREADS / across);
-            Shape { across, along, fours: beside, beside: run == 4 }
+            Shape { across, along, fours: beside, beside: run as u32 / 4 }
         } else {
             let threads = up(reduced.div_ceil(4));
-            Shape { across: THREADS / threads, along: threads, fours: along, beside: false }
+            Shape { across: THREADS / threads, along: threads, fours: along, beside: 0 }
         }
     }
 
@@ -450,8 +456,8 @@ impl Run<'_> {
                 (0, [threads, fours.is_some().into(), 0, quads, ones])
             }
             Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside } => {
-                let flags = [from_partial, to_partial, beside].map(u32::from);
-                (1, [across, along, flags[0] + 2 * flags[1] + 4 * flags[2], quads, ones])
+                let flags = u32::from(from_partial) + 2 * u32::from(to_partial) + 4 * beside;
+                (1, [across, along, flags, quads, ones])
             }
             Stage::Fold { threads } => (2, [threads, 0, 0, 0, 0]),
             Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {

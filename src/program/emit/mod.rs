@@ -41,9 +41,9 @@ pub enum Stage {
     /// Elementwise, through shared memory.
     Tile { threads: u32, tile: Tile },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
-    /// it writes them; what of its inputs a thread takes for four neighbours along the last axis, or with `beside` along
-    /// the last kept axis, whose outputs are one thread's.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: bool },
+    /// it writes them; what of its inputs a thread takes for four neighbours along the last axis or, where it is not 0,
+    /// `beside` times along the last kept axis, whose outputs are one thread's.
+    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: u32 },
     /// A fold: threads of a workgroup, each of which makes one output.
     Fold { threads: u32 },
 }

@@ -140,7 +140,7 @@ impl Emitter<'_> {
             }
         }
         text.push_str("}\n");
-        let outputs = if beside { 4 } else { 1 };
+        let outputs = (4 * beside).max(1);
         // Lanes of one subgroup hand their sums to each other, others go through shared memory.
         let exchanges = along > 1 && threads <= self.caps.subgroup && self.caps.cpu;
         if exchanges {
@@ -152,8 +152,11 @@ impl Emitter<'_> {
         }
         self.loaders(text);
         // Elements of a thread side by side, and how many such runs it takes at a time, so that their loads overlap.
-        let side = if fours.quads != 0 && !beside { 4 } else { 1 };
-        let unrolled = if fours.quads == 0 && accumulator.parts.len() == 1 && !self.caps.cpu { 8 } else { 4 };
+        let side = if fours.quads != 0 && beside == 0 { 4 } else { 1 };
+        let unrolled = match beside {
+            0 if fours.quads == 0 && parts == 1 && !self.caps.cpu => 8,
+            _ => 4 / beside.max(1),
+        };
         // Each of four neighbours has an accumulator of its own, a0_1 being the first part of the second one's: an
         // addition waits for the one before it.
         let initial = |c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i)));
@@ -170,15 +173,19 @@ impl Emitter<'_> {
              \x20 if (o < p.outputs) {{\n\
              \x20   IDX r = chunk * p.chunk + y * {side};"
         );
-        let load = |k: u32| self.load_held("four", k, &format!("o, r + {}", along * side * k));
+        let each = beside.max(1);
+        let load = |k: u32| {
+            let place = |w: u32| format!("o + {}, r + {}", 4 * w, along * side * k);
+            (0..each).map(|w| self.load_held("four", k * each + w, &place(w))).collect::<Vec<_>>().join(" ")
+        };
         let element = |k: u32, c: u32, stored: &dyn Fn(usize) -> String| {
             let names = accumulator.list(|i, ty| format!("{ty} x{k}_{c}_{i};"));
             let passed: Vec<_> = (0..parts).map(|i| format!("x{k}_{c}_{i}")).collect();
-            let (o, r) = if beside { (c, along * k) } else { (0, along * side * k + c) };
+            let (o, r) = if beside > 0 { (c, along * k) } else { (0, along * side * k + c) };
             let stored = given(&|input, _| stored(input));
             format!("{names} element(o + {o}, r + {r}, {stored}{});", passed.join(", "))
         };
-        let take = |k: u32, c: u32| element(k, c, &|input| self.of_four(input, k, c));
+        let take = |k: u32, c: u32| element(k, c, &|input| self.of_four(input, k * each + c / 4, c % 4));
         let combine =
             |k: u32, c: u32| accumulator.call("combine", |i| format!("a{i}_{c}"), |i| format!("x{k}_{c}_{i}"));
         let run = |k: u32| (0..side * outputs).map(|c| (k, c)).collect::<Vec<_>>();
