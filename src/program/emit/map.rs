@@ -36,7 +36,7 @@ impl Emitter<'_> {
         self.loaders(text);
         let loads =
             all(&|input, storage| format!("AT({storage}, p.input{input}, i)"), &|input, _| format!("q0_{input}"));
-        let held_one = self.load_held("one", 0, "i, 0");
+        let held_one = format!("{} {}", self.bases(0, "i"), self.load_held("one", 0, 0, "0"));
         let one = match scattered {
             Some(_) => {
                 format!("IDX at; {result} value = element(i{loads}, at); AT({result}, p.result, at) = value;")
@@ -56,7 +56,7 @@ impl Emitter<'_> {
                 format!("{} q{k}_{input} = LOAD_QUAD({storage}, p.input{input}, {quad});", quad_of(storage))
             };
             let loads = linear.iter().map(one).collect::<Vec<_>>().join(" ");
-            format!("{loads} {}", self.load_held("four", k, &format!("{quad} * 4, 0")))
+            format!("{loads} {} {}", self.bases(k, &format!("{quad} * 4")), self.load_held("four", k, k, "0"))
         };
         let compute = |k: u32, quad: &str| {
             let element = |c| {

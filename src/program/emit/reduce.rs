@@ -161,6 +161,8 @@ impl Emitter<'_> {
         // addition waits for the one before it.
         let initial = |c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i)));
         let initial = (0..side * outputs).map(initial).collect::<Vec<_>>().join(" ");
+        let each = beside.max(1);
+        let bases = (0..each).map(|w| self.bases(w, &format!("o + {}", 4 * w))).collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             text,
             "void main() {{\n\
@@ -171,12 +173,12 @@ impl Emitter<'_> {
              \x20 IDX end = min((chunk + 1) * p.chunk, p.reduced);\n\
              \x20 {initial}\n\
              \x20 if (o < p.outputs) {{\n\
+             \x20   {bases}\n\
              \x20   IDX r = chunk * p.chunk + y * {side};"
         );
-        let each = beside.max(1);
         let load = |k: u32| {
-            let place = |w: u32| format!("o + {}, r + {}", 4 * w, along * side * k);
-            (0..each).map(|w| self.load_held("four", k * each + w, &place(w))).collect::<Vec<_>>().join(" ")
+            let r = format!("r + {}", along * side * k);
+            (0..each).map(|w| self.load_held("four", k * each + w, w, &r)).collect::<Vec<_>>().join(" ")
         };
         let element = |k: u32, c: u32, stored: &dyn Fn(usize) -> String| {
             let names = accumulator.list(|i, ty| format!("{ty} x{k}_{c}_{i};"));
@@ -211,7 +213,7 @@ impl Emitter<'_> {
             let _ = writeln!(
                 text,
                 "    }}\n    for (; r < end; r++) {{ {} {} {} }}",
-                self.load_held("one", 0, "o, r"),
+                self.load_held("one", 0, 0, "r"),
                 element(0, 0, &|input| format!("q0_{input}")),
                 combine(0, 0)
             );
