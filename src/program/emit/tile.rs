@@ -130,16 +130,18 @@ impl Emitter<'_> {
         let _ = writeln!(
             text,
             "void main() {{\n\
-             \x20 IDX rest = workgroup();\n\
-             \x20 IDX tiles = (p.dim{across} + {w}) / {width};\n\
-             \x20 IDX at{across} = rest % tiles * {width}; rest /= tiles;\n\
-             \x20 tiles = (p.dim{along} + {h}) / {height};\n\
-             \x20 IDX at{along} = rest % tiles * {height}; rest /= tiles;",
+             \x20 IDX tile = workgroup(), tiles = (p.dim{across} + {w}) / {width}, rest = QUOTIENT(tile, tiles);\n\
+             \x20 IDX at{across} = (tile - rest * tiles) * {width};\n\
+             \x20 tile = rest, tiles = (p.dim{along} + {h}) / {height}, rest = QUOTIENT(tile, tiles);\n\
+             \x20 IDX at{along} = (tile - rest * tiles) * {height};",
             w = width - 1,
             h = height - 1,
         );
         for axis in (0..rank).rev().filter(|&axis| axis != across && axis != along) {
-            let _ = writeln!(text, "  IDX at{axis} = rest % p.dim{axis}; rest /= p.dim{axis};");
+            let _ = writeln!(
+                text,
+                "  tile = rest, rest = QUOTIENT(tile, p.dim{axis});\n  IDX at{axis} = tile - rest * p.dim{axis};"
+            );
         }
         // More than the device promises to run along one axis of the grid leaves workgroups over.
         let _ = writeln!(
@@ -287,14 +289,15 @@ impl Emitter<'_> {
         let Tile { across, along, width, height, .. } = tile;
         let (across, along, rank) = (usize::from(across), usize::from(along), self.layout.dims.len());
         let result = self.program.result().storage();
-        let rows = height / 4;
+        let columns = width / 4;
+        // Lanes store to neighbouring places: a processor's stores reach few pages at a time, its loads more.
         let _ = writeln!(
             text,
             "  for (uint j = INVOCATION; j < {}; j += {threads}) {{\n\
-             \x20   uint y = j % {rows}, x = j / {rows};\n\
+             \x20   uint x = j % {columns}, y = j / {columns};\n\
              \x20   if (4 * x < wide && 4 * y < high) {{\n\
              \x20     IDX target, next;",
-            width / 4 * rows
+            height / 4 * columns
         );
         load_block(text, across, held);
         for k in 0..4 {
