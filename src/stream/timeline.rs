@@ -20,9 +20,9 @@ pub struct Timeline {
     cpu: bool,
 }
 
-/// A wait spins this long before it sleeps: being woken costs a GPU's caller 40 µs. A device that is the CPU itself
-/// needs the core.
-const SPIN_GPU: Duration = Duration::from_micros(500);
+/// A wait spins this long before it sleeps: being woken takes a GPU's caller 40 to 500 µs, a twentieth of this. A device
+/// that is the CPU itself needs the core.
+const SPIN_GPU: Duration = Duration::from_millis(10);
 /// And this long a caller that may not sleep.
 const PROMPT_GPU: Duration = Duration::from_micros(100);
 const SPIN_CPU: Duration = Duration::from_micros(20);
