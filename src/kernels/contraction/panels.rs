@@ -36,6 +36,20 @@ pub struct Panels<'a> {
     rows: u64,
 }
 
+/// Rows whose sums, two vectors of `lanes` each, take three quarters of the processor's registers.
+fn most_rows(lanes: u64, accumulator: Compute) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    let (registers, bytes) = match std::arch::is_x86_feature_detected!("avx512vl") {
+        true => (32, 64),
+        false => (16, 32),
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let (registers, bytes) = (32, 16);
+    let parts = if matches!(accumulator, Compute::Complex | Compute::ComplexDouble) { 2 } else { 1 };
+    let vector = parts * (lanes * accumulator.size() / parts).div_ceil(bytes);
+    (registers * 3 / 4 / (2 * vector) / 2 * 2).max(2)
+}
+
 impl<'a> Panels<'a> {
     /// Where the device is a processor and the product large enough.
     pub fn of(
@@ -53,9 +67,7 @@ impl<'a> Panels<'a> {
         if !fits || !types.contains(&inner.compute()) || !types.contains(&accumulator) {
             return None;
         }
-        // As many sums as there are registers for them: vectors of 16 lanes come with twice as many as others have.
-        let registers = if lanes == 16 { 48 } else { 32 };
-        let most = registers / accumulator.size().max(4) / 2 * 2;
+        let most = most_rows(lanes, accumulator);
         // Panels are of one size, and pairs of rows are in one panel.
         let rows = m.div_ceil(m.div_ceil(most)).next_multiple_of(2);
         let [a, b] = [m.next_multiple_of(rows), n.next_multiple_of(2 * lanes)];
