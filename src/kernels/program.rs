@@ -206,9 +206,10 @@ impl Run<'_> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
         let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
-        // Split the reduced axes where the outputs alone do not fill the device.
-        let wanted = if self.gpu.caps.cpu { 32 } else { 1024 };
-        let chunks = (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1);
+        // Split the reduced axes where the outputs alone do not fill the device: a second pass costs an H200 as much as half
+        // of its threads.
+        let (enough, wanted) = if self.gpu.caps.cpu { (32, 32) } else { (512, 2048) };
+        let chunks = if groups < enough { (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1) } else { 1 };
         let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, fours, beside };
         if chunks == 1 {
             return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
