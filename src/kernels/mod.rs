@@ -2,12 +2,10 @@
 
 pub mod assemble;
 pub mod contraction;
-pub mod decompositions;
 pub mod dot;
 pub mod foreign;
 pub mod fourier;
 pub mod linalg;
-pub mod matrices;
 pub mod program;
 pub mod scan;
 pub mod scatter;

@@ -1,40 +1,75 @@
-//! Linear algebra on batches of matrices.
+//! Linear algebra on batches of matrices, `{ref, type, shape}` each.
 
 use rustler::Term;
 
 use super::*;
-use crate::kernels::linalg::{cholesky, lu, triangular};
-use crate::kernels::matrices::Matrices;
+use crate::kernels::linalg::{Matrices, cholesky, eigh, lu, qr, svd, triangular};
 use crate::memory::Patience;
 
 pair!(triangular_solve, triangular_solve_dirty, (out_type, a, b, permutation, options), reply, solve);
 pair!(cholesky, cholesky_dirty, (out_type, a), reply, cholesky_factor);
 pair!(lu, lu_dirty, (out_type, a), reply, lu_factors);
+pair!(qr, qr_dirty, (out_type, a, complete, eps), reply, qr_factors);
+pair!(eigh, eigh_dirty, (out_type, a, eps), reply, eigen);
+pair!(svd, svd_dirty, (out_type, a, full), reply, singular);
 
 fn solve(out_type: Term, a: Term, b: Term, permutation: Term, options: Term, patience: Patience) -> Result<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
-    let (a, b) = (tensor_arg(a, "a")?, tensor_arg(b, "b")?);
-    let (a, b) = (Matrices::new(&a.0, a.1, &a.2)?, Matrices::new(&b.0, b.1, &b.2)?);
     let permutation = if is_nil(permutation) { None } else { Some(buffer_arg(permutation, "permutation")?) };
-    let options = options_arg(options)?;
-    let permutation = permutation.as_deref();
-    triangular::run(gpu(patience)?, ty, &a, &b, permutation, options, patience).map(BufferRef::from)
+    let (permutation, options) = (permutation.as_deref(), options_arg(options)?);
+    matrices_arg(a, "a", |a| {
+        matrices_arg(b, "b", |b| triangular::run(gpu(patience)?, ty, a, b, permutation, options, patience))
+    })
+    .map(BufferRef::from)
 }
 
 fn cholesky_factor(out_type: Term, a: Term, patience: Patience) -> Result<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
-    let (buffer, a_type, shape) = tensor_arg(a, "a")?;
-    let a = Matrices::new(&buffer, a_type, &shape)?;
-    cholesky::run(gpu(patience)?, ty, &a, patience).map(BufferRef::from)
+    matrices_arg(a, "a", |a| cholesky::run(gpu(patience)?, ty, a, patience)).map(BufferRef::from)
 }
 
 /// `{packed, permutation}`.
 fn lu_factors(out_type: Term, a: Term, patience: Patience) -> Result<(BufferRef, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
-    let (buffer, a_type, shape) = tensor_arg(a, "a")?;
-    let a = Matrices::new(&buffer, a_type, &shape)?;
-    let factors = lu::run(gpu(patience)?, ty, &a, patience)?;
+    let factors = matrices_arg(a, "a", |a| lu::run(gpu(patience)?, ty, a, patience))?;
     Ok((factors.packed.into(), factors.permutation.into()))
+}
+
+fn qr_factors(
+    out_type: Term,
+    a: Term,
+    complete: Term,
+    eps: Term,
+    patience: Patience,
+) -> Result<(BufferRef, BufferRef)> {
+    let ty = type_arg(out_type, "out_type")?;
+    let (complete, eps) = (bool_arg(complete, "complete")?, eps_arg(eps)?);
+    let (q, r) = matrices_arg(a, "a", |a| qr::run(gpu(patience)?, ty, a, complete, eps, patience))?;
+    Ok((q.into(), r.into()))
+}
+
+fn eigen(out_type: Term, a: Term, eps: Term, patience: Patience) -> Result<(BufferRef, BufferRef)> {
+    let (ty, eps) = (type_arg(out_type, "out_type")?, eps_arg(eps)?);
+    let (values, vectors) = matrices_arg(a, "a", |a| eigh::run(gpu(patience)?, ty, a, eps, patience))?;
+    Ok((values.into(), vectors.into()))
+}
+
+fn singular(out_type: Term, a: Term, full: Term, patience: Patience) -> Result<(BufferRef, BufferRef, BufferRef)> {
+    let (ty, full) = (type_arg(out_type, "out_type")?, bool_arg(full, "full")?);
+    let (u, s, vt) = matrices_arg(a, "a", |a| svd::run(gpu(patience)?, ty, a, full, patience))?;
+    Ok((u.into(), s.into(), vt.into()))
+}
+
+/// What `run` makes of the matrices in a tensor `{ref, type, shape}`.
+fn matrices_arg<T>(term: Term, name: &str, run: impl FnOnce(&Matrices) -> Result<T>) -> Result<T> {
+    let (buffer, ty, shape) = tensor_arg(term, name)?;
+    run(&Matrices::new(&buffer, ty, &shape)?)
+}
+
+/// A magnitude below which results become zero.
+fn eps_arg(term: Term) -> Result<f32> {
+    let eps = float_arg(term, "eps")?;
+    if eps >= 0.0 { Ok(eps as f32) } else { Err(wrong("eps", "a float of at least zero")) }
 }
 
 /// A list of `:upper`, `:right`, `:transpose`, `:conjugate` and `:unit`.

@@ -4,7 +4,6 @@ mod args;
 mod assemble;
 mod buffer;
 mod contract;
-mod decompositions;
 mod dot;
 mod fourier;
 mod info;

@@ -11,11 +11,11 @@ const uint FEW = 4;
 // Threads along a tile's rows and columns, and what each has of them. On a processor, whose lanes reach shared memory one
 // after the other, neighbours have neighbouring rows, and hand to each other what all of them need.
 #if PROCESSOR
-const uint DOWN = TILE, ACROSS = LOCAL_SIZE / DOWN, SPAN = SUBGROUP;
+const uint DOWN = TILE, ACROSS = LOCAL_SIZE / DOWN, SPAN = SUBGROUP < WIDTH ? SUBGROUP : WIDTH;
 #define ROW_THREAD(lane) ((lane) % DOWN)
 #define COLUMN_THREAD(lane) ((lane) / DOWN)
 #define COLUMN(j) (across * COLUMNS + (j))
-#define OWN_PART gl_SubgroupInvocationID
+#define OWN_PART (gl_SubgroupInvocationID % SPAN)
 #define PART_OF(x, part) subgroupBroadcast(x, part)
 #else
 const uint ACROSS = 8, DOWN = LOCAL_SIZE / ACROSS, SPAN = 1;

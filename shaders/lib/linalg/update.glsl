@@ -20,7 +20,7 @@ IDX a_base, b_base, c_base;
 #define B_AT(place) PART_B(ELEMENTS(p.b, b_base + place))
 #define ELEMENT_C(i, j) ELEMENTS(p.c, c_base + (i) * p.c_row + (j) * p.c_column)
 #define STORE(i, j, v) ELEMENT_C(i, j) = ELEMENT_C(i, j) - (v)
-#if LANES
+#if BY_LANES
 // A thread has BM elements of a column. Of A each lane reads a row and hands it to the others.
 #if PROCESSOR
 const uint SPAN = BM < SUBGROUP ? BM : SUBGROUP;
@@ -63,7 +63,7 @@ void main() {
   a_base = p.a_offset + batch * p.a_batch;
   b_base = p.b_offset + batch * p.b_batch;
   c_base = p.c_offset + batch * p.c_batch;
-#if LANES
+#if BY_LANES
   matmul(INVOCATION, row, column, p.m, p.n);
 #else
   matmul(INVOCATION, row, column, p.m, p.n, IDX(0), p.k);

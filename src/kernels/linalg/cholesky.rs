@@ -1,12 +1,6 @@
 //! Cholesky factors.
 
-use super::triangular::accumulator;
-use super::{Kernel, Matrices, Pack, View, unpack, wide, width, working};
-use crate::device::Gpu;
-use crate::error::Result;
-use crate::memory::{Block, Buffer, Kind, Patience};
-use crate::program::Type;
-use crate::program::emit::Params;
+use super::*;
 
 /// The lower triangle L with L·Lᴴ = A in type `ty`, zeros above. Only A's lower triangle is read. Where A is not positive
 /// definite, L is NaN from the first column on where that shows.
@@ -23,7 +17,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buff
     if n <= width(inner) {
         let l = Pack::Lower.copy(gpu, a, inner, patience)?;
         factor(gpu, inner, a.batch, View::dense(&l, n, n), n, patience)?;
-        return unpack(gpu, l, inner, [a.batch, n, n], ty, patience);
+        return unpack(gpu, l, inner, a.elements(), ty, patience);
     }
     let steps = Steps::new(gpu, inner);
     patience.may_record(n.div_ceil(steps.width) + 3)?;
@@ -34,7 +28,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buff
         steps.record(gpu, [a.batch, n, start, end], [&rest, &l], patience)?;
         start = end;
     }
-    unpack(gpu, l, inner, [a.batch, n, n], ty, patience)
+    unpack(gpu, l, inner, a.elements(), ty, patience)
 }
 
 /// Columns that a thread of `cholesky_step.glsl` factors for itself.
@@ -42,22 +36,19 @@ const FEW: u64 = 4;
 
 /// Factors the matrices of at most [`width`] rows, with the rounding of BinaryBackend.
 fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) -> Result<()> {
-    let wide = wide(ty, &[a.block]);
-    let kernel = Kernel {
-        gpu,
-        patience,
-        file: "cholesky",
-        ty,
-        accumulator: accumulator(gpu, ty),
-        wide,
-        threads: 256,
-        defines: &[("WIDTH", width(ty))],
-    };
-    let params = |params: &mut Params| {
-        a.params(params, ty, wide, "a");
-        params.extent(n, wide, format_args!("size"));
-    };
-    kernel.record(batch, &params, &[a.block], &[a.block])
+    let mut extents: SmallVec<[(&str, u64); 5]> = a.extents(["a_offset", "a_batch", "a_row", "a_column"]).collect();
+    extents.push(("size", n));
+    Step {
+        defines: &[("WIDTH", width(ty) as u32)],
+        writes: &[("a", Holds::Cells, a.block)],
+        extents: &extents,
+        groups: batch,
+        ..Step::new(
+            &["exact", "cholesky"],
+            Scheme { fine: gpu.caps.float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) },
+        )
+    }
+    .record(gpu, patience)
 }
 
 /// How larger matrices are factored: `width` columns after `width` columns, the elements behind them in tiles of `tile` rows
@@ -87,20 +78,15 @@ impl Steps {
         patience: Patience,
     ) -> Result<()> {
         let &Self { ty, width, tile } = self;
-        let wide = wide(ty, &[rest, l]);
-        let threads = 2 * tile as u32;
-        let defines = &[("WIDTH", width), ("TILE", tile)];
-        let kernel =
-            Kernel { gpu, patience, file: "cholesky_step", ty, accumulator: ty.compute(), wide, threads, defines };
         // Before the first step nothing but the diagonal block has a turn.
         let tiles = if end == 0 { 1 } else { (n - end).div_ceil(tile) };
-        let params = |params: &mut Params| {
-            params.address(rest.address, ty.storage(), format_args!("a"));
-            params.address(l.address, ty.storage(), format_args!("l"));
-            for (value, name) in [(n, "n"), (start, "start"), (end, "rest"), (tiles, "tiles")] {
-                params.extent(value, wide, format_args!("{name}"));
-            }
-        };
-        kernel.record(batch * tiles.div_ceil(2) * (tiles + 1), &params, &[rest, l], &[rest, l])
+        Step {
+            defines: &[("WIDTH", width as u32), ("TILE", tile as u32)],
+            writes: &[("a", Holds::Cells, rest), ("l", Holds::Cells, l)],
+            extents: &[("n", n), ("start", start), ("rest", end), ("tiles", tiles)],
+            groups: batch * tiles.div_ceil(2) * (tiles + 1),
+            ..Step::new(&["exact", "cholesky_step"], Scheme::plain(ty, wide(ty, &[rest, l]), 2 * tile as u32))
+        }
+        .record(gpu, patience)
     }
 }

@@ -1,12 +1,7 @@
 //! LU factorisations with partial pivoting.
 
 use super::triangular::System;
-use super::{Kernel, Matrices, Pack, Update, View, wide, width, working};
-use crate::device::Gpu;
-use crate::error::Result;
-use crate::memory::{Block, Buffer, Kind, Patience};
-use crate::program::Type;
-use crate::program::emit::Params;
+use super::*;
 
 /// L, U and the order of the rows of a batch of square matrices: row i of L·U is row permutation\[i\] of A.
 pub struct Factors {
@@ -31,7 +26,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
     if elements == 0 {
         return Ok(Factors { packed: gpu.zeroed(0, patience)?, permutation: gpu.zeroed(0, patience)? });
     }
-    let threads = threads(gpu, n);
+    let threads = panel_threads(gpu, n);
     let block = if threads.is_some() && n > width(ty) { REGISTERS } else { width(ty) };
     patience.may_record(n.div_ceil(block) * 4)?;
     let packed = Pack::Transposed.copy(gpu, a, ty, patience)?;
@@ -75,20 +70,6 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
     Ok(Factors { packed: Buffer::new(bytes.0, packed), permutation: Buffer::new(bytes.1, permutation) })
 }
 
-/// Columns of a panel that threads hold in registers.
-const REGISTERS: u64 = 16;
-/// Rows of such a panel that a thread holds at most.
-const ROWS: u64 = 16;
-
-/// Threads of a workgroup that holds panels of `n` rows in registers, where that is a way for such matrices.
-fn threads(gpu: &Gpu, n: u64) -> Option<u64> {
-    let subgroup = u64::from(gpu.caps.subgroup);
-    // Lavapipe's compiler is not up to more.
-    let (most, rows) = if gpu.caps.cpu { (256, 2) } else { (512.min(gpu.caps.max_threads.into()), ROWS) };
-    let threads = n.next_power_of_two().max(subgroup).min(most);
-    (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && n <= threads * rows).then_some(threads)
-}
-
 /// The columns `start` to `start + size` from row `start` on.
 struct Panel<'a> {
     gpu: &'a Gpu,
@@ -104,35 +85,32 @@ struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    fn kernel(
+    fn record(
         &self,
-        file: &'static str,
+        file: &str,
         threads: u32,
-        defines: &[(&'static str, u64)],
+        defines: &[(&str, u32)],
         groups: u64,
-        more: &[&Block],
+        permutation: Option<&Block>,
     ) -> Result<()> {
-        let &Panel { gpu, patience, ty, a, pivots, .. } = self;
-        let wide = wide(ty, &[a]);
-        let kernel = Kernel { gpu, patience, file, ty, accumulator: ty.compute(), wide, threads, defines };
-        let params = |params: &mut Params| {
-            params.address(a.address, ty.storage(), format_args!("a"));
-            params.address(pivots.address, "uint", format_args!("pivots"));
-            for block in more {
-                params.address(block.address, "uint", format_args!("permutation"));
-            }
-            for (value, name) in [(self.n, "n"), (self.start, "start"), (self.size, "size"), (self.batch, "batch")] {
-                params.extent(value, wide, format_args!("{name}"));
-            }
-        };
-        let blocks: Vec<&Block> = [a, pivots].into_iter().chain(more.iter().copied()).collect();
-        kernel.record(groups, &params, &blocks, &blocks)
+        let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
+        writes.push(("a", Holds::Cells, self.a));
+        writes.push(("pivots", Holds::Indices, self.pivots));
+        writes.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
+        Step {
+            defines,
+            writes: &writes,
+            extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
+            groups,
+            ..Step::new(&["exact", file], Scheme::plain(self.ty, wide(self.ty, &[self.a]), threads))
+        }
+        .record(self.gpu, self.patience)
     }
 
     /// Factors the panel alone, in one workgroup a matrix.
     fn factor(&self) -> Result<()> {
         let threads = if self.n - self.start <= 32 { 32 } else { 256 };
-        self.kernel("lu_panel", threads, &[("WIDTH", width(self.ty))], self.batch, &[])
+        self.record("lu_panel", threads, &[("WIDTH", width(self.ty) as u32)], self.batch, None)
     }
 
     /// As [`Panel::factor`], with the rows in the registers of so many threads.
@@ -141,8 +119,8 @@ impl Panel<'_> {
         let rows = self.n - self.start;
         // Few sizes, each of which is a kernel to build.
         let threads = rows.next_power_of_two().max(subgroup).min(threads);
-        let defines = [("WIDTH", REGISTERS), ("EACH", rows.div_ceil(threads))];
-        self.kernel("lu_columns", threads as u32, &defines, self.batch, &[])
+        let defines = [("WIDTH", REGISTERS as u32), ("EACH", rows.div_ceil(threads) as u32)];
+        self.record("lu_columns", threads as u32, &defines, self.batch, None)
     }
 
     /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.
@@ -152,6 +130,6 @@ impl Panel<'_> {
         // The permutation is one column more.
         let columns = self.n - self.size + 1;
         let groups = self.batch * columns.div_ceil(threads / (2 * width));
-        self.kernel("lu_exchange", threads as u32, &[("WIDTH", width)], groups, &[permutation])
+        self.record("lu_exchange", threads as u32, &[("WIDTH", width as u32)], groups, Some(permutation))
     }
 }

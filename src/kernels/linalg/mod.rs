@@ -1,24 +1,38 @@
-//! Linear algebra on batches of matrices: what its families have in common.
+//! Linear algebra on batches of matrices: triangular factors and systems, and orthogonal decompositions, which are QR, the
+//! eigenvalues of Hermitian matrices and singular values.
 //!
-//! All of them are blocked, as LAPACK's are: one workgroup works on a block of [`width`] rows or columns, and
-//! [`update`] brings what follows up to date by a matrix product. They work in place on dense matrices of a [`working`]
-//! type, which [`Pack`] makes from tensors of any type.
+//! Factors and systems are blocked, as LAPACK's are: one workgroup works on a block of [`width`] rows or columns, and
+//! [`Update`] brings what follows up to date by a matrix product. They work in place on dense matrices of a [`working`]
+//! type, which [`Pack`] makes from tensors of any type. The orthogonal decompositions work on [`copies`].
 
+mod blocks;
 pub mod cholesky;
+mod copies;
+pub mod eigh;
+mod jacobi;
 pub mod lu;
+mod matrices;
+pub mod qr;
+mod step;
+pub mod svd;
 pub mod triangular;
 
 use std::fmt::Write as _;
 
-use super::check_indices;
+use smallvec::SmallVec;
+
 use super::contraction::{Tile, multiply_add, vector};
-use super::matrices::Matrices;
+use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::Type;
-use crate::program::emit::{Params, convert, element, head, store};
+use crate::program::emit::{Params, assign, convert, element, head};
 use crate::program::types::Compute;
+
+use copies::*;
+pub use matrices::Matrices;
+use step::*;
 
 /// The type in which matrices of type `ty` are factored; it must be a type of floats.
 fn working(ty: Type) -> Result<Type> {
@@ -37,7 +51,20 @@ fn width(ty: Type) -> u64 {
 /// Whether invocations are the lanes of a processor, which reach shared memory one after the other: they hand to each other
 /// what all of them need.
 fn processor(gpu: &Gpu) -> bool {
-    gpu.caps.cpu && matches!(gpu.caps.subgroup, 4 | 8)
+    gpu.caps.cpu && matches!(gpu.caps.subgroup, 4 | 8 | 16)
+}
+
+/// Columns of a panel that threads hold in registers.
+const REGISTERS: u64 = 16;
+
+/// Threads of a workgroup that holds panels of so many rows in registers, where the device can and they are few enough.
+fn panel_threads(gpu: &Gpu, rows: u64) -> Option<u64> {
+    let subgroup = u64::from(gpu.caps.subgroup);
+    // How many of them at most, and of how many rows each. Lavapipe's compiler is not up to more.
+    let (most, each) = if gpu.caps.cpu { (256, 2) } else { (512.min(gpu.caps.max_threads.into()), 16) };
+    // Few sizes, each of which is a kernel to build.
+    let threads = rows.next_power_of_two().max(subgroup).min(most);
+    (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && rows <= threads * each).then_some(threads)
 }
 
 /// A batch of matrices within a block: element (i, j) of matrix b is at offset + b·batch + i·row + j·column. Strides may
@@ -70,109 +97,16 @@ impl<'a> View<'a> {
         View { offset: self.offset + (rows as i64 - 1) * self.row, row: -self.row, ..self }
     }
 
-    fn params(&self, params: &mut Params, ty: Type, wide: bool, name: &str) {
-        params.address(self.block.address, ty.storage(), format_args!("{name}"));
-        let parts = [(self.offset, "offset"), (self.batch, "batch"), (self.row, "row"), (self.column, "column")];
-        for (value, part) in parts {
-            params.index(value, wide, format_args!("{name}_{part}"));
-        }
+    /// As parameters: the offset and the three strides, by these names.
+    fn extents<'n>(&self, names: [&'n str; 4]) -> impl Iterator<Item = (&'n str, u64)> + use<'n> {
+        let parts = [self.offset, self.batch, self.row, self.column];
+        names.into_iter().zip(parts.map(|part| part as u64))
     }
 }
 
 /// Whether indices into these blocks need 64 bits.
 fn wide(ty: Type, blocks: &[&Block]) -> bool {
     blocks.iter().any(|block| block.size / ty.size() >= 1 << 31)
-}
-
-/// A kernel of `shaders/lib/linalg`.
-struct Kernel<'a> {
-    gpu: &'a Gpu,
-    patience: Patience,
-    file: &'static str,
-    ty: Type,
-    /// The type of sums.
-    accumulator: Compute,
-    wide: bool,
-    threads: u32,
-    defines: &'a [(&'static str, u64)],
-}
-
-impl Kernel<'_> {
-    /// Records one run over `groups` workgroups. `params` writes the parameters; `groups` is added to them.
-    fn record(&self, groups: u64, params: &dyn Fn(&mut Params), reads: &[&Block], writes: &[&Block]) -> Result<()> {
-        let text = |_: &mut String| {};
-        self.record_with(groups, params, &[], &text, reads, writes)
-    }
-
-    /// As [`Kernel::record`], with other storage types and lines of text that the kernel's source begins with.
-    fn record_with(
-        &self,
-        groups: u64,
-        params: &dyn Fn(&mut Params),
-        types: &[Type],
-        text: &dyn Fn(&mut String),
-        reads: &[&Block],
-        writes: &[&Block],
-    ) -> Result<()> {
-        check_indices(self.gpu, self.wide)?;
-        let kernel = super::Kernel {
-            key: &self.key(types),
-            params: &|all| {
-                params(all);
-                all.extent(groups, self.wide, format_args!("groups"));
-            },
-            source: &|parameters| self.source(types, text, parameters),
-            groups,
-            reads,
-            writes,
-        };
-        kernel.launch(self.gpu, self.patience)
-    }
-
-    fn key(&self, types: &[Type]) -> Vec<u8> {
-        let mut key =
-            format!("linalg {} {:?} {:?} {} {}", self.file, self.ty, self.accumulator, self.wide, self.threads);
-        let _ = write!(key, " {types:?} {:?}", self.defines);
-        key.into_bytes()
-    }
-
-    fn source(&self, types: &[Type], text: &dyn Fn(&mut String), parameters: &str) -> String {
-        let storages: Vec<&str> = types.iter().map(|ty| ty.storage()).chain([self.ty.storage(), "uint"]).collect();
-        let computes: Vec<Compute> =
-            types.iter().map(|ty| ty.compute()).chain([self.ty.compute(), self.accumulator]).collect();
-        let mut source = head(&self.gpu.caps, self.wide, &storages, &computes, parameters);
-        let _ = write!(
-            source,
-            "#define ELEMENT {element}\n#define PART {part}\n#define ACCUMULATOR {accumulator}\n\
-             #define ELEMENTS(b, i) AT({storage}, b, i)\n\
-             #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
-             #define PROCESSOR {processor}\n#define SUBGROUP {subgroup}u\n\
-             #define LOCAL_SIZE {threads}u\n",
-            element = self.ty.compute().glsl(),
-            part = self.ty.part().compute().glsl(),
-            accumulator = self.accumulator.glsl(),
-            storage = self.ty.storage(),
-            multiply_add = multiply_add(&self.gpu.caps, self.ty.compute()),
-            processor = u8::from(processor(self.gpu)),
-            subgroup = self.gpu.caps.subgroup,
-            threads = self.threads,
-        );
-        if self.ty.is_complex() {
-            source.push_str("#define COMPLEX_ELEMENTS\n");
-        }
-        for (name, value) in self.defines {
-            let _ = writeln!(source, "#define {name} {value}");
-        }
-        text(&mut source);
-        let _ = write!(
-            source,
-            "layout(local_size_x = LOCAL_SIZE) in;\n\
-             #include \"lib/linalg/scalar.glsl\"\n\
-             #include \"lib/linalg/{}.glsl\"\n",
-            self.file
-        );
-        source
-    }
 }
 
 /// Which elements a copy takes, and from where.
@@ -188,7 +122,7 @@ enum Pack<'a> {
 }
 
 impl Pack<'_> {
-    /// A dense copy of `from` in the type `to`.
+    /// A dense copy of `from` in the working type `to`.
     fn copy(self, gpu: &Gpu, from: &Matrices, to: Type, patience: Patience) -> Result<Lease> {
         to.check_program(&gpu.caps)?;
         from.ty.check_program(&gpu.caps)?;
@@ -202,47 +136,41 @@ impl Pack<'_> {
             Pack::Rows(permutation) => (3, Some(permutation)),
         };
         let narrowest = if from.ty.size() < to.size() { from.ty } else { to };
-        let wide = wide(narrowest, &[&source, &lease]);
-        let kernel = Kernel {
-            gpu,
-            patience,
-            file: "pack",
-            ty: to,
-            accumulator: to.compute(),
-            wide,
-            threads: 256,
+        let mut reads: SmallVec<[Operand; 2]> = SmallVec::new();
+        reads.push(("tensor", Holds::Tensor(from.ty), &source));
+        reads.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
+        Step {
             defines: &[("MODE", mode)],
-        };
-        let params = |params: &mut Params| {
-            params.address(lease.address, to.storage(), format_args!("to"));
-            params.address(source.address, from.ty.storage(), format_args!("from"));
-            params.address(permutation.map_or(0, |block| block.address), "uint", format_args!("permutation"));
-            for (value, name) in [(from.rows, "rows"), (from.columns, "columns"), (elements, "count")] {
-                params.extent(value, wide, format_args!("{name}"));
-            }
-        };
-        let text = |text: &mut String| {
-            let value = store(to, &convert(element(from.ty, "from", "i"), to));
-            let _ = writeln!(text, "#define SOURCE(i) {value}");
-        };
-        let mut reads: Vec<&Block> = vec![&source];
-        reads.extend(permutation);
-        kernel.record_with(elements.div_ceil(256), &params, &[from.ty], &text, &reads, &[&lease])?;
+            tensor: Some(from.ty),
+            reads: &reads,
+            writes: &[("to", Holds::Cells, &lease)],
+            extents: &[("rows", from.rows), ("columns", from.columns), ("count", elements)],
+            groups: elements.div_ceil(256),
+            ..Step::new(&["exact", "pack"], Scheme::plain(to, wide(narrowest, &[&source, &lease]), 256))
+        }
+        .record(gpu, patience)?;
         Ok(lease)
     }
 }
 
-/// The result of type `to` from matrices in the working type.
-fn unpack(gpu: &Gpu, lease: Lease, from: Type, shape: [u64; 3], to: Type, patience: Patience) -> Result<Buffer> {
-    let [batch, rows, columns] = shape;
-    let elements = batch * rows * columns;
-    let buffer = Buffer::new(elements * from.size(), lease);
+/// The result of type `to` from so many elements of the working type.
+fn unpack(gpu: &Gpu, lease: Lease, from: Type, elements: u64, to: Type, patience: Patience) -> Result<Buffer> {
     if from == to {
-        return Ok(buffer);
+        return Ok(Buffer::new(elements * from.size(), lease));
     }
-    let operand = Matrices { buffer: &buffer, ty: from, batch, rows, columns };
-    let lease = Pack::All.copy(gpu, &operand, to, patience)?;
-    Ok(Buffer::new(elements * to.size(), lease))
+    to.check_program(&gpu.caps)?;
+    let result = gpu.allocate(Kind::Device, elements * to.size(), patience)?;
+    let narrowest = if from.size() < to.size() { from } else { to };
+    Step {
+        tensor: Some(to),
+        reads: &[("from", Holds::Cells, &lease)],
+        writes: &[("tensor", Holds::Tensor(to), &result)],
+        extents: &[("count", elements)],
+        groups: elements.div_ceil(256),
+        ..Step::new(&["exact", "unpack"], Scheme::plain(from, wide(narrowest, &[&lease, &result]), 256))
+    }
+    .record(gpu, patience)?;
+    Ok(Buffer::new(elements * to.size(), result))
 }
 
 /// `c -= a · b`, where c has `rows` rows and `columns` columns and the product sums over `depth`.
@@ -272,43 +200,33 @@ impl Update<'_> {
             return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, patience);
         }
         let (tile, _) = Tile::choose(&gpu.caps, ty.compute(), ty.compute(), [batch, rows, columns, depth.min(32)]);
-        let (width, vector) = vector(ty.compute());
-        let flag = |is: bool| u64::from(is);
-        let wide = wide(ty, &[a.block, b.block, c.block]);
-        let kernel = Kernel {
-            gpu,
-            patience,
-            file: "update",
-            ty,
-            accumulator: ty.compute(),
-            wide,
-            threads: tile.threads(),
+        let (width, _) = vector(ty.compute());
+        let flag = |is: bool| u32::from(is);
+        let mut extents: SmallVec<[(&str, u64); 15]> = SmallVec::new();
+        extents.extend(c.extents(["c_offset", "c_batch", "c_row", "c_column"]));
+        extents.extend(a.extents(["a_offset", "a_batch", "a_row", "a_column"]));
+        extents.extend(b.extents(["b_offset", "b_batch", "b_row", "b_column"]));
+        extents.extend([("m", rows), ("n", columns), ("k", depth)]);
+        Step {
             defines: &[
-                ("BM", tile.rows.into()),
-                ("BN", tile.columns.into()),
-                ("BK", tile.depth.into()),
-                ("TM", tile.thread_rows.into()),
-                ("TN", tile.thread_columns.into()),
-                ("WIDTH", width.into()),
-                ("LANES", flag(tile.lanes())),
+                ("BM", tile.rows),
+                ("BN", tile.columns),
+                ("BK", tile.depth),
+                ("TM", tile.thread_rows),
+                ("TN", tile.thread_columns),
+                ("WIDTH", width),
+                ("BY_LANES", flag(tile.lanes())),
                 ("A_ALONG_K", flag(a.column.abs() <= a.row.abs())),
                 ("B_ALONG_N", flag(b.column.abs() <= b.row.abs())),
                 ("CONJUGATE_A", flag(self.conjugate[0] && ty.is_complex())),
                 ("CONJUGATE_B", flag(self.conjugate[1] && ty.is_complex())),
             ],
-        };
-        let params = |params: &mut Params| {
-            c.params(params, ty, wide, "c");
-            a.params(params, ty, wide, "a");
-            b.params(params, ty, wide, "b");
-            for (value, name) in [(rows, "m"), (columns, "n"), (depth, "k")] {
-                params.extent(value, wide, format_args!("{name}"));
-            }
-        };
-        let groups = batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into());
-        let text = |text: &mut String| {
-            let _ = writeln!(text, "#define VECTOR {vector}");
-        };
-        kernel.record_with(groups, &params, &[], &text, &[a.block, b.block, c.block], &[c.block])
+            reads: &[("a", Holds::Cells, a.block), ("b", Holds::Cells, b.block)],
+            writes: &[("c", Holds::Cells, c.block)],
+            extents: &extents,
+            groups: batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into()),
+            ..Step::new(&["exact", "update"], Scheme::plain(ty, wide(ty, &[a.block, b.block, c.block]), tile.threads()))
+        }
+        .record(gpu, patience)
     }
 }

@@ -1,11 +1,6 @@
 //! Solving triangular systems.
 
-use super::{Kernel, Matrices, Pack, Update, View, processor, unpack, wide, width, working};
-use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Patience};
-use crate::program::Type;
-use crate::program::types::Compute;
+use super::*;
 
 /// Which system: op(A)·X = B, or X·op(A) = B.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +37,6 @@ pub fn run(
     if a.batch != b.batch || along != n {
         return Err(Error::SizeMismatch);
     }
-    let shape = [b.batch, b.rows, b.columns];
     let elements = b.elements();
     let columns = if options.right { b.rows } else { b.columns };
     let exact = gpu.caps.float64 && elements.checked_mul(n).is_some_and(|count| count <= EXACT);
@@ -83,10 +77,10 @@ pub fn run(
     let system =
         System { ty: inner, batch: b.batch, n, columns, l, x: view, conjugate: options.conjugate, unit: options.unit };
     system.solve(gpu, patience)?;
-    unpack(gpu, x, inner, shape, ty, patience)
+    unpack(gpu, x, inner, elements, ty, patience)
 }
 
-fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<crate::memory::Lease>> {
+fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<Lease>> {
     let rows = b.batch.checked_mul(b.rows).and_then(|rows| rows.checked_mul(4)).ok_or(Error::SizeMismatch)?;
     if buffer.len() < rows { Err(Error::SizeMismatch) } else { buffer.lease() }
 }
@@ -136,44 +130,29 @@ impl System<'_> {
             return Ok(());
         }
         let (l, x) = (self.l.at(start, start), self.x.at(start, 0));
-        let flag = |is: bool| u64::from(is);
+        let flag = |is: bool| u32::from(is);
         let width = width(ty);
-        let wide = wide(ty, &[l.block, x.block]);
         // How many threads a column has.
         let (file, threads, each) =
             if processor(gpu) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
-        let kernel = Kernel {
-            gpu,
-            patience,
-            file,
-            ty,
-            accumulator: ty.compute(),
-            wide,
-            threads,
+        let tiles = columns.div_ceil(u64::from(threads) / each);
+        let mut extents: SmallVec<[(&str, u64); 11]> = SmallVec::new();
+        extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
+        extents.extend(x.extents(["x_offset", "x_batch", "x_row", "x_column"]));
+        extents.extend([("size", size), ("columns", columns), ("tiles", tiles)]);
+        Step {
             defines: &[
-                ("WIDTH", width),
+                ("WIDTH", width as u32),
                 ("ALONG_COLUMNS", flag(x.column.abs() <= x.row.abs())),
                 ("CONJUGATED", flag(self.conjugate && ty.is_complex())),
                 ("UNIT", flag(self.unit)),
             ],
-        };
-        let tiles = columns.div_ceil(u64::from(threads) / each);
-        let params = |params: &mut crate::program::emit::Params| {
-            l.params(params, ty, wide, "l");
-            x.params(params, ty, wide, "x");
-            for (value, name) in [(size, "size"), (columns, "columns"), (tiles, "tiles")] {
-                params.extent(value, wide, format_args!("{name}"));
-            }
-        };
-        kernel.record(batch * tiles, &params, &[l.block, x.block], &[x.block])
-    }
-}
-
-/// The type in which sums over a block of width [`width`] are taken where results should round as BinaryBackend's do.
-pub(super) fn accumulator(gpu: &Gpu, ty: Type) -> Compute {
-    match ty {
-        Type::F32 if gpu.caps.float64 => Compute::Double,
-        Type::C64 if gpu.caps.float64 => Compute::ComplexDouble,
-        _ => ty.compute(),
+            reads: &[("l", Holds::Cells, l.block)],
+            writes: &[("x", Holds::Cells, x.block)],
+            extents: &extents,
+            groups: batch * tiles,
+            ..Step::new(&["exact", file], Scheme::plain(ty, wide(ty, &[l.block, x.block]), threads))
+        }
+        .record(gpu, patience)
     }
 }

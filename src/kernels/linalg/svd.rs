@@ -75,15 +75,11 @@ fn triangle(gpu: &Gpu, scheme: Scheme, cells: &Lease, [batch, m, n]: [u64; 3], p
     let square = scheme.cells(gpu, batch * n * n, patience)?;
     let scheme = scheme.elementwise(gpu);
     Step {
-        files: &["triangle"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("from", Holds::Cells, cells)],
         writes: &[("work", Holds::Cells, &square)],
         extents: &[("count", batch * n * n), ("rows", m), ("columns", n)],
         groups: (batch * n * n).div_ceil(scheme.threads()),
+        ..Step::new(&["scalar", "triangle"], scheme)
     }
     .record(gpu, patience)?;
     Ok(square)
@@ -103,15 +99,11 @@ fn place(
     let left = scheme.cells(gpu, count, patience)?;
     let scheme = scheme.elementwise(gpu);
     Step {
-        files: &["place"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("from", Holds::Cells, cells), ("order", Holds::Indices, order)],
         writes: &[("work", Holds::Cells, &left)],
         extents: &[("count", count), ("rows", m), ("columns", kept), ("width", n), ("height", n)],
         groups: count.div_ceil(scheme.threads()),
+        ..Step::new(&["scalar", "place"], scheme)
     }
     .record(gpu, patience)?;
     Ok(left)
@@ -127,17 +119,13 @@ fn complete(
     [batch, n]: [u64; 2],
     patience: Patience,
 ) -> Result<()> {
-    let lanes = if gpu.caps.cpu { 8 } else { 256 };
     Step {
-        files: &["complete"],
-        scheme: Scheme { lanes, segments: 1, ..scheme },
         coherent: true,
-        defines: &[],
-        tensor: None,
         reads: &[("values", Holds::Cells, values), ("order", Holds::Indices, order)],
         writes: &[("work", Holds::Cells, right)],
         extents: &[("rows", n), ("columns", n), ("width", n)],
         groups: batch,
+        ..Step::new(&["scalar", "complete"], scheme.whole(gpu))
     }
     .record(gpu, patience)
 }
@@ -158,26 +146,18 @@ fn orient(
     let (count, gram) = (batch * n * n, scheme.cells(gpu, batch * n * n, patience)?);
     let each = scheme.elementwise(gpu);
     Step {
-        files: &["gram"],
-        scheme: each,
-        coherent: false,
         defines: &[("SQUARED", (!full).into())],
-        tensor: None,
         reads: &[("from", Holds::Cells, right), ("values", Holds::Cells, values)],
         writes: &[("work", Holds::Cells, &gram)],
         extents: &[("count", count), ("columns", n)],
         groups: count.div_ceil(each.threads()),
+        ..Step::new(&["scalar", "gram"], each)
     }
     .record(gpu, patience)?;
     let lengths = scheme.cells(gpu, batch * n, patience)?;
     let reference = eigh::two_sided(gpu, scheme, &gram, &lengths, [batch, n, n], patience)?;
     let reference_order = jacobi::order(gpu, scheme, &lengths, batch, n, patience)?;
     Step {
-        files: &["orient"],
-        scheme: each,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[
             ("reference", Holds::Cells, &reference),
             ("reference_order", Holds::Indices, &reference_order),
@@ -186,6 +166,7 @@ fn orient(
         writes: &[("left", Holds::Cells, left), ("right", Holds::Cells, right)],
         extents: &[("count", batch * n), ("columns", n)],
         groups: (batch * n).div_ceil(each.threads()),
+        ..Step::new(&["scalar", "orient"], each)
     }
     .record(gpu, patience)
 }
@@ -204,15 +185,11 @@ fn negligible(
     let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
     let scheme = scheme.elementwise(gpu);
     Step {
-        files: &["negligible"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("order", Holds::Indices, order)],
         writes: &[("values", Holds::Cells, values)],
         extents: &[("count", batch * n), ("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
         groups: (batch * n).div_ceil(scheme.threads()),
+        ..Step::new(&["scalar", "negligible"], scheme)
     }
     .record(gpu, patience)
 }

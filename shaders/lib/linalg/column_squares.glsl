@@ -1,6 +1,6 @@
 // The sum of the squares of a column, added up by the threads of its segment.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 IDX column() { return workgroup() * SEGMENTS + INVOCATION / LANES; }
 uint lane() { return INVOCATION % LANES; }

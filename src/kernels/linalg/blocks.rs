@@ -56,31 +56,20 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
         Some(_) => None,
     };
     let turns = scheme.cells(gpu, batch * pairs * both * both, patience)?;
-    let mut matrices: SmallVec<[_; 2]> = SmallVec::new();
+    let mut matrices: SmallVec<[Operand; 2]> = SmallVec::new();
     matrices.push(("work", Holds::Cells, cells));
-    matrices.extend(vectors.map(|vectors| ("vectors", Holds::Cells, vectors)));
+    matrices.extend(vectors.map(|vectors| Holds::Cells.of("vectors", vectors)));
     let slabs = rows.div_ceil(both) + vectors.map_or(0, |_| columns.div_ceil(both));
-    let subgroup = gpu.caps.subgroup;
     // On a processor an invocation has a row.
-    let processor = gpu.caps.cpu && matches!(subgroup, 4 | 8 | 16);
-    let lanes = if processor { both as u32 } else { 256 };
+    let lanes = if processor(gpu) { both as u32 } else { 256 };
     let product = Scheme { lanes, segments: 1, ..scheme };
-    let defines = [
-        ("WIDTH", width as u32),
-        ("VECTORS", vectors.is_some().into()),
-        ("TWO_SIDED", least.is_some().into()),
-        ("PROCESSOR", processor.into()),
-        ("SUBGROUP", subgroup),
-    ];
+    let defines =
+        [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
     // A multiple of the width, and no more than there is work for.
     let lanes = if gpu.caps.cpu { width } else { (16 * width).min(u64::from(gpu.caps.max_threads) / width * width) };
-    let turned: SmallVec<[_; 2]> = match (&grams, least) {
-        (Some(grams), _) => SmallVec::from_slice(&[("grams", Holds::Cells, grams)]),
-        (None, least) => [("work", Holds::Cells, cells)]
-            .into_iter()
-            .chain(least.map(|least| ("least", Holds::Numbers, least)))
-            .collect(),
-    };
+    let mut turned: SmallVec<[Operand; 2]> = SmallVec::new();
+    turned.push(grams.as_ref().map_or(("work", Holds::Cells, cells), |grams| ("grams", Holds::Cells, grams)));
+    turned.extend(least.map(|least| Holds::Numbers.of("least", least)));
     for sweep in 0..SWEEPS {
         for round in 0..2 * pairs - 1 {
             let extents = [
@@ -95,11 +84,7 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
                 ("round", round),
             ];
             let turn = Step {
-                files: &["pairs", "blocks", "block_turn"],
-                scheme: Scheme { lanes: lanes as u32, ..product },
-                coherent: false,
                 defines: &defines,
-                tensor: None,
                 reads: &turned,
                 writes: &[
                     ("turns", Holds::Cells, &turns),
@@ -108,10 +93,11 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
                 ],
                 extents: &extents,
                 groups: batch * pairs,
+                ..Step::new(&["scalar", "pairs", "blocks", "block_turn"], Scheme { lanes: lanes as u32, ..product })
             };
             if let Some(grams) = &grams {
                 Step {
-                    files: &["pairs", "blocks", "block_gram"],
+                    files: &["scalar", "pairs", "blocks", "block_gram"],
                     scheme: product,
                     reads: &[("work", Holds::Cells, cells), ("rotations", Holds::Indices, &counters)],
                     writes: &[("grams", Holds::Cells, grams)],
@@ -122,7 +108,7 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
             }
             turn.record(gpu, patience)?;
             Step {
-                files: &["pairs", "blocks", "block_apply"],
+                files: &["scalar", "pairs", "blocks", "block_apply"],
                 scheme: product,
                 reads: &[
                     ("turns", Holds::Cells, &turns),

@@ -1,7 +1,7 @@
 // Rayleigh quotients xᴴ·A·x of the unit vectors in `work`, COLUMNS of them a workgroup, which read A once for all:
 // eigenvalues as accurate as A's elements.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 const uint COLUMNS = 4;
 

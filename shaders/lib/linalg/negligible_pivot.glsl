@@ -1,7 +1,7 @@
 // The magnitude below which an element off the diagonal is but rounding, from the Frobenius norm, of which `values` has the
 // squares of each column. One matrix a workgroup.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 void main() {
   IDX batch = workgroup();

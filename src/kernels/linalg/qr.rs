@@ -9,11 +9,6 @@ use super::*;
 
 /// Columns that a workgroup factors before the others follow.
 const PANEL: u64 = 32;
-/// Columns of a panel in registers.
-const REGISTERS: u64 = 16;
-/// Rows of such a panel that a thread holds at most.
-const ROWS: u64 = 16;
-
 /// The reflectors of a batch of matrices, in the order in which they were applied.
 pub(super) struct Reflectors {
     cells: Lease,
@@ -101,12 +96,7 @@ pub(super) fn factor(
     for first in (0..count).step_by(PANEL as usize) {
         let last = (first + PANEL).min(count);
         Step {
-            files: &["reflector", "reflect"],
-            scheme,
             coherent: true,
-            defines: &[],
-            tensor: None,
-            reads: &[],
             writes: &[
                 ("work", Holds::Cells, cells),
                 ("reflector", Holds::Cells, &made.cells),
@@ -114,6 +104,7 @@ pub(super) fn factor(
             ],
             extents: &[("rows", m), ("columns", n), ("reflectors", count), ("first", first), ("last", last)],
             groups: batch,
+            ..Step::new(&["scalar", "reflector", "reflect"], scheme)
         }
         .record(gpu, patience)?;
         apply(gpu, scheme, cells, [batch, m, n], &made, (first, last), last, Onto::Following, patience)?;
@@ -123,13 +114,7 @@ pub(super) fn factor(
 
 /// Threads of a workgroup that holds panels of `m` rows in registers, where that is a way for such matrices.
 fn threads(gpu: &Gpu, scheme: Scheme, m: u64, n: u64) -> Option<u64> {
-    let subgroup = u64::from(gpu.caps.subgroup);
-    // Lavapipe's compiler is not up to more.
-    let (most, rows) = if gpu.caps.cpu { (256, 2) } else { (512.min(gpu.caps.max_threads.into()), ROWS) };
-    // Few sizes, each of which is a kernel to build.
-    let threads = m.next_power_of_two().max(subgroup).min(most);
-    let right = matches!(subgroup, 4 | 8 | 16 | 32 | 64) && !scheme.work.is_complex() && m.max(n) > EXACT;
-    (right && m <= threads * rows).then_some(threads)
+    panel_threads(gpu, m).filter(|_| !scheme.work.is_complex() && m.max(n) > EXACT)
 }
 
 /// [`factor`] with panels in registers.
@@ -146,16 +131,7 @@ fn panels(
     for first in (0..made.count).step_by(REGISTERS as usize) {
         let last = (first + REGISTERS).min(made.count);
         Step {
-            files: &["panel"],
-            scheme: Scheme { lanes: threads as u32, segments: 1, ..scheme },
-            coherent: false,
-            defines: &[
-                ("PANEL", REGISTERS as u32),
-                ("SUBGROUP", gpu.caps.subgroup),
-                ("EACH", m.div_ceil(threads) as u32),
-            ],
-            tensor: None,
-            reads: &[],
+            defines: &[("PANEL", REGISTERS as u32), ("EACH", m.div_ceil(threads) as u32)],
             writes: &[
                 ("work", Holds::Cells, cells),
                 ("reflector", Holds::Cells, &made.cells),
@@ -164,6 +140,7 @@ fn panels(
             ],
             extents: &[("rows", m), ("columns", n), ("reflectors", made.count), ("first", first), ("last", last)],
             groups: batch,
+            ..Step::new(&["scalar", "panel"], Scheme { lanes: threads as u32, segments: 1, ..scheme })
         }
         .record(gpu, patience)?;
         apply(gpu, scheme, cells, [batch, m, n], made, (first, last), last, Onto::Following, patience)?;
@@ -187,7 +164,7 @@ pub(super) fn apply(
     if begin >= n || first >= last {
         return Ok(());
     }
-    let mut reads: SmallVec<[_; 3]> = SmallVec::new();
+    let mut reads: SmallVec<[Operand; 3]> = SmallVec::new();
     reads.push(("reflector", Holds::Cells, &reflectors.cells));
     reads.push(("factors", Holds::Numbers, &reflectors.factors));
     let backwards = ("BACKWARDS", u32::from(onto != Onto::Following));
@@ -201,28 +178,20 @@ pub(super) fn apply(
         ("end", n),
     ];
     let one_by_one = Step {
-        files: &["reflector", "apply"],
-        scheme,
-        coherent: false,
         defines: &[backwards],
-        tensor: None,
         reads: &reads.clone(),
         writes: &[("work", Holds::Cells, cells)],
         extents: &extents,
         groups: batch * (n - begin).div_ceil(scheme.segments.into()),
+        ..Step::new(&["scalar", "reflector", "apply"], scheme)
     };
     let Some(products) = &reflectors.products else { return one_by_one.record(gpu, patience) };
     reads.push(("products", Holds::Numbers, products));
     let subgroup = gpu.caps.subgroup;
     Step {
-        files: &["apply_panels"],
+        files: &["scalar", "apply_panels"],
         scheme: Scheme { lanes: subgroup, ..scheme },
-        defines: &[
-            backwards,
-            ("UNIT", u32::from(onto == Onto::Identity)),
-            ("PANEL", REGISTERS as u32),
-            ("SUBGROUP", subgroup),
-        ],
+        defines: &[backwards, ("UNIT", u32::from(onto == Onto::Identity)), ("PANEL", REGISTERS as u32)],
         reads: &reads,
         ..one_by_one
     }

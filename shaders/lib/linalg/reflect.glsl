@@ -2,7 +2,7 @@
 // (Golub & Van Loan, Matrix Computations, 5.1 and 5.2). I - factor·v·vᴴ takes column `i` below its diagonal to zero; the
 // signs are those of Nx.LinAlg.QR.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 void main() {
   IDX batch = workgroup();

@@ -1,6 +1,6 @@
 // The sum of the squares of each column, a column a segment.
 
-#include "lib/decompositions/column_squares.glsl"
+#include "lib/linalg/column_squares.glsl"
 
 void main() {
   bool live = column() < p.count;

@@ -9,12 +9,6 @@ IDX column_of(uint at, IDX top, IDX bottom) { return at < WIDTH ? top * WIDTH + 
 // Whether the sweep before this one found nothing to rotate.
 bool finished(IDX batch) { return p.sweep > 0 && AT(uint, p.rotations, batch * p.sweeps + p.sweep - 1) == 0u; }
 
-#ifdef HAS_FMA
-#define ADD_PRODUCT(sum, x, y) sum = fma(x, y, sum)
-#else
-#define ADD_PRODUCT(sum, x, y) sum += (x) * (y)
-#endif
-
 // Sums of products of two tiles of BOTH by BOTH elements: MULTIPLY(LEFT, RIGHT) adds LEFT(i, k)·RIGHT(k, j) to sum (i, j),
 // EACH_SUM(i, j, sum, body) runs the body for those that a thread has.
 #if PROCESSOR
@@ -29,7 +23,7 @@ PART sums[BOTH];
       PART x = LEFT(INVOCATION, k); \
       [[unroll]] for (uint part = 0; part < BOTH; part += SUBGROUP) { \
         PART y = RIGHT(k, part + gl_SubgroupInvocationID); \
-        [[unroll]] for (uint l = 0; l < SUBGROUP; l++) ADD_PRODUCT(sums[part + l], x, subgroupBroadcast(y, l)); \
+        [[unroll]] for (uint l = 0; l < SUBGROUP; l++) sums[part + l] = MULTIPLY_ADD(x, subgroupBroadcast(y, l), sums[part + l]); \
       } \
     } \
   }
@@ -47,7 +41,7 @@ PART sums[EACH][EACH];
       PART x[EACH], y[EACH]; \
       for (uint i = 0; i < EACH; i++) x[i] = LEFT(row + i * SIDE, k); \
       for (uint j = 0; j < EACH; j++) y[j] = RIGHT(k, column + j * SIDE); \
-      for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) ADD_PRODUCT(sums[i][j], x[i], y[j]); \
+      for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = MULTIPLY_ADD(x[i], y[j], sums[i][j]); \
     } \
   }
 #define EACH_SUM(i, j, sum, body) \

@@ -3,7 +3,7 @@
 // for products of Householder transformations", 1989), T is never formed: its inverse has the products of the reflectors
 // above the diagonal and the inverses of their factors on it, and is solved with.
 
-#include "lib/decompositions/lanes.glsl"
+#include "lib/linalg/lanes.glsl"
 
 #define V(i) AT(Cell, p.reflector, v + (i) * p.rows + row)
 #define PRODUCT(i, j) AT(Number, p.products, (batch * p.reflectors + start + (j)) * PANEL + (i))

@@ -4,7 +4,7 @@
 // is what apply_panels.glsl needs (C. Puglisi, 1992, and T. Joffrin, T. M. Low, E. S. Quintana-Ortí, R. van de Geijn and
 // F. Van Zee, "Accumulating Householder transformations, revisited", 2006).
 
-#include "lib/decompositions/lanes.glsl"
+#include "lib/linalg/lanes.glsl"
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
 

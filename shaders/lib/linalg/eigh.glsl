@@ -2,7 +2,7 @@
 // rounding of Nx.LinAlg.BlockEigh. `work` holds the matrices with `padded` columns and rows each and becomes diagonal;
 // `vectors` holds identity matrices and becomes the eigenvectors, columns contiguous.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 shared PART cosines[MAX_PAIRS], tops[MAX_PAIRS], bottoms[MAX_PAIRS];
 shared ELEMENT sines[MAX_PAIRS];

@@ -2,7 +2,7 @@
 // elements: with the unit vector that is farthest from the columns before, less what it has of them. One matrix a
 // workgroup.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 shared PART best[THREADS];
 shared uint places[THREADS];

@@ -2,7 +2,7 @@
 // orthogonal to each other, and rotates those of `vectors` with them. `rotations` counts the rotations of each sweep: after
 // a sweep without any there is nothing left to do.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 void main() {
   IDX group = workgroup(), pairs = (p.columns + 1) / 2;

@@ -32,11 +32,17 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
     let values = scheme.cells(gpu, a.batch * n, patience)?;
     let vectors = if n <= SMALL {
         two_sided(gpu, scheme, &cells, &values, shape, patience)?
-    } else if blocks::applies(scheme, n) {
-        blocked(gpu, scheme, a, &cells, &scales, &values, patience)?
     } else {
-        shifted(gpu, scheme, a, &cells, &scales, &values, patience)?;
-        cells
+        squares(gpu, scheme, &cells, &values, [a.batch, n], patience)?;
+        let vectors = if blocks::applies(scheme, n) {
+            blocked(gpu, scheme, &cells, &values, shape, patience)?
+        } else {
+            shifted(gpu, scheme, &cells, &values, shape, patience)?;
+            cells
+        };
+        jacobi::normalise(gpu, scheme, &vectors, &values, shape, patience)?;
+        rayleigh(gpu, scheme, a, &vectors, &scales, &values, patience)?;
+        vectors
     };
     let order = jacobi::order(gpu, scheme, &values, a.batch, n, patience)?;
     let stored = Stored {
@@ -68,56 +74,59 @@ pub(super) fn two_sided(
 ) -> Result<Lease> {
     let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
     Step {
-        files: &["pairs", "eigh"],
-        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
         coherent: true,
         defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
-        tensor: None,
-        reads: &[],
         writes: &[("work", Holds::Cells, cells), ("vectors", Holds::Cells, &vectors), ("values", Holds::Cells, values)],
         extents: &[("rows", n), ("rounds", SWEEPS * n)],
         groups: batch,
+        ..Step::new(&["scalar", "pairs", "eigh"], scheme.whole(gpu))
     }
     .record(gpu, patience)?;
     Ok(vectors)
 }
 
-/// The eigenvectors of real matrices, by blocks; `values` gets the eigenvalues.
+/// Diagonalises real matrices in place by blocks; the eigenvectors. `values` has the squares of each column.
 fn blocked(
     gpu: &Gpu,
     scheme: Scheme,
-    a: &Matrices,
     cells: &Lease,
-    scales: &Lease,
     values: &Lease,
+    [batch, n, _]: [u64; 3],
     patience: Patience,
 ) -> Result<Lease> {
-    let (batch, n) = (a.batch, a.rows);
     let least = scheme.numbers(gpu, batch, patience)?;
-    squares(gpu, scheme, cells, values, [batch, n], patience)?;
     Step {
-        files: &["negligible_pivot"],
-        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("values", Holds::Cells, values)],
         writes: &[("least", Holds::Numbers, &least)],
         extents: &[("rows", n)],
         groups: batch,
+        ..Step::new(&["scalar", "negligible_pivot"], scheme.whole(gpu))
     }
     .record(gpu, patience)?;
     let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
     let rotated = blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least), batch, rows: n, columns: n };
     blocks::rotate(gpu, scheme, &rotated, patience)?;
-    jacobi::normalise(gpu, scheme, &vectors, values, [batch, n, n], patience)?;
-    rayleigh(gpu, scheme, a, &vectors, scales, values, patience)?;
     Ok(vectors)
 }
 
-/// Threads of a workgroup that has a matrix, or a few columns of it.
-fn lanes(gpu: &Gpu) -> u32 {
-    if gpu.caps.cpu { 8 } else { 256 }
+/// Replaces the matrices in `cells` by multiples of their eigenvectors. `values` has the squares of each column.
+fn shifted(
+    gpu: &Gpu,
+    scheme: Scheme,
+    cells: &Lease,
+    values: &Lease,
+    [batch, n, _]: [u64; 3],
+    patience: Patience,
+) -> Result<()> {
+    Step {
+        reads: &[("values", Holds::Cells, values)],
+        writes: &[("work", Holds::Cells, cells)],
+        extents: &[("rows", n)],
+        groups: batch,
+        ..Step::new(&["scalar", "shift"], scheme.whole(gpu))
+    }
+    .record(gpu, patience)?;
+    jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)
 }
 
 /// The sum of the squares of each column, to `values`.
@@ -130,15 +139,11 @@ fn squares(
     patience: Patience,
 ) -> Result<()> {
     Step {
-        files: &["squares"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("work", Holds::Cells, cells)],
         writes: &[("values", Holds::Cells, values)],
         extents: &[("count", batch * n), ("rows", n)],
         groups: (batch * n).div_ceil(scheme.segments.into()),
+        ..Step::new(&["scalar", "squares"], scheme)
     }
     .record(gpu, patience)
 }
@@ -156,10 +161,6 @@ fn rayleigh(
     let (batch, n) = (a.batch, a.rows);
     let lease = a.lease()?;
     Step {
-        files: &["rayleigh"],
-        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
-        coherent: false,
-        defines: &[],
         tensor: Some(a.ty),
         reads: &[
             ("tensor", Holds::Tensor(a.ty), &lease),
@@ -169,35 +170,7 @@ fn rayleigh(
         writes: &[("values", Holds::Cells, values)],
         extents: &[("rows", n)],
         groups: batch * n.div_ceil(4),
+        ..Step::new(&["scalar", "rayleigh"], scheme.whole(gpu))
     }
     .record(gpu, patience)
-}
-
-/// Replaces the matrices in `cells` by their eigenvectors.
-fn shifted(
-    gpu: &Gpu,
-    scheme: Scheme,
-    a: &Matrices,
-    cells: &Lease,
-    scales: &Lease,
-    values: &Lease,
-    patience: Patience,
-) -> Result<()> {
-    let (batch, n) = (a.batch, a.rows);
-    squares(gpu, scheme, cells, values, [batch, n], patience)?;
-    Step {
-        files: &["shift"],
-        scheme: Scheme { lanes: lanes(gpu), segments: 1, ..scheme },
-        coherent: false,
-        defines: &[],
-        tensor: None,
-        reads: &[("values", Holds::Cells, values)],
-        writes: &[("work", Holds::Cells, cells)],
-        extents: &[("rows", n)],
-        groups: batch,
-    }
-    .record(gpu, patience)?;
-    jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)?;
-    jacobi::normalise(gpu, scheme, cells, values, [batch, n, n], patience)?;
-    rayleigh(gpu, scheme, a, cells, scales, values, patience)
 }

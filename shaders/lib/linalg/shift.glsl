@@ -1,7 +1,7 @@
 // Adds so much to the diagonal of Hermitian matrices that they become positive definite and well conditioned: more than
 // the Frobenius norm, of which `values` has the squares of each column. One matrix a workgroup.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 void main() {
   IDX batch = workgroup();

@@ -1,6 +1,6 @@
 // Brings the columns to length 1, a column a segment, and keeps their lengths in `values`. Columns of zero stay.
 
-#include "lib/decompositions/column_squares.glsl"
+#include "lib/linalg/column_squares.glsl"
 
 void main() {
   bool live = column() < p.count;

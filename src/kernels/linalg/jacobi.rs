@@ -27,21 +27,17 @@ pub(super) fn orthogonalise(
     }
     let rotations = gpu.allocate(Kind::Device, batch * SWEEPS * 4, patience)?;
     gpu.stream.zero(&rotations, batch * SWEEPS * 4)?;
-    let mut writes: SmallVec<[_; 3]> = SmallVec::new();
+    let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
     writes.push(("work", Holds::Cells, cells));
     writes.push(("rotations", Holds::Indices, &rotations));
-    writes.extend(vectors.map(|vectors| ("vectors", Holds::Cells, vectors)));
+    writes.extend(vectors.map(|vectors| Holds::Cells.of("vectors", vectors)));
     for round in 0..rounds {
         Step {
-            files: &["pairs", "rotate"],
-            scheme: Scheme { segments: 1, ..scheme },
-            coherent: false,
             defines: &[("VECTORS", vectors.is_some().into())],
-            tensor: None,
-            reads: &[],
             writes: &writes,
             extents: &[("rows", rows), ("columns", columns), ("sweeps", SWEEPS), ("round", round)],
             groups: batch * half,
+            ..Step::new(&["scalar", "pairs", "rotate"], Scheme { segments: 1, ..scheme })
         }
         .record(gpu, patience)?;
     }
@@ -58,15 +54,10 @@ pub(super) fn normalise(
     patience: Patience,
 ) -> Result<()> {
     Step {
-        files: &["normalise"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
-        reads: &[],
         writes: &[("work", Holds::Cells, cells), ("values", Holds::Cells, values)],
         extents: &[("count", batch * columns), ("rows", rows)],
         groups: (batch * columns).div_ceil(scheme.segments.into()),
+        ..Step::new(&["scalar", "normalise"], scheme)
     }
     .record(gpu, patience)
 }
@@ -84,15 +75,11 @@ pub(super) fn order(
     let order = gpu.allocate(Kind::Device, count * 4, patience)?;
     let scheme = scheme.elementwise(gpu);
     Step {
-        files: &["order"],
-        scheme,
-        coherent: false,
-        defines: &[],
-        tensor: None,
         reads: &[("values", Holds::Cells, values)],
         writes: &[("order", Holds::Indices, &order)],
         extents: &[("count", count), ("columns", columns)],
         groups: count.div_ceil(scheme.threads()),
+        ..Step::new(&["scalar", "order"], scheme)
     }
     .record(gpu, patience)?;
     Ok(order)

@@ -1,7 +1,7 @@
 // A reflector applied to one column, rounded as Nx.LinAlg.QR rounds. Every thread of the workgroup calls it; each
 // touches the same elements of the column every time.
 
-#include "lib/decompositions/sums.glsl"
+#include "lib/linalg/sums.glsl"
 
 void reflect(IDX column, IDX v, IDX i, uint lane, PART factor, bool live) {
   Sums s = NOTHING;

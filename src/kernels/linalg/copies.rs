@@ -1,0 +1,143 @@
+//! Copies of matrices that the orthogonal decompositions work on: columns contiguous, scaled by a power of two, in the type
+//! of the result or a wider one. They end by rounding them to the result.
+
+use super::*;
+
+/// Matrices with at most this many rows and columns are worked on with sums formed in double, where the device has it,
+/// and quotients and roots right to the last bit: that is how BinaryBackend rounds.
+pub(super) const EXACT: u64 = 64;
+
+/// Fails unless the matrices can be worked on, and the result be of type `ty`.
+pub(super) fn check(gpu: &Gpu, a: &Matrices, ty: Type) -> Result<()> {
+    a.ty.check(&gpu.caps)?;
+    ty.check(&gpu.caps)?;
+    if ty.is_complex() != a.ty.is_complex() || !(ty.is_float() || ty.is_complex()) {
+        return Err(Error::Argument("out_type: expected a float or complex type as the matrices have".into()));
+    }
+    if a.elements() == 0 { Err(Error::SizeMismatch) } else { within_reach(a.elements()) }
+}
+
+/// Fails where that many elements are more than a 32-bit index reaches.
+pub(super) fn within_reach(elements: u64) -> Result<()> {
+    if elements < 1 << 31 {
+        return Ok(());
+    }
+    Err(Error::Unsupported("the matrices have more than 2^31 elements in all".into()))
+}
+
+/// The matrices as they are worked on: columns contiguous, scaled; and the scales, one a matrix.
+pub(super) struct Work {
+    pub cells: Lease,
+    pub scales: Lease,
+}
+
+/// Elements that a workgroup copies, where there are so many.
+pub(super) const PIECE: u64 = 4096;
+
+/// Copies the matrices, transposed where `transposed`.
+pub(super) fn load_matrices(
+    gpu: &Gpu,
+    scheme: Scheme,
+    a: &Matrices,
+    transposed: bool,
+    patience: Patience,
+) -> Result<Work> {
+    let cells = scheme.cells(gpu, a.batch * a.rows * a.columns, patience)?;
+    let scales = scheme.numbers(gpu, a.batch, patience)?;
+    let lease = a.lease()?;
+    let parts = (a.rows * a.columns / PIECE).clamp(1, 64);
+    let maxima = scheme.numbers(gpu, a.batch * parts, patience)?;
+    let extents = [("rows", a.rows), ("columns", a.columns), ("parts", parts)];
+    let largest = Step {
+        tensor: Some(a.ty),
+        reads: &[("tensor", Holds::Tensor(a.ty), &lease)],
+        writes: &[("maxima", Holds::Numbers, &maxima)],
+        extents: &extents,
+        groups: a.batch * parts,
+        ..Step::new(&["scalar", "largest"], scheme.whole(gpu))
+    };
+    largest.record(gpu, patience)?;
+    Step {
+        files: &["scalar", "load"],
+        defines: &[("TRANSPOSED", transposed.into())],
+        reads: &[("tensor", Holds::Tensor(a.ty), &lease), ("maxima", Holds::Numbers, &maxima)],
+        writes: &[("work", Holds::Cells, &cells), ("scales", Holds::Numbers, &scales)],
+        ..largest
+    }
+    .record(gpu, patience)?;
+    Ok(Work { cells, scales })
+}
+
+/// A result of `rows` × `columns` a matrix, from `width` columns of `height` elements each.
+pub(super) struct Stored<'a> {
+    pub ty: Type,
+    pub batch: u64,
+    pub rows: u64,
+    pub columns: u64,
+    pub width: u64,
+    pub height: u64,
+    pub cells: &'a Lease,
+    /// Elements of at most this magnitude, and of at most rounding errors, become zero.
+    pub zero: f32,
+    /// To undo the scaling of the matrices.
+    pub scales: Option<&'a Lease>,
+    /// The column of `cells` that comes at each place.
+    pub order: Option<&'a Lease>,
+    pub upper: bool,
+    pub transposed: bool,
+}
+
+impl Stored<'_> {
+    pub(super) fn record(&self, gpu: &Gpu, scheme: Scheme, patience: Patience) -> Result<Buffer> {
+        let count = self.batch * self.rows * self.columns;
+        let lease = gpu.allocate(Kind::Device, count * self.ty.size(), patience)?;
+        let mut reads: SmallVec<[Operand; 3]> = SmallVec::new();
+        reads.push(("work", Holds::Cells, self.cells));
+        reads.extend(self.scales.map(|scales| Holds::Numbers.of("scales", scales)));
+        reads.extend(self.order.map(|order| Holds::Indices.of("order", order)));
+        let scheme = scheme.elementwise(gpu);
+        Step {
+            defines: &[
+                ("TRANSPOSED", self.transposed.into()),
+                ("ORDERED", self.order.is_some().into()),
+                ("SCALED", self.scales.is_some().into()),
+                ("UPPER", self.upper.into()),
+            ],
+            tensor: Some(self.ty),
+            reads: &reads,
+            writes: &[("tensor", Holds::Tensor(self.ty), &lease)],
+            extents: &[
+                ("count", count),
+                ("rows", self.rows),
+                ("columns", self.columns),
+                ("width", self.width),
+                ("height", self.height),
+                ("zero", self.zero.to_bits().into()),
+            ],
+            groups: count.div_ceil(scheme.threads()),
+            ..Step::new(&["scalar", "store"], scheme)
+        }
+        .record(gpu, patience)?;
+        Ok(Buffer::new(count * self.ty.size(), lease))
+    }
+}
+
+/// Batches of identity matrices, columns contiguous.
+pub(super) fn identity(
+    gpu: &Gpu,
+    scheme: Scheme,
+    [batch, rows, columns]: [u64; 3],
+    patience: Patience,
+) -> Result<Lease> {
+    let count = batch * rows * columns;
+    let cells = scheme.cells(gpu, count, patience)?;
+    let scheme = scheme.elementwise(gpu);
+    Step {
+        writes: &[("work", Holds::Cells, &cells)],
+        extents: &[("count", count), ("rows", rows), ("columns", columns)],
+        groups: count.div_ceil(scheme.threads()),
+        ..Step::new(&["scalar", "identity"], scheme)
+    }
+    .record(gpu, patience)?;
+    Ok(cells)
+}

@@ -1,0 +1,231 @@
+//! The kernels of linear algebra: their types, parameters and texts.
+
+use super::*;
+
+/// How matrices are computed with: the values that define `shaders/lib/linalg/scalar.glsl`.
+#[derive(Clone, Copy)]
+pub(super) struct Scheme {
+    /// The type of the copy that is worked on.
+    pub work: Type,
+    /// Whether indices need 64 bits.
+    pub wide: bool,
+    /// Whether sums are formed in double and everything else is rounded once.
+    pub fine: bool,
+    pub lanes: u32,
+    pub segments: u32,
+}
+
+impl Scheme {
+    /// As the type itself has it, by workgroups of so many threads.
+    pub(super) fn plain(work: Type, wide: bool, threads: u32) -> Self {
+        Self { work, wide, fine: false, lanes: threads, segments: 1 }
+    }
+
+    /// For the orthogonal decompositions.
+    pub(super) fn new(gpu: &Gpu, work: Type, rows: u64, columns: u64) -> Self {
+        let fine = gpu.caps.float64 && rows.max(columns) <= EXACT;
+        // A CPU device runs eight threads as one vector; more would only wait for each other.
+        let (lanes, segments) = if gpu.caps.cpu { (8, 1) } else { (32, 4) };
+        Self { work, wide: false, fine, lanes, segments }
+    }
+
+    /// For kernels whose threads have an element each and nothing in common.
+    pub(super) fn elementwise(self, gpu: &Gpu) -> Self {
+        Self { lanes: if gpu.caps.cpu { 64 } else { 256 }, segments: 1, ..self }
+    }
+
+    pub(super) fn threads(&self) -> u64 {
+        (self.lanes * self.segments).into()
+    }
+
+    /// For kernels of which a workgroup has a matrix, or a few columns of it.
+    pub(super) fn whole(self, gpu: &Gpu) -> Self {
+        Self { lanes: if gpu.caps.cpu { 8 } else { 256 }, segments: 1, ..self }
+    }
+
+    pub(super) fn is_double(&self) -> bool {
+        matches!(self.work, Type::F64 | Type::C128)
+    }
+
+    /// The type of real numbers that go with the elements.
+    pub(super) fn real(&self) -> Type {
+        if self.is_double() { Type::F64 } else { Type::F32 }
+    }
+
+    pub(super) fn scalars(&self) -> String {
+        let complex = self.work.is_complex();
+        let sum = if self.fine || self.is_double() { "double" } else { "float" };
+        let real = self.real().compute().glsl();
+        let element = |real: &str| match (complex, real) {
+            (false, real) => real.to_owned(),
+            (true, "double") => "dvec2".into(),
+            (true, _) => "vec2".into(),
+        };
+        let eps = if self.is_double() { "2.220446049250313e-16lf" } else { "1.1920928955078125e-7" };
+        format!(
+            "#define PART {real}\n#define ELEMENT {}\n#define COMPLEX_ELEMENTS {}\n#define SUM {sum}\n\
+             #define SUM_ELEMENT {}\n#define ACCUMULATOR SUM_ELEMENT\n#define EXACT {}\n#define EPS {eps}\n\
+             #define LANES {}u\n#define SEGMENTS {}u\n",
+            element(real),
+            u8::from(complex),
+            element(sum),
+            u8::from(self.fine && !self.is_double()),
+            self.lanes,
+            self.segments,
+        )
+    }
+
+    pub(super) fn computes(&self) -> SmallVec<[Compute; 4]> {
+        let mut computes = SmallVec::from_slice(&[self.work.compute(), self.real().compute()]);
+        if self.fine {
+            computes.push(Compute::Double);
+        }
+        computes
+    }
+
+    /// Bytes of a block of `count` elements.
+    pub(super) fn cells(&self, gpu: &Gpu, count: u64, patience: Patience) -> Result<Lease> {
+        gpu.allocate(Kind::Device, count * self.work.size(), patience)
+    }
+
+    pub(super) fn numbers(&self, gpu: &Gpu, count: u64, patience: Patience) -> Result<Lease> {
+        gpu.allocate(Kind::Device, count * self.real().size(), patience)
+    }
+}
+
+/// What a parameter that is an address points at.
+#[derive(Clone, Copy)]
+pub(super) enum Holds {
+    Cells,
+    Numbers,
+    Indices,
+    Tensor(Type),
+}
+
+/// A parameter's name, what it points at, and the block that is meant.
+pub(super) type Operand<'a> = (&'a str, Holds, &'a Block);
+
+impl Holds {
+    pub(super) fn of<'a>(self, name: &'a str, block: &'a Block) -> Operand<'a> {
+        (name, self, block)
+    }
+}
+
+/// A kernel of files under `shaders/lib/linalg`, of which the first holds its arithmetic, and one run of it.
+pub(super) struct Step<'a> {
+    pub files: &'a [&'a str],
+    pub scheme: Scheme,
+    /// Whether threads of a workgroup read from buffers what others of it wrote.
+    pub coherent: bool,
+    pub defines: &'a [(&'a str, u32)],
+    /// The tensor that the kernel reads as `LOAD(i)` or writes as `STORE(i, x)`.
+    pub tensor: Option<Type>,
+    pub reads: &'a [Operand<'a>],
+    pub writes: &'a [Operand<'a>],
+    /// Strides among them wrap, so that negative ones work out.
+    pub extents: &'a [(&'a str, u64)],
+    pub groups: u64,
+}
+
+impl<'a> Step<'a> {
+    /// One workgroup, without parameters.
+    pub(super) fn new(files: &'a [&'a str], scheme: Scheme) -> Self {
+        let (reads, writes, extents) = (&[], &[], &[]);
+        Self { files, scheme, coherent: false, defines: &[], tensor: None, reads, writes, extents, groups: 1 }
+    }
+
+    pub(super) fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+        let reads: SmallVec<[&Block; 8]> = self.reads.iter().map(|&(_, _, block)| block).collect();
+        let writes: SmallVec<[&Block; 8]> = self.writes.iter().map(|&(_, _, block)| block).collect();
+        check_indices(gpu, self.scheme.wide)?;
+        let kernel = Kernel {
+            key: &self.key(),
+            params: &|params| self.params(params),
+            source: &|parameters| self.source(gpu, parameters),
+            groups: self.groups,
+            reads: &reads,
+            writes: &writes,
+        };
+        kernel.launch(gpu, patience)
+    }
+
+    pub(super) fn params(&self, params: &mut Params) {
+        for &(name, holds, block) in self.reads.iter().chain(self.writes) {
+            let storage = match holds {
+                Holds::Cells => "Cell",
+                Holds::Numbers => "Number",
+                Holds::Indices => "uint",
+                Holds::Tensor(ty) => ty.storage(),
+            };
+            params.address(block.address, storage, format_args!("{name}"));
+        }
+        for &(name, value) in self.extents {
+            params.extent(value, self.scheme.wide, format_args!("{name}"));
+        }
+        params.extent(self.groups, self.scheme.wide, format_args!("groups"));
+    }
+
+    pub(super) fn key(&self) -> Vec<u8> {
+        let Scheme { work, wide, fine, lanes, segments } = self.scheme;
+        let mut bytes = b"linalg ".to_vec();
+        for file in self.files {
+            bytes.extend_from_slice(file.as_bytes());
+            bytes.push(0xff);
+        }
+        bytes.extend_from_slice(&[work as u8, wide.into(), fine.into(), self.coherent.into()]);
+        bytes.extend([lanes, segments].iter().flat_map(|count| count.to_le_bytes()));
+        bytes.extend(self.tensor.map(|ty| ty as u8));
+        bytes.push(0xff);
+        bytes.extend(self.defines.iter().flat_map(|(_, value)| value.to_le_bytes()));
+        bytes
+    }
+
+    pub(super) fn source(&self, gpu: &Gpu, parameters: &str) -> String {
+        let scheme = &self.scheme;
+        let mut storages = vec!["uint"];
+        storages.extend(self.tensor.map(Type::storage));
+        let mut computes = scheme.computes();
+        computes.extend(self.tensor.map(Type::compute));
+        let coherent = if self.coherent { "coherent " } else { "" };
+        let compute = scheme.work.compute();
+        let declarations = format!(
+            "{scalars}\
+             layout(buffer_reference, scalar) {coherent}buffer Buffer_Cell {{ ELEMENT v[]; }};\n\
+             layout(buffer_reference, scalar) {coherent}buffer Buffer_Number {{ PART v[]; }};\n\
+             #define SIZE_Cell {element}ul\n#define SIZE_Number {part}ul\n\
+             #define ELEMENTS(b, i) AT(Cell, b, i)\n\
+             #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
+             #define VECTOR {vector}\n\
+             #define LOCAL_SIZE {threads}u\n\
+             #define PROCESSOR {processor}\n\
+             #define SUBGROUP {subgroup}\n\
+             {parameters}",
+            scalars = scheme.scalars(),
+            element = scheme.work.size(),
+            part = scheme.real().size(),
+            multiply_add = multiply_add(&gpu.caps, compute),
+            vector = vector(compute).1,
+            threads = scheme.threads(),
+            processor = u8::from(processor(gpu)),
+            subgroup = gpu.caps.subgroup,
+        );
+        let mut text = head(&gpu.caps, scheme.wide, &storages, &computes, &declarations);
+        text.push_str("#include \"lib/complex.glsl\"\n");
+        for (name, value) in self.defines {
+            let _ = writeln!(text, "#define {name} {value}");
+        }
+        if let Some(ty) = self.tensor {
+            let _ = write!(
+                text,
+                "#define LOAD(i) {}\n#define STORE(i, x) {}\n",
+                convert(element(ty, "tensor", "(i)"), scheme.work),
+                assign(ty, "tensor", "(i)", ("(x)".into(), scheme.work)),
+            );
+        }
+        text.push_str("layout(local_size_x = LOCAL_SIZE) in;\n");
+        for file in self.files {
+            let _ = writeln!(text, "#include \"lib/linalg/{file}.glsl\"");
+        }
+        text
+    }
+}
