@@ -16,9 +16,9 @@
 #define A_ALONG_K 1
 #define B_ALONG_N 1
 #define A_ROW(i) (i) * push.k
-#define A_DEPTH(k) (k)
+#define A_DEPTH(start, k) ((start) + (k))
 #define A_AT(place) a[place]
-#define B_DEPTH(k) (k) * push.n
+#define B_DEPTH(start, k) ((start) + (k)) * push.n
 #define B_COLUMN(j) (j)
 #define B_AT(place) b[place]
 #define STORE(i, j, value) c[(i) * push.n + (j)] = value

@@ -6,7 +6,8 @@
 // The including kernel defines
 // - the tile: BM, BN, BK, and TM, TN, which are multiples of WIDTH;
 // - ELEMENT and ACCUMULATOR (types), MULTIPLY_ADD(a, b, c) on the latter, a·b + c, and VECTOR: WIDTH elements of 16 bytes together;
-// - A_ROW(i), A_DEPTH(k), B_DEPTH(k), B_COLUMN(j): the parts of an element's place, which are called within bounds only;
+// - A_ROW(i), A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j): the parts of an element's place, which are called within
+//   bounds only; `start` is that of a step and k below BK;
 // - A_STORED, A_AT(place), A_VALUE(stored), and the same of B: an element as it is stored, in memory and as an ELEMENT;
 // - A_ALONG_K and B_ALONG_N: 1 or 0, whether neighbouring threads should load neighbours along k of A, along n of B;
 // - A_QUADS and B_QUADS: whether A_QUAD(place) and B_QUAD(place), of types A_STORED and B_STORED, read four neighbours
@@ -14,7 +15,10 @@
 // - STORE(i, j, value) for an element of C, or with C_QUADS, for WIDTH = 4 only, STORE_QUAD(i, j, v0, v1, v2, v3).
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one, without C_QUADS stored one by one.
 // If it defines DEPTH_TABLES(lane, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
-// and A_DEPTH and B_DEPTH look them up; DEPTHS is a larger multiple of BK, and DEPTHS elements before them stay.
+// and A_DEPTH and B_DEPTH look them up; DEPTHS is a larger multiple of BK, and DEPTHS elements before them stay. If it
+// defines FIRST_STEP(start) and NEXT_STEP, they run before the loads of the first step and of each that follows. With
+// A_BORDERS or B_BORDERS 1, an element of that operand is zero where LINE_WORD(i), of its row or column, and
+// DEPTH_WORD(start, k) have a bit in common; LINE_WORD is called within bounds only.
 
 #ifndef A_STORED
 #define A_STORED ELEMENT
@@ -26,8 +30,16 @@
 #define B_VALUE(x) x
 #define B_QUADS 0
 #endif
+#ifndef FIRST_STEP
+#define FIRST_STEP(start)
+#define NEXT_STEP
+#endif
 #ifndef C_QUADS
 #define C_QUADS 0
+#endif
+#ifndef A_BORDERS
+#define A_BORDERS 0
+#define B_BORDERS 0
 #endif
 
 const uint ROWS = BM / TM, COLUMNS = BN / TN, THREADS = ROWS * COLUMNS;
@@ -47,6 +59,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define LINE(i) A_ROW(i)
 #define ALONG_K A_ALONG_K
 #define QUADS A_QUADS
+#define BORDERS A_BORDERS
 #include "lib/matmul_operand.glsl"
 
 #define OPERAND(name) B_##name
@@ -54,6 +67,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define LINE(j) B_COLUMN(j)
 #define ALONG_K (1 - B_ALONG_N)
 #define QUADS B_QUADS
+#define BORDERS B_BORDERS
 #include "lib/matmul_operand.glsl"
 
 // The part of the product's tile at (row, column) that k from `start` to `end` makes. m and n are the matrices' extents.
@@ -73,6 +87,7 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   DEPTH_TABLES(lane, start);
   barrier();
 #endif
+  FIRST_STEP(start)
   A_fetch(lane, start, end);
   B_fetch(lane, start, end);
   A_put(lane, 0);
@@ -82,6 +97,7 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   for (IDX turn = start; turn < end; turn += 2 * BK) {
     [[unroll]] for (uint slot = 0; slot < 2; slot++) {
       IDX at = turn + slot * BK;
+      NEXT_STEP
       A_fetch(lane, at + BK, end);
       B_fetch(lane, at + BK, end);
       [[unroll]] for (uint k = 0; k < BK; k++) {

@@ -3,10 +3,11 @@
 // memory; while one step is computed, the next one's elements are on their way to registers. Shared memory for a second
 // step would cost more, by the workgroups that no longer fit beside each other, than it saves in barriers.
 //
-// The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), A_ROW(i), A_DEPTH(k), B_DEPTH(k), B_COLUMN(j), the
-// parts of an element's place, A_ALONG_K and B_ALONG_N, the directions in which elements are neighbours, A_EIGHT(place)
-// and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or, with C_QUADS,
-// STORE_QUAD(i, j, v0, v1, v2, v3).
+// The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), A_ROW(i),
+// A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_BORDERS, B_BORDERS, LINE_WORD(i) and
+// DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
+// neighbours, A_EIGHT(place) and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
+// with C_QUADS, STORE_QUAD(i, j, v0, v1, v2, v3).
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -18,6 +19,10 @@ const uint B_LINE = (B_ALONG_N != 0 ? BN : BK) / 8 + 1, B_LINES = B_ALONG_N != 0
 const uint A_SIZE = A_LINE * A_LINES, B_SIZE = B_LINE * B_LINES;
 const uint ACROSS = BN / WN, SUBGROUPS = BM / WM * ACROSS, LANES = 32, THREADS = LANES * SUBGROUPS;
 const uint A_TURNS = BM * BK / 8 / THREADS, B_TURNS = BN * BK / 8 / THREADS;
+#ifndef FIRST_STEP
+#define FIRST_STEP(start)
+#define NEXT_STEP
+#endif
 // Of 16 numbers of C, and four more.
 const uint PART_LINE = 5;
 
@@ -26,6 +31,18 @@ shared uvec4 tiles[A_SIZE + B_SIZE];
 
 uvec4 fetched_a[A_TURNS], fetched_b[B_TURNS];
 IDX places_a[A_TURNS], places_b[B_TURNS];
+#if A_BORDERS
+uint words_a[A_TURNS];
+#define A_EXISTS(t, start, k) ((words_a[t] & DEPTH_WORD(start, k)) == 0)
+#else
+#define A_EXISTS(t, start, k) true
+#endif
+#if B_BORDERS
+uint words_b[B_TURNS];
+#define B_EXISTS(t, start, k) ((words_b[t] & DEPTH_WORD(start, k)) == 0)
+#else
+#define B_EXISTS(t, start, k) true
+#endif
 
 // The line that load `e` is a part of, and where in it the load begins.
 #define LINE(e, line) ((e) / (line - 1))
@@ -35,27 +52,37 @@ IDX places_a[A_TURNS], places_b[B_TURNS];
 void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
     uint e = lane + t * THREADS;
-    places_a[t] = A_ALONG_K != 0 ? A_ROW(min(row + LINE(e, A_LINE), m - 1))
-                                 : A_ROW(min(row + WITHIN(e, A_LINE) * 8, m - 8));
+    IDX i = A_ALONG_K != 0 ? min(row + LINE(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, m - 8);
+    places_a[t] = A_ROW(i);
+#if A_BORDERS
+    words_a[t] = LINE_WORD(i);
+#endif
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
     uint e = lane + t * THREADS;
-    places_b[t] = B_ALONG_N != 0 ? B_COLUMN(min(column + WITHIN(e, B_LINE) * 8, n - 8))
-                                 : B_COLUMN(min(column + LINE(e, B_LINE), n - 1));
+    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, n - 8) : min(column + LINE(e, B_LINE), n - 1);
+    places_b[t] = B_COLUMN(j);
+#if B_BORDERS
+    words_b[t] = LINE_WORD(j);
+#endif
   }
 }
 
-// A step of `count` elements along k from `start`, to a shorter one than BK also zeros.
+// A step of `count` elements along k from `start`; zeros to a shorter one than BK, and beyond borders.
 void fetch(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
     uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? WITHIN(e, A_LINE) * 8 : LINE(e, A_LINE);
     fetched_a[t] = uvec4(0);
-    if (count == BK || k < count) fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(start + k));
+    if ((count == BK || k < count) && A_EXISTS(t, start, k)) {
+      fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(start, k));
+    }
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
     uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : WITHIN(e, B_LINE) * 8;
     fetched_b[t] = uvec4(0);
-    if (count == BK || k < count) fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(start + k));
+    if ((count == BK || k < count) && B_EXISTS(t, start, k)) {
+      fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(start, k));
+    }
   }
 }
 
@@ -84,11 +111,15 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   find_places(lane, row, column, m, n);
   // The first step takes what is not a multiple of BK, so that all others are whole.
   uint rest = start < end ? uint((end - start - 1) % BK) + 1 : 0;
+  FIRST_STEP(start)
   fetch(lane, start, rest);
   put(lane);
   barrier();
   for (IDX at = start + rest;; at += BK) {
-    if (at < end) fetch(lane, at, BK);
+    if (at < end) {
+      NEXT_STEP
+      fetch(lane, at, BK);
+    }
     [[unroll]] for (uint k = 0; k < BK; k += 16) {
       MATRIX_A a[WM / 16];
       [[unroll]] for (uint i = 0; i < WM / 16; i++) {

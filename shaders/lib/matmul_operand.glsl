@@ -1,6 +1,7 @@
 // One operand of `lib/matmul.glsl`, which includes this for each: its tile in shared memory and the way there. Lines are
 // A's rows or B's columns. OPERAND(name) is A_name or B_name; LINES are those of the tile, LINE(i) is the part of an
-// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k.
+// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k, BORDERS
+// whether elements are missing.
 
 const uint OPERAND(unit) = QUADS != 0 ? 4 : 1, OPERAND(loads) = LINES * BK / OPERAND(unit);
 const uint OPERAND(turns) = (OPERAND(loads) + THREADS - 1) / THREADS;
@@ -9,7 +10,12 @@ const uint OPERAND(turns) = (OPERAND(loads) + THREADS - 1) / THREADS;
 shared VECTOR OPERAND(tile)[2][BK][LINES / WIDTH + 1];
 
 OPERAND(STORED) OPERAND(fetched)[OPERAND(turns)];
-IDX OPERAND(places)[OPERAND(turns)];
+// One where all loads of a thread are of one line.
+const uint OPERAND(lines) = ALONG_K == 0 && THREADS % (LINES / OPERAND(unit)) == 0 ? 1 : OPERAND(turns);
+IDX OPERAND(places)[OPERAND(lines)];
+#if BORDERS
+uint OPERAND(words)[OPERAND(lines)];
+#endif
 
 // Where in the tile load `e` begins, and whether there is such a load.
 uint OPERAND(k)(uint e) {
@@ -22,19 +28,27 @@ bool OPERAND(is_load)(uint e) { return OPERAND(loads) % THREADS == 0 || e < OPER
 
 // Of the tile that begins at line `first` of `count`: lines beyond repeat the last ones, their sums are not stored.
 void OPERAND(find_places)(uint lane, IDX first, IDX count) {
-  [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
+  [[unroll]] for (uint t = 0; t < OPERAND(lines); t++) {
     IDX line = first + OPERAND(line)(lane + t * THREADS);
-    OPERAND(places)[t] = LINE(min(line, count - (ALONG_K != 0 ? 1 : OPERAND(unit))));
+    line = min(line, count - (ALONG_K != 0 ? 1 : OPERAND(unit)));
+    OPERAND(places)[t] = LINE(line);
+#if BORDERS
+    OPERAND(words)[t] = LINE_WORD(line);
+#endif
   }
 }
 
-// Loads what this thread brings to the step at `start`; beyond `end` along k are zeros.
+// Loads what this thread brings to the step at `start`; beyond `end` along k and beyond the borders are zeros.
 void OPERAND(fetch)(uint lane, IDX start, IDX end) {
   [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
-    uint e = lane + t * THREADS, k = OPERAND(k)(e);
+    uint e = lane + t * THREADS, k = OPERAND(k)(e), line = OPERAND(lines) == 1 ? 0 : t;
     OPERAND(fetched)[t] = OPERAND(STORED)(0);
-    if (OPERAND(is_load)(e) && start + k < end) {
-      IDX place = OPERAND(places)[t] + OPERAND(DEPTH)(start + k);
+    bool within = OPERAND(is_load)(e) && start + k < end;
+#if BORDERS
+    within = within && (OPERAND(words)[line] & DEPTH_WORD(start, k)) == 0;
+#endif
+    if (within) {
+      IDX place = OPERAND(places)[line] + OPERAND(DEPTH)(start, k);
 #if QUADS
       OPERAND(fetched)[t] = OPERAND(QUAD)(place);
 #else
@@ -79,3 +93,4 @@ void OPERAND(put)(uint lane, uint slot) {
 #undef LINE
 #undef ALONG_K
 #undef QUADS
+#undef BORDERS

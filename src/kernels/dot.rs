@@ -31,15 +31,16 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Operand, b: &Operand, patience: Patience) ->
     }
     let mut strides = dense_strides(&shape).into_iter();
     let mut c = || strides.next().unwrap_or_default();
-    let both = |i: usize, j: usize, c: i64| Axis { dim: a.shape[i], a: sa[i], b: sb[j], c };
+    let both = |i: usize, j: usize, c: i64| Axis { dim: a.shape[i], a: sa[i], b: sb[j], c, border: None };
     let contraction = Contraction {
         ty,
         a: a.view(),
         b: b.view(),
         batch: a.batch.iter().zip(&b.batch).map(|(&i, &j)| both(i, j, c())).collect(),
-        rows: free_a.iter().map(|&i| Axis { dim: a.shape[i], a: sa[i], b: 0, c: c() }).collect(),
-        columns: free_b.iter().map(|&j| Axis { dim: b.shape[j], a: 0, b: sb[j], c: c() }).collect(),
+        rows: free_a.iter().map(|&i| Axis { dim: a.shape[i], a: sa[i], b: 0, c: c(), border: None }).collect(),
+        columns: free_b.iter().map(|&j| Axis { dim: b.shape[j], a: 0, b: sb[j], c: c(), border: None }).collect(),
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
+        borders: vec![],
     };
     contraction.run(gpu, patience)
 }

@@ -3,19 +3,20 @@
 use rustler::Term;
 
 use super::*;
-use crate::kernels::contraction::{Axis, Contraction, View};
+use crate::kernels::contraction::{Axis, Border, Contraction, View};
 use crate::memory::Patience;
 use crate::program::Type;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
 
-/// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth}`, lists of
-/// `{extent, stride in a, stride in b, stride in the result}`, see [`Contraction`].
+/// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, borders}`: lists of
+/// `{extent, stride in a, stride in b, stride in the result}`, with the index of a border and the step along its coordinate
+/// behind where there is one, and a list of borders `{start, extent, stride}`, see [`Contraction`].
 fn product(out_type: Term, a: Term, b: Term, axes: Term, patience: Patience) -> Result<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
     let (a, b) = (view_arg(a, "a")?, view_arg(b, "b")?);
-    let [batch, rows, columns, depth] = tuple_arg(axes, "axes")?[..] else {
-        return Err(wrong("axes", "{batch, rows, columns, depth}"));
+    let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
+        return Err(wrong("axes", "{batch, rows, columns, depth, borders}"));
     };
     let contraction = Contraction {
         ty,
@@ -25,6 +26,7 @@ fn product(out_type: Term, a: Term, b: Term, axes: Term, patience: Patience) -> 
         rows: axes_arg(rows)?,
         columns: axes_arg(columns)?,
         depth: axes_arg(depth)?,
+        borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
     };
     contraction.run(gpu(patience)?, patience).map(BufferRef::from)
 }
@@ -37,14 +39,36 @@ fn view_arg(term: Term, name: &str) -> Result<(BufferRef, Type, i64)> {
 }
 
 fn axes_arg(term: Term) -> Result<Vec<Axis>> {
-    let axis = |term: Term| match tuple_arg(term, "axes")?[..] {
-        [dim, a, b, c] => Ok(Axis {
+    let axis = |term: Term| {
+        let numbers = tuple_arg(term, "axes")?;
+        let (&[dim, a, b, c], border) = numbers.split_first_chunk().ok_or_else(wrong_axis)?;
+        let border = match *border {
+            [] => None,
+            [border, step] => Some((size_arg(border, "axes")? as usize, step_arg(step, "axes")?)),
+            _ => return Err(wrong_axis()),
+        };
+        Ok(Axis {
             dim: size_arg(dim, "axes")?,
             a: step_arg(a, "axes")?,
             b: step_arg(b, "axes")?,
             c: step_arg(c, "axes")?,
-        }),
-        _ => Err(wrong("axes", "{extent, stride in a, stride in b, stride in the result}")),
+            border,
+        })
     };
     list_arg(term, "axes")?.map(axis).collect()
+}
+
+fn wrong_axis() -> Error {
+    wrong("axes", "{extent, stride in a, stride in b, stride in the result}, or with a border and a step")
+}
+
+fn border_arg(term: Term) -> Result<Border> {
+    match tuple_arg(term, "axes")?[..] {
+        [start, extent, stride] => Ok(Border {
+            start: step_arg(start, "axes")?,
+            extent: size_arg(extent, "axes")?,
+            stride: step_arg(stride, "axes")?,
+        }),
+        _ => Err(wrong("axes", "borders {start, extent, stride}")),
+    }
 }

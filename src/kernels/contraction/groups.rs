@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use super::border::Borders;
 use super::{Axis, Contraction};
 use crate::program::emit::Params;
 
@@ -12,6 +13,7 @@ pub struct Groups {
     pub m: Vec<Axis>,
     pub n: Vec<Axis>,
     pub k: Vec<Axis>,
+    pub borders: Option<Borders>,
 }
 
 impl Groups {
@@ -21,12 +23,9 @@ impl Groups {
             axes.sort_by_key(|axis| std::cmp::Reverse(axis.c));
             collapse(&axes)
         };
-        Self {
-            batch: by_result(&contraction.batch),
-            m: by_result(&contraction.rows),
-            n: by_result(&contraction.columns),
-            k: collapse(&contraction.depth),
-        }
+        let (m, n, k) = (by_result(&contraction.rows), by_result(&contraction.columns), collapse(&contraction.depth));
+        let borders = Borders::of(&contraction.borders, &m, &n, &k);
+        Self { batch: by_result(&contraction.batch), m, n, k, borders }
     }
 
     pub fn sizes(&self) -> [u64; 4] {
@@ -49,9 +48,12 @@ impl Groups {
                 }
             }
         }
+        if let Some(borders) = &self.borders {
+            borders.params(self, params, wide);
+        }
     }
 
-    fn axes(&self, group: &str) -> &[Axis] {
+    pub fn axes(&self, group: &str) -> &[Axis] {
         self.named().into_iter().find(|(name, ..)| *name == group).map_or(&[], |(_, _, axes)| axes)
     }
 
@@ -70,13 +72,33 @@ impl Groups {
     }
 
     /// What the text of the places depends on: of each group the number of axes, and of each axis but the first the
-    /// tensors for which it is one with the axis before.
+    /// tensors for which it is one with the axis before; then the borders.
     pub fn pattern(&self) -> Vec<u8> {
         let one = |pair: &[Axis], tensor| u8::from(pair[0].is_one_with(&pair[1], tensor));
         let ones = |pair: &[Axis]| "abc".chars().fold(0, |bits, tensor| bits << 1 | one(pair, tensor));
         let group =
             |axes: &[Axis]| [&[axes.len() as u8], axes.windows(2).map(ones).collect::<Vec<_>>().as_slice()].concat();
-        self.named().into_iter().flat_map(|(_, _, axes)| group(axes)).collect()
+        let borders = self.borders.iter().flat_map(|borders| borders.key());
+        self.named().into_iter().flat_map(|(_, _, axes)| group(axes)).chain(borders).collect()
+    }
+
+    /// Whether `depth` elements along k from a multiple of it on differ in the index of the innermost axis alone, which no
+    /// border cuts.
+    pub fn steps(&self, depth: u32) -> bool {
+        let inner = self.k.last().filter(|axis| axis.dim.is_multiple_of(depth.into()) && axis.border.is_none());
+        self.k.len() > 1 && inner.is_some()
+    }
+
+    /// Statements that find the indices `at0`, `at1`, … of a group's axes from the index `i`.
+    pub fn indices(&self, group: &str) -> String {
+        let mut text = String::new();
+        for axis in (1..self.axes(group).len()).rev() {
+            let _ = writeln!(
+                text,
+                "  IDX rest{axis} = QUOTIENT(i, p.{group}_dim{axis}), at{axis} = i - rest{axis} * p.{group}_dim{axis}; i = rest{axis};"
+            );
+        }
+        text + "  IDX at0 = i;\n"
     }
 
     /// Whether the place of an index of a group takes divisions to find in a tensor.
@@ -121,7 +143,7 @@ impl Groups {
             // The innermost axes that are one axis of neighbours in this tensor.
             let mut neighbours = 1;
             let inner = |axis: &&Axis| {
-                let next = axis.stride(tensor) == neighbours as i64;
+                let next = axis.stride(tensor) == neighbours as i64 && axis.border.is_none();
                 neighbours *= if next { axis.dim } else { 1 };
                 next
             };
@@ -147,17 +169,33 @@ impl Axis {
         }
     }
 
+    pub fn stride_mut(&mut self, tensor: char) -> &mut i64 {
+        match tensor {
+            'a' => &mut self.a,
+            'b' => &mut self.b,
+            _ => &mut self.c,
+        }
+    }
+
+    /// By how much it steps along its border's coordinate.
+    pub fn step(&self) -> i64 {
+        self.border.map_or(0, |(_, step)| step)
+    }
+
     /// Whether a tensor steps through this axis and `inner`, the next one, as if they were one.
     fn is_one_with(&self, inner: &Axis, tensor: char) -> bool {
         self.stride(tensor) == inner.stride(tensor).wrapping_mul(inner.dim as i64)
     }
 }
 
-/// Drops axes of one element and merges neighbours that step through all tensors as if they were one.
+/// Drops axes of one element and merges neighbours that step through all tensors as if they were one, but for those that
+/// meet a border.
 fn collapse(axes: &[Axis]) -> Vec<Axis> {
     let mut merged: Vec<Axis> = vec![];
-    for axis in axes.iter().filter(|axis| axis.dim != 1) {
-        let steps = |outer: &Axis| "abc".chars().all(|tensor| outer.is_one_with(axis, tensor));
+    for axis in axes.iter().filter(|axis| axis.dim != 1 || axis.border.is_some()) {
+        let free = |axis: &Axis| axis.border.is_none();
+        let steps =
+            |outer: &Axis| "abc".chars().all(|tensor| outer.is_one_with(axis, tensor)) && free(outer) && free(axis);
         match merged.last_mut().filter(|outer| steps(outer)) {
             Some(outer) => *outer = Axis { dim: outer.dim * axis.dim, ..*axis },
             None => merged.push(*axis),

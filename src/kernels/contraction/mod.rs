@@ -6,7 +6,9 @@
 //! its overlapping windows in place (implicit GEMM; S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning",
 //! 2014).
 
+mod border;
 mod groups;
+mod operand;
 mod panels;
 mod product;
 mod tile;
@@ -20,7 +22,9 @@ use crate::memory::{Buffer, Kind, Patience};
 use crate::program::emit::{Params, quad_bytes};
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
-use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
+use crate::program::{Attribute, Axes, Input, MAX_RANK, MAX_STEP, Node, Program, Source, Type, op};
+pub use border::Border;
+use border::Borders;
 use groups::Groups;
 use panels::Panels;
 use product::Product;
@@ -35,16 +39,20 @@ pub struct Axis {
     pub a: i64,
     pub b: i64,
     pub c: i64,
+    /// The border whose coordinate it steps along, by its place in the list, and by how much.
+    pub border: Option<(usize, i64)>,
 }
 
 /// A buffer that is read from the element `offset` on.
+#[derive(Clone, Copy)]
 pub struct View<'a> {
     pub buffer: &'a Buffer,
     pub ty: Type,
     pub offset: i64,
 }
 
-/// `c = Σ a·b` over the axes of `depth`; `c` is dense, its axes in the order of their strides.
+/// `c = Σ a·b` over the axes of `depth`; `c` is dense, its axes in the order of their strides. An operand with borders has
+/// its first element where all their coordinates are zero, and is zero where a coordinate does not exist.
 pub struct Contraction<'a> {
     pub ty: Type,
     pub a: View<'a>,
@@ -53,6 +61,21 @@ pub struct Contraction<'a> {
     pub rows: Vec<Axis>,
     pub columns: Vec<Axis>,
     pub depth: Vec<Axis>,
+    pub borders: Vec<Border>,
+}
+
+/// The first and last coordinate along a border that is asked for, and the elements from one to the other.
+struct Reach {
+    first: i64,
+    last: i64,
+    extent: u64,
+    elements: u64,
+}
+
+impl Reach {
+    fn is_inside(&self) -> bool {
+        self.first >= 0 && self.last < self.extent as i64
+    }
 }
 
 /// Products of at most this many multiplications accumulate in double where the device has it, as BinaryBackend does;
@@ -81,7 +104,21 @@ impl Contraction<'_> {
             _ => *ty,
         };
         // The tiled kernel uses operators.
-        if m == 1 || n == 1 || ty.compute().is_emulated() {
+        let reduces = m == 1 || n == 1 || ty.compute().is_emulated();
+        if by.is_none()
+            && !reduces
+            && !gpu.caps.cpu
+            && let Some(packed) = self.packed(gpu, patience)?
+        {
+            return Ok(packed);
+        }
+        if !self.borders.is_empty() && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
+            return self.unbordered().run_by(gpu, by, patience);
+        }
+        if !self.borders.is_empty() && (reduces || gpu.caps.cpu && by.is_none()) {
+            return self.padded(gpu, by, patience);
+        }
+        if reduces {
             return self.as_reduction(gpu, exact, patience);
         }
         // Operands of other types may have more digits than a narrow result.
@@ -93,8 +130,11 @@ impl Contraction<'_> {
             return panels.run(gpu, patience);
         }
         let (la, lb) = (a.buffer.lease()?, b.buffer.lease()?);
-        let at = |base: u64, view: &View| base.wrapping_add_signed(view.offset * view.ty.size() as i64);
-        let (at_a, at_b) = (at(la.address, a), at(lb.address, b));
+        let start = |tensor| groups.borders.as_ref().map_or(0, |borders| borders.start(tensor));
+        let at = |base: u64, view: &View, start: i64| {
+            base.wrapping_add_signed(view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64))
+        };
+        let (at_a, at_b) = (at(la.address, a, start('a')), at(lb.address, b, start('b')));
         let along = [groups.closer('a', "k", "m"), groups.closer('b', "n", "k")];
         let runs = |run| {
             let aligned = |address: u64, ty: Type| address.is_multiple_of(quad_bytes(ty.storage()) / 4 * run);
@@ -115,13 +155,20 @@ impl Contraction<'_> {
         };
         let (tile, splits) =
             by.or(matrix).unwrap_or_else(|| Tile::choose(&gpu.caps, inner.compute(), accumulator, sizes));
+        let reads = |borders: &Borders| groups.steps(tile.depth) && !tile.lanes() && borders.fit(&groups);
+        if !groups.borders.as_ref().is_none_or(reads) {
+            return self.padded(gpu, by, patience);
+        }
         let depth = u64::from(tile.depth);
         let chunk = k.div_ceil(splits).next_multiple_of(depth);
         let splits = k.div_ceil(chunk);
         // Parts of sums are added up without rounding them first.
         let stored = if splits > 1 { of_accumulator(accumulator, *ty) } else { *ty };
         let lease = gpu.allocate(Kind::Device, splits * elements * stored.size(), patience)?;
-        let counts = [a.buffer.len() / a.ty.size(), b.buffer.len() / b.ty.size(), splits * elements, k + 2 * depth];
+        let beyond =
+            (0..self.borders.len()).map(|border| self.reach(border)).fold(0, |sum, reach| sum + reach.elements);
+        let [len_a, len_b] = [a, b].map(|view| view.buffer.len() / view.ty.size());
+        let counts = [len_a, len_b, splits * elements, k + 2 * depth, beyond];
         let wide = counts.iter().any(|&count| count >= 1 << 31);
         check_indices(gpu, wide)?;
         let workgroups = tile.groups(m, n) * batch * splits;
@@ -169,8 +216,78 @@ impl Contraction<'_> {
         super::program::run(gpu, &program, &[Some((&lease, splits * elements * stored.size()))], patience)
     }
 
+    /// The operand that has the borders.
+    fn bordered(&self) -> char {
+        if self.rows.iter().any(|axis| axis.border.is_some()) { 'a' } else { 'b' }
+    }
+
+    /// Fails where a border does not belong to one kept axis of one operand and to one of the depth, or strides differ.
+    fn check_borders(&self) -> Result<()> {
+        let tensor = self.bordered();
+        let kept = if tensor == 'a' { &self.rows } else { &self.columns };
+        let meets = |axes: &[Axis], border| {
+            axes.iter().filter(|axis| axis.border.is_some_and(|(place, _)| place == border)).count()
+        };
+        let of_two = |border| meets(kept, border) == 1 && meets(&self.depth, border) == 1;
+        let all = self.axes().filter(|axis| axis.border.is_some()).count();
+        let steps = |axis: &Axis| {
+            axis.border.is_none_or(|(border, step)| {
+                let stride = self.borders.get(border).and_then(|border| border.stride.checked_mul(step));
+                stride == Some(axis.stride(tensor))
+            })
+        };
+        if !(0..self.borders.len()).all(of_two) || all != 2 * self.borders.len() || !self.axes().all(steps) {
+            return Err(Error::Argument(
+                "axes: a border needs a row or column and an axis of the depth with its strides".into(),
+            ));
+        }
+        let far = |border| {
+            let Reach { first, last, elements, .. } = self.reach(border);
+            first.unsigned_abs().max(last.unsigned_abs()).max(elements) > MAX_STEP
+        };
+        if (0..self.borders.len()).any(far) { Err(Error::SizeMismatch) } else { Ok(()) }
+    }
+
+    /// What the axes reach of a border's coordinate. Saturates.
+    fn reach(&self, border: usize) -> Reach {
+        let Border { start, extent, stride } = self.borders[border];
+        let (mut first, mut last) = (start, start);
+        for axis in self.axes() {
+            if let Some((_, step)) = axis.border.filter(|(of, _)| *of == border) {
+                let steps = step.saturating_mul(axis.dim.saturating_sub(1) as i64);
+                if steps < 0 { first = first.saturating_add(steps) } else { last = last.saturating_add(steps) }
+            }
+        }
+        let coordinates = last.saturating_sub(first).unsigned_abs().saturating_add(1).max(extent);
+        Reach { first, last, extent, elements: coordinates.saturating_mul(stride.unsigned_abs()) }
+    }
+
+    /// The same contraction where nothing beyond the borders is asked for.
+    fn unbordered(&self) -> Contraction<'_> {
+        let mut free = self.reborrow();
+        let view = if self.bordered() == 'a' { &mut free.a } else { &mut free.b };
+        view.offset += self.borders.iter().map(|border| border.start * border.stride).sum::<i64>();
+        free.axes_mut().for_each(|axis| axis.border = None);
+        free.borders.clear();
+        free
+    }
+
+    fn parts(&self) -> [&Vec<Axis>; 4] {
+        [&self.batch, &self.rows, &self.columns, &self.depth]
+    }
+
     fn axes(&self) -> impl Iterator<Item = &Axis> {
-        [&self.batch, &self.rows, &self.columns, &self.depth].into_iter().flatten()
+        self.parts().into_iter().flatten()
+    }
+
+    fn axes_mut(&mut self) -> impl Iterator<Item = &mut Axis> {
+        [&mut self.batch, &mut self.rows, &mut self.columns, &mut self.depth].into_iter().flatten()
+    }
+
+    /// The same contraction of the same views, to be changed.
+    fn reborrow(&self) -> Contraction<'_> {
+        let [batch, rows, columns, depth] = self.parts().map(Clone::clone);
+        Contraction { ty: self.ty, a: self.a, b: self.b, batch, rows, columns, depth, borders: self.borders.clone() }
     }
 
     /// The axes of the result, outermost first.
@@ -193,12 +310,16 @@ impl Contraction<'_> {
         }
         let product = |n: u64, dim: u64| n.checked_mul(dim).filter(|&n| n <= 1 << 60);
         self.axes().try_fold(1, |n, axis| product(n, axis.dim)).ok_or(Error::SizeMismatch)?;
-        let check = |view: &View, stride: fn(&Axis) -> i64| {
-            let axes = self.axes().map(|axis| (axis.dim, stride(axis)));
-            check_bounds(view.offset, axes, view.buffer.len() / view.ty.size())
-        };
-        check(&self.a, |axis| axis.a)?;
-        check(&self.b, |axis| axis.b)?;
+        self.check_borders()?;
+        for (name, view) in [('a', &self.a), ('b', &self.b)] {
+            // Of coordinates with borders those that exist, whatever the axes reach.
+            let bordered = name == self.bordered();
+            let free = self.axes().filter(|axis| !(bordered && axis.border.is_some()));
+            let free = free.map(|axis| (axis.dim, axis.stride(name)));
+            let own = if bordered { self.borders.as_slice() } else { &[] };
+            let own = own.iter().map(|border| (border.extent, border.stride));
+            check_bounds(view.offset, free.chain(own), view.buffer.len() / view.ty.size())?;
+        }
         let kept = self.kept();
         let elements = kept.iter().map(|axis| axis.dim).product();
         let mut next = 1;
@@ -276,7 +397,9 @@ mod tests {
                 let view = |buffer| View { buffer, ty: Type::F32, offset: offset as i64 };
                 let (m_a, k_a) = if by_k { (k, 1) } else { (1, m) };
                 let (k_b, n_b) = if by_n { (n, 1) } else { (1, k) };
-                let axis = |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64 }];
+                let axis = |dim: u64, [a, b, c]: [u64; 3]| {
+                    vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, border: None }]
+                };
                 let mut depth = axis(k, [k_a, k_b, 0]);
                 if m == 20 {
                     // Two axes that are not one.
@@ -290,6 +413,7 @@ mod tests {
                     rows: axis(m, [m_a, 0, n]),
                     columns: axis(n, [0, n_b, 1]),
                     depth,
+                    borders: vec![],
                 };
                 let c = contraction.run_by(gpu, by, Patience::Patient).unwrap();
                 let read = gpu.read(&c, 0, c.len()).unwrap();
@@ -304,5 +428,87 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A convolution of images that are padded, by hand.
+    #[test]
+    fn tiles_find_windows_and_end_at_borders() {
+        let gpu = crate::device::gpu().unwrap();
+        let tiles = [tile::TILES[1], tile::TILES[3]];
+        // Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and
+        // 35 bits in the window's indices, for the last shape in those of positions too.
+        let shapes = [
+            [2, 16, 9, 7, 6, 3, 2, 1, 1, 1],
+            [1, 3, 70, 5, 9, 2, 3, 2, 2, 2],
+            [2, 2, 5, 24, 22, 22, 20, 1, 1, 1],
+            [1, 1, 2, 33, 34, 17, 18, 1, 1, 1],
+            [8, 16, 68, 30, 30, 3, 3, 1, 1, 1],
+        ];
+        for (i, [images, channels, features, height, width, window_height, window_width, padding, stride, dilation]) in
+            shapes.into_iter().enumerate()
+        {
+            let out = |dim: u64, window: u64| (dim + 2 * padding - (window - 1) * dilation - 1) / stride + 1;
+            let (out_height, out_width) = (out(height, window_height), out(width, window_width));
+            let window = channels * window_height * window_width;
+            let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
+            let (input, kernel) = (data(images * channels * height * width, 3), data(features * window, 50));
+            let upload = |data: &[f32]| gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap();
+            let (a, b) = (upload(&kernel), upload(&input));
+            let axis =
+                |dim: u64, a: u64, b: u64, c: u64, border| Axis { dim, a: a as i64, b: b as i64, c: c as i64, border };
+            let size = out_height * out_width;
+            let steps = [stride as i64, dilation as i64];
+            let border = |extent, stride| Border { start: -(padding as i64), extent, stride };
+            let mut depth = vec![
+                axis(channels, window_height * window_width, height * width, 0, None),
+                axis(window_height, window_width, dilation * width, 0, Some((0, steps[1]))),
+                axis(window_width, 1, dilation, 0, Some((1, steps[1]))),
+            ];
+            // With channels innermost whole steps lie in them.
+            depth.rotate_left(i % 2);
+            let contraction = Contraction {
+                ty: Type::F32,
+                a: View { buffer: &a, ty: Type::F32, offset: 0 },
+                b: View { buffer: &b, ty: Type::F32, offset: 0 },
+                batch: vec![],
+                rows: vec![axis(features, window, 0, size, None)],
+                columns: vec![
+                    axis(images, 0, channels * height * width, features * size, None),
+                    axis(out_height, 0, stride * width, out_width, Some((0, steps[0]))),
+                    axis(out_width, 0, stride, 1, Some((1, steps[0]))),
+                ],
+                depth,
+                borders: vec![border(height, width as i64), border(width, 1)],
+            };
+            let mut expected = vec![];
+            for (image, feature, y, x) in every([images, features, out_height, out_width]) {
+                let mut sum = 0.0;
+                for (channel, v, u, _) in every([channels, window_height, window_width, 1]) {
+                    let (row, column) = (y * stride + v * dilation, x * stride + u * dilation);
+                    let (row, column) = (row.wrapping_sub(padding), column.wrapping_sub(padding));
+                    if row < height && column < width {
+                        let from = ((image * channels + channel) * height + row) * width + column;
+                        let by = ((feature * channels + channel) * window_height + v) * window_width + u;
+                        sum += input[from as usize] * kernel[by as usize];
+                    }
+                }
+                expected.push(sum);
+            }
+            // The largest one takes too long in shared memory.
+            let tiles = tiles.iter().filter(|_| i != 4).map(|&tile| Some((tile, 2)));
+            let ways = tiles.chain([None]);
+            let results = ways.map(|by| contraction.run_by(gpu, by, Patience::Patient).unwrap());
+            let packed = contraction.packed(gpu, Patience::Patient).unwrap();
+            assert_eq!(packed.is_some(), i == 4, "only the last shape is large enough");
+            for (way, c) in results.chain(packed).enumerate() {
+                let read = gpu.read(&c, 0, c.len()).unwrap();
+                let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
+                assert!(result == expected, "shape {i}, way {way}");
+            }
+        }
+    }
+
+    fn every([a, b, c, d]: [u64; 4]) -> impl Iterator<Item = (u64, u64, u64, u64)> {
+        (0..a * b * c * d).map(move |i| (i / (b * c * d), i / (c * d) % b, i / d % c, i % d))
     }
 }

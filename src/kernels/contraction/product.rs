@@ -68,7 +68,7 @@ impl Product<'_> {
         let tile = [method as u32, rows, columns, depth, thread_rows, thread_columns].map(u32::to_le_bytes).concat();
         let [along_k, along_n] = self.along;
         let [quads_a, quads_b, quads_c] = self.quads;
-        let flags = [along_k, along_n, quads_a, quads_b, quads_c, self.wide].map(u8::from);
+        let flags = [along_k, along_n, quads_a, quads_b, quads_c, self.wide, self.steps()].map(u8::from);
         let types = [self.ty, self.inner, self.types[0], self.types[1]].map(|ty| ty as u8);
         [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.pattern(), &tile, &flags].concat()
     }
@@ -90,32 +90,66 @@ impl Product<'_> {
         format!("#define DEPTH_LOOP(body) {loops}body\n#define A_NOW {}\n#define B_NOW {}\n", now('a'), now('b'))
     }
 
-    fn depth_of_matrices(&self) -> String {
-        let place = |tensor| self.groups.place(tensor, "k", "k");
-        // Eight elements of 16 bits at once; bfloat16 under the name that the compiler knows.
+    /// Whether the places of a step along k are found from those of the one before.
+    fn steps(&self) -> bool {
+        !self.tile.lanes() && self.groups.steps(self.tile.depth)
+    }
+
+    /// Eight elements of 16 bits at once; bfloat16 under the name that the compiler knows.
+    fn eights(&self) -> String {
         format!(
             "{}layout(buffer_reference, scalar, buffer_reference_align = 16) readonly restrict buffer Eights {{ uvec4 v[]; }};\n\
-             #define EIGHT(b, i) {}\n\
-             #define A_DEPTH(k) {}\n#define B_DEPTH(k) {}\n",
+             #define EIGHT(b, i) {}\n",
             if self.types[0] == Type::BF16 { BFLOAT16 } else { "" },
             if self.wide { "Eights(uint64_t(b) + (i) * 2ul).v[0]" } else { "Eights(b).v[(i) / 8]" },
-            place('a'),
-            place('b'),
         )
     }
 
-    /// Tables of the depth's places in shared memory where they take divisions to find, so that loads need not divide.
-    fn depth(&self) -> String {
+    /// Counts along the axes of the depth in steps of BK along the innermost one.
+    fn depth_in_steps(&self) -> String {
+        let (groups, last) = (self.groups, self.groups.k.len() - 1);
+        let at: Vec<_> = (0..=last).map(|axis| format!("step_k{axis}")).collect();
+        let place = |tensor| {
+            let parts: Vec<_> = at.iter().enumerate().map(|(axis, at)| format!("{at} * p.{tensor}_k{axis}")).collect();
+            format!("  step_{tensor} = {};\n", parts.join(" + "))
+        };
+        let word = groups.borders.as_ref().map(|borders| borders.needed("step_word", "step_k"));
+        let first: String = at.iter().enumerate().map(|(axis, at)| format!("  {at} = at{axis};\n")).collect();
+        let carry = (1..=last).rev().fold(String::new(), |text, axis| {
+            text + &format!("  if ({} == p.k_dim{axis}) {{ {} = 0; {}++; }}\n", at[axis], at[axis], at[axis - 1])
+        });
+        format!(
+            "IDX {}, step_a, step_b;\nuint step_word;\n\
+             void find_step() {{\n{}{}{}}}\n\
+             void first_step(IDX i) {{\n{}{first}  find_step();\n}}\n\
+             void next_step() {{\n  {} += BK;\n{carry}  find_step();\n}}\n\
+             #define FIRST_STEP(start) first_step(start);\n#define NEXT_STEP next_step();\n\
+             #define DEPTH_WORD(start, k) step_word\n\
+             #define A_DEPTH(start, k) (step_a + (k) * p.a_k{last})\n\
+             #define B_DEPTH(start, k) (step_b + (k) * p.b_k{last})\n",
+            at.join(", "),
+            place('a'),
+            place('b'),
+            word.unwrap_or_default(),
+            groups.indices("k"),
+            at[last],
+        )
+    }
+
+    /// Tables in shared memory of the depth's places where they take divisions to find, so that loads need not divide.
+    fn depth_in_tables(&self) -> String {
         let (mut tables, mut fill, mut text) = (String::new(), String::new(), String::new());
         for (name, tensor) in [('A', 'a'), ('B', 'b')] {
             let place = |index| self.groups.place(tensor, "k", index);
-            if !self.groups.divides(tensor, "k") {
-                let _ = writeln!(text, "#define {name}_DEPTH(k) {}", place("k"));
-                continue;
-            }
-            let _ = writeln!(tables, "shared IDX depth_{tensor}[2 * DEPTHS];");
-            let _ = writeln!(fill, "    depth_{tensor}[uint(at)] = {};", place("k"));
-            let _ = writeln!(text, "#define {name}_DEPTH(k) depth_{tensor}[uint((k) % (2 * DEPTHS))]");
+            let place = match self.tile.method {
+                Method::Shared if self.groups.divides(tensor, "k") => {
+                    let _ = writeln!(tables, "shared IDX depth_{tensor}[2 * DEPTHS];");
+                    let _ = writeln!(fill, "    depth_{tensor}[uint(at)] = {};", place("i"));
+                    format!("depth_{tensor}[uint(((start) + (k)) % (2 * DEPTHS))]")
+                }
+                _ => place("(start) + (k)"),
+            };
+            let _ = writeln!(text, "#define {name}_DEPTH(start, k) {place}");
         }
         if tables.is_empty() {
             return text;
@@ -125,9 +159,21 @@ impl Product<'_> {
             "const uint DEPTHS = {DEPTHS};\n{tables}\
              void depth_tables(uint lane, IDX start) {{\n\
              \x20 for (uint e = lane; e < DEPTHS; e += {threads}) {{\n\
-             \x20   IDX k = start + e, at = k % (2 * DEPTHS);\n{fill}  }}\n}}\n\
+             \x20   IDX i = start + e, at = i % (2 * DEPTHS);\n{fill}  }}\n}}\n\
              #define DEPTH_TABLES(lane, start) depth_tables(lane, start)\n{text}"
         )
+    }
+
+    /// Which operand has borders, and the word of one of its lines.
+    fn borders(&self) -> String {
+        let tensor = self.groups.borders.as_ref().map(|borders| borders.tensor);
+        let mut text: String = ['a', 'b']
+            .map(|name| format!("#define {}_BORDERS {}\n", name.to_ascii_uppercase(), u8::from(tensor == Some(name))))
+            .concat();
+        if let Some(borders) = &self.groups.borders {
+            text += &borders.outside(self.groups);
+        }
+        text
     }
 
     /// How elements of an operand are read.
@@ -165,7 +211,7 @@ impl Product<'_> {
              #define ELEMENT {element}\n#define ACCUMULATOR {accumulator}\n#define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define A_ALONG_K {along_k}\n#define B_ALONG_N {along_n}\n#define C_QUADS {c_quads}\n\
              IDX a_base, b_base, c_base;\n\
-             {places}{depth}{operands}\
+             {places}{depth}{borders}{eights}{operands}\
              #define A_ROW(i) {a_row}\n#define B_COLUMN(j) {b_column}\n\
              #define STORE(i, j, v) {store}\n\
              #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({place}) / 4) = {quad}({values})\n\
@@ -195,10 +241,12 @@ impl Product<'_> {
             c_quads = u8::from(quads_c),
             places = groups.places(),
             depth = match tile.method {
-                Method::Shared => self.depth(),
                 Method::Lanes => self.depth_loop(),
-                Method::Matrix => self.depth_of_matrices(),
+                _ if self.steps() => self.depth_in_steps(),
+                _ => self.depth_in_tables(),
             },
+            borders = self.borders(),
+            eights = if tile.method == Method::Matrix { self.eights() } else { String::new() },
             file = tile.method.file(),
             lane = if tile.method == Method::Matrix { "" } else { "INVOCATION, " },
             range = if tile.lanes() { "" } else { ", start, min(p.k, start + p.chunk)" },
@@ -224,11 +272,16 @@ mod tests {
     #[test]
     fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
         let caps = &crate::device::gpu().unwrap().caps;
-        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c }];
+        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, border: None }];
         for ty in [Type::F16, Type::BF16] {
             for (a, b) in [((72, 1), (80, 1)), ((1, 64), (1, 72))] {
-                let groups =
-                    Groups { batch: vec![], m: axis(64, a.0, 0, 80), n: axis(80, 0, b.1, 1), k: axis(72, a.1, b.0, 0) };
+                let groups = Groups {
+                    batch: vec![],
+                    m: axis(64, a.0, 0, 80),
+                    n: axis(80, 0, b.1, 1),
+                    k: axis(72, a.1, b.0, 0),
+                    borders: None,
+                };
                 let (tile, _) = Tile::matrix(&Capabilities { subgroup: 32, ..caps.clone() }, [1, 64, 80, 72]).unwrap();
                 let product = Product {
                     ty,

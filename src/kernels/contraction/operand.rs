@@ -1,0 +1,206 @@
+//! Operands that are written anew before a product that could not read them well: with the zeros beyond their borders, or
+//! so that what a thread loads at once lies together.
+
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
+
+use super::groups::Groups;
+use super::tile::Tile;
+use super::{Axis, Border, Contraction, Reach, View};
+use crate::device::Gpu;
+use crate::error::{Error, Result};
+use crate::kernels::{assemble, program};
+use crate::memory::{Buffer, Kind, Patience};
+use crate::program::{Axes, Input, Place, Source, Type, dense_strides};
+
+/// Elements that take part in fewer multiplications are not worth a copy, nor are products of fewer.
+const EACH: u64 = 1 << 9;
+const LEAST: u64 = 1 << 26;
+
+/// What a step along k should be a part of: a multiple of most tiles' depth.
+const RUN: u64 = 16;
+
+/// An axis of an operand that is dense: an axis of the contraction, or a border's coordinate.
+struct Coordinate {
+    of: Of,
+    dim: u64,
+    /// Where in the old operand it begins, how far that goes, and its stride there.
+    low: i64,
+    extent: u64,
+    stride: i64,
+}
+
+/// By the places in the contraction's lists.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Axis(usize),
+    Border(usize),
+}
+
+impl Contraction<'_> {
+    /// The result, by way of an operand without anything beyond its borders.
+    pub fn padded(&self, gpu: &Gpu, by: Option<(Tile, u64)>, patience: Patience) -> Result<Buffer> {
+        let mut coordinates = self.coordinates(self.bordered());
+        for coordinate in &mut coordinates {
+            if let Of::Border(border) = coordinate.of {
+                let Reach { first, last, .. } = self.reach(border);
+                (coordinate.low, coordinate.dim) = (first, (last - first) as u64 + 1);
+            }
+        }
+        coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
+        let run = |dense: &Contraction| dense.run_by(gpu, by, patience);
+        self.with_dense(gpu, self.bordered(), &coordinates, patience, &run)
+    }
+
+    /// The result, by way of operands that are read in fours, and with whole steps along one axis of the depth. `None` where
+    /// that does not pay or is so already.
+    pub fn packed(&self, gpu: &Gpu, patience: Patience) -> Result<Option<Buffer>> {
+        let whole = |axis: &Axis| axis.border.is_none() && axis.dim.is_multiple_of(RUN);
+        let Some(inner) = self.depth.iter().rposition(whole) else { return Ok(None) };
+        let mut ordered = self.reborrow();
+        ordered.depth[inner..].rotate_left(1);
+        let groups = Groups::of(&ordered);
+        let [batch, m, n, k] = groups.sizes();
+        let products = batch * m * n * k;
+        let axes = self.depth.iter().filter(|axis| axis.dim > 1).count().min(groups.k.len());
+        if axes < 2 || products < LEAST {
+            return Ok(None);
+        }
+        let good = |tensor| {
+            let lines = if tensor == 'a' { "m" } else { "n" };
+            groups.runs(tensor, if groups.closer(tensor, "k", lines) { "k" } else { lines }, 4)
+        };
+        let pays = |tensor, view: &View| {
+            let elements: u64 = ordered.coordinates(tensor).iter().map(|coordinate| coordinate.dim).product();
+            elements <= view.buffer.len() / view.ty.size() && products / elements.max(1) >= EACH
+        };
+        let [good_a, good_b] = ['a', 'b'].map(good);
+        let moves = inner + 1 != self.depth.len() || !good_a || !good_b;
+        if !moves || !(good_a || pays('a', &self.a)) || !(good_b || pays('b', &self.b)) {
+            return Ok(None);
+        }
+        // Rows or columns innermost spare turning fours in shared memory, but those with borders have no fours.
+        let pack = |contraction: &Contraction, tensor, lines: u64, then: &dyn Fn(&Contraction) -> Result<Buffer>| {
+            let mut coordinates = contraction.coordinates(tensor);
+            let [batch, rows, columns, depth] = contraction.parts().map(|axes| axes.len());
+            let kept = batch..batch + rows + columns;
+            let last = kept.end + depth - 1;
+            let by_lines =
+                lines.is_multiple_of(4) && (tensor != contraction.bordered() || contraction.borders.is_empty());
+            coordinates.sort_by_key(|coordinate| {
+                let innermost = match coordinate.of {
+                    Of::Axis(axis) => {
+                        if by_lines {
+                            kept.contains(&axis)
+                        } else {
+                            axis == last
+                        }
+                    }
+                    Of::Border(_) => false,
+                };
+                (innermost, Reverse(coordinate.stride.unsigned_abs()))
+            });
+            contraction.with_dense(gpu, tensor, &coordinates, patience, then)
+        };
+        let run = |contraction: &Contraction| contraction.run_by(gpu, None, patience);
+        let pack_b =
+            |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
+        if good_a { pack_b(&ordered) } else { pack(&ordered, 'a', m, &pack_b) }.map(Some)
+    }
+
+    /// Where an operand's elements lie: the axes that it varies along, those with borders as their coordinates.
+    fn coordinates(&self, tensor: char) -> Vec<Coordinate> {
+        let bordered = tensor == self.bordered();
+        let free = |axis: &Axis| !(bordered && axis.border.is_some()) && axis.stride(tensor) != 0;
+        let axes = self
+            .axes()
+            .enumerate()
+            .filter(|(_, axis)| free(axis))
+            .map(|(i, axis)| (Of::Axis(i), axis.dim, axis.stride(tensor)));
+        let borders = self.borders.iter().enumerate().filter(|_| bordered);
+        let borders = borders.map(|(i, border)| (Of::Border(i), border.extent, border.stride));
+        let whole = |(of, dim, stride)| Coordinate { of, dim, low: 0, extent: dim, stride };
+        axes.chain(borders).map(whole).collect()
+    }
+
+    /// What `run` gives for an operand that is dense over the coordinates.
+    fn with_dense(
+        &self,
+        gpu: &Gpu,
+        tensor: char,
+        coordinates: &[Coordinate],
+        patience: Patience,
+        run: &dyn Fn(&Contraction) -> Result<Buffer>,
+    ) -> Result<Buffer> {
+        let view = if tensor == 'a' { &self.a } else { &self.b };
+        let dims: Axes<u64> = coordinates.iter().map(|coordinate| coordinate.dim).collect();
+        let bytes = dims.iter().try_fold(view.ty.size(), |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
+        let strides = dense_strides(&dims);
+        let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, patience)?);
+        let _together = gpu.stream.together();
+        write(gpu, view, coordinates, &strides, &buffer, patience)?;
+
+        let mut dense = self.reborrow();
+        for axis in dense.axes_mut() {
+            *axis.stride_mut(tensor) = 0;
+        }
+        for (coordinate, &stride) in coordinates.iter().zip(&strides) {
+            match coordinate.of {
+                Of::Axis(i) => {
+                    if let Some(axis) = dense.axes_mut().nth(i) {
+                        *axis.stride_mut(tensor) = stride;
+                    }
+                }
+                Of::Border(i) => {
+                    let start = dense.borders[i].start - coordinate.low;
+                    dense.borders[i] = Border { start, extent: coordinate.dim, stride };
+                    for axis in dense.axes_mut() {
+                        if let Some((_, step)) = axis.border.filter(|(border, _)| *border == i) {
+                            *axis.stride_mut(tensor) = step * stride;
+                        }
+                    }
+                }
+            }
+        }
+        let moved = View { buffer: &buffer, ty: view.ty, offset: 0 };
+        if tensor == 'a' {
+            dense.a = moved
+        } else {
+            dense.b = moved
+        }
+        run(&dense)
+    }
+}
+
+/// Writes what exists of the coordinates, and zeros where not all do.
+fn write(
+    gpu: &Gpu,
+    view: &View,
+    coordinates: &[Coordinate],
+    strides: &[i64],
+    out: &Buffer,
+    patience: Patience,
+) -> Result<()> {
+    let exists = |coordinate: &Coordinate| {
+        let end = (coordinate.low + coordinate.dim as i64).min(coordinate.extent as i64);
+        let first = coordinate.low.clamp(0, coordinate.extent as i64);
+        (first, (end - first).max(0) as u64)
+    };
+    let lease = out.lease()?;
+    if coordinates.iter().any(|coordinate| exists(coordinate).1 < coordinate.dim) {
+        gpu.stream.zero(&lease, out.len())?;
+    }
+    let counts: Axes<u64> = coordinates.iter().map(|coordinate| exists(coordinate).1).collect();
+    let firsts = || coordinates.iter().map(|coordinate| exists(coordinate).0);
+    let from = coordinates.iter().zip(firsts()).map(|(coordinate, first)| first * coordinate.stride).sum::<i64>();
+    let to = coordinates.iter().zip(firsts()).zip(strides).map(|((c, first), stride)| (first - c.low) * stride).sum();
+    // Only the width counts: as numbers elements might change.
+    let ty = if view.ty.is_complex() { view.ty } else { Type::from_nx("u", view.ty.bits().max(8)).unwrap_or(view.ty) };
+    let steps = coordinates.iter().map(|coordinate| coordinate.stride).collect();
+    let input = Input { ty, source: Source::View { offset: view.offset + from, strides: steps } };
+    let place = Place { offset: to, strides: strides.iter().copied().collect(), starts: SmallVec::new() };
+    let copy = assemble::copy([input].into_iter().collect(), ty, counts)?.with_output(place)?;
+    let source = view.buffer.lease()?;
+    program::run_into(gpu, &copy, &[Some((&*source, view.buffer.len()))], (&lease, out.len()), patience)
+}
