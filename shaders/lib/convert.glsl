@@ -16,17 +16,14 @@ float f16_to_float(uint h) {
 }
 
 uint float_to_f16(float x) {
-  uint b = floatBitsToUint(x), s = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
-  if (a > 0x7f800000u) return 0x7e00u;
-  if (a >= 0x477ff000u) return s | 0x7c00u;
-  if (a < 0x33000000u) return s;
-  if (a < 0x38800000u) {
-    // Subnormal: the significand in units of 2^-24.
-    uint shift = 126u - (a >> 23), m = (a & 0x7fffffu) | 0x800000u;
-    uint r = m >> shift, rest = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
-    return s | (r + uint(rest > tie || (rest == tie && (r & 1u) != 0u)));
-  }
-  return s | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13);
+  uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
+  // Without branches, as kernels have many of them. Adding 0.5 rounds what becomes subnormal to units of 2^-24, and leaves
+  // their number in the significand.
+  precise float shifted = uintBitsToFloat(a) + 0.5;
+  uint subnormal = floatBitsToUint(shifted) - 0x3f000000u, normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
+  uint r = a < 0x38800000u ? subnormal : normal;
+  r = a < 0x477ff000u ? r : 0x7c00u;
+  return a > 0x7f800000u ? 0x7e00u : ((b >> 16) & 0x8000u) | r;
 }
 
 float bf16_to_float(uint h) { return uintBitsToFloat(h << 16); }
