@@ -12,6 +12,7 @@
 // - A_ALONG_K and B_ALONG_N: 1 or 0, whether neighbouring threads should load neighbours along k of A, along n of B;
 // - A_QUADS and B_QUADS: whether A_QUAD(place) and B_QUAD(place), of types A_STORED and B_STORED, read four neighbours
 //   in that direction at once; such runs of four are aligned and whole;
+// - EAGER: whether most steps should be free of branches, which takes registers that sums may need;
 // - STORE(i, j, value) for an element of C, or with C_QUADS, for WIDTH = 4 only, STORE_QUAD(i, j, v0, v1, v2, v3).
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one, without C_QUADS stored one by one.
 // If it defines DEPTH_TABLES(lane, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
@@ -40,6 +41,9 @@
 #ifndef A_BORDERS
 #define A_BORDERS 0
 #define B_BORDERS 0
+#endif
+#ifndef EAGER
+#define EAGER 0
 #endif
 
 const uint ROWS = BM / TM, COLUMNS = BN / TN, THREADS = ROWS * COLUMNS;
@@ -70,57 +74,102 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define BORDERS B_BORDERS
 #include "lib/matmul_operand.glsl"
 
+ACCUMULATOR sums[TM][TN];
+uint thread_row, thread_column;
+
+// Adds the products of the step in `slot` of the tiles.
+void add_step(uint slot) {
+  [[unroll]] for (uint k = 0; k < BK; k++) {
+    VECTOR a[TM / WIDTH], b[TN / WIDTH];
+    [[unroll]] for (uint i = 0; i < TM / WIDTH; i++) a[i] = A_tile[slot][k][thread_row + i * ROWS];
+    [[unroll]] for (uint j = 0; j < TN / WIDTH; j++) b[j] = B_tile[slot][k][thread_column + j * COLUMNS];
+    [[unroll]] for (uint j = 0; j < TN; j++) {
+      [[unroll]] for (uint turned = 0; turned < TM; turned++) {
+        // There and back, so that products after one another have an element in common.
+        uint i = j % 2 == 0 ? turned : TM - 1 - turned;
+        sums[i][j] = MULTIPLY_ADD(ACCUMULATOR(COMPONENT(a[i / WIDTH], i % WIDTH)),
+                                  ACCUMULATOR(COMPONENT(b[j / WIDTH], j % WIDTH)), sums[i][j]);
+      }
+    }
+  }
+}
+
+// Brings the step at `at`, which was fetched, to `slot` of the tiles.
+void put_step(uint lane, IDX start, IDX at, uint slot) {
+  A_put(lane, slot);
+  B_put(lane, slot);
+#ifdef DEPTH_TABLES
+  if ((at - start) % DEPTHS == BK) DEPTH_TABLES(lane, at - BK + DEPTHS);
+#endif
+  barrier();
+}
+
+// The sums over k from `start` to `end`.
+void add_steps(uint lane, IDX start, IDX end) {
+  // A step that is not whole comes first, from the end, so that the others need not look where k ends.
+  uint rest = start < end ? uint((end - start - 1) % BK) + 1 : 0;
+  bool whole = rest == BK;
+  IDX at = whole ? start : end - rest;
+#ifdef DEPTH_TABLES
+  DEPTH_TABLES(lane, at);
+  barrier();
+#endif
+  FIRST_STEP(at)
+  A_fetch(lane, at, rest);
+  B_fetch(lane, at, rest);
+#ifdef DEPTH_TABLES
+  if (!whole) {
+    barrier();
+    DEPTH_TABLES(lane, start);
+  }
+#endif
+  A_put(lane, 0);
+  B_put(lane, 0);
+  barrier();
+  at = whole ? start + BK : start;
+  if (!whole) end -= rest;
+  // Two steps a turn: the slots are constants, and sums need not change their registers between them.
+#if EAGER
+  while (at + BK < end) {
+    [[unroll]] for (uint slot = 0; slot < 2; slot++) {
+      NEXT_STEP
+      A_fetch(lane, at, BK);
+      B_fetch(lane, at, BK);
+      add_step(slot);
+      put_step(lane, start, at, 1 - slot);
+      at += BK;
+    }
+  }
+#endif
+  while (true) {
+    [[unroll]] for (uint slot = 0; slot < 2; slot++) {
+      bool more = at < end;
+      if (more) {
+        NEXT_STEP
+        A_fetch(lane, at, BK);
+        B_fetch(lane, at, BK);
+      }
+      add_step(slot);
+      if (!more) return;
+      put_step(lane, start, at, 1 - slot);
+      at += BK;
+    }
+  }
+}
+
 // The part of the product's tile at (row, column) that k from `start` to `end` makes. m and n are the matrices' extents.
 void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   uint block = lane / PATCH, within = lane % PATCH;
   // Pairs of neighbours read one vector of B, so that shared memory serves more threads at once.
   const uint PAIR = PATCH_ROWS < 2 ? 1 : 2;
-  uint thread_row = block / PATCHES_ALONG * PATCH_ROWS + within / (PAIR * PATCH_COLUMNS) * PAIR + within % PAIR;
-  uint thread_column = block % PATCHES_ALONG * PATCH_COLUMNS + within / PAIR % PATCH_COLUMNS;
-  ACCUMULATOR sums[TM][TN];
+  thread_row = block / PATCHES_ALONG * PATCH_ROWS + within / (PAIR * PATCH_COLUMNS) * PAIR + within % PAIR;
+  thread_column = block % PATCHES_ALONG * PATCH_COLUMNS + within / PAIR % PATCH_COLUMNS;
   [[unroll]] for (uint i = 0; i < TM; i++) {
     [[unroll]] for (uint j = 0; j < TN; j++) sums[i][j] = ACCUMULATOR(0);
   }
   A_find_places(lane, row, m);
   B_find_places(lane, column, n);
-#ifdef DEPTH_TABLES
-  DEPTH_TABLES(lane, start);
-  barrier();
-#endif
-  FIRST_STEP(start)
-  A_fetch(lane, start, end);
-  B_fetch(lane, start, end);
-  A_put(lane, 0);
-  B_put(lane, 0);
-  barrier();
-  // Two steps a turn: the slots are constants, and sums need not change their registers at its end.
-  for (IDX turn = start; turn < end; turn += 2 * BK) {
-    [[unroll]] for (uint slot = 0; slot < 2; slot++) {
-      IDX at = turn + slot * BK;
-      NEXT_STEP
-      A_fetch(lane, at + BK, end);
-      B_fetch(lane, at + BK, end);
-      [[unroll]] for (uint k = 0; k < BK; k++) {
-        VECTOR a[TM / WIDTH], b[TN / WIDTH];
-        [[unroll]] for (uint i = 0; i < TM / WIDTH; i++) a[i] = A_tile[slot][k][thread_row + i * ROWS];
-        [[unroll]] for (uint j = 0; j < TN / WIDTH; j++) b[j] = B_tile[slot][k][thread_column + j * COLUMNS];
-        [[unroll]] for (uint i = 0; i < TM; i++) {
-          [[unroll]] for (uint turned = 0; turned < TN; turned++) {
-            // There and back, so that products after one another have an element in common.
-            uint j = i % 2 == 0 ? turned : TN - 1 - turned;
-            sums[i][j] = MULTIPLY_ADD(ACCUMULATOR(COMPONENT(a[i / WIDTH], i % WIDTH)),
-                                      ACCUMULATOR(COMPONENT(b[j / WIDTH], j % WIDTH)), sums[i][j]);
-          }
-        }
-      }
-      A_put(lane, slot ^ 1u);
-      B_put(lane, slot ^ 1u);
-#ifdef DEPTH_TABLES
-      if ((at - start) % DEPTHS == 0) DEPTH_TABLES(lane, at + DEPTHS);
-#endif
-      barrier();
-    }
-  }
+  add_steps(lane, start, end);
   [[unroll]] for (uint i = 0; i < TM; i++) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
     [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {

@@ -30,7 +30,7 @@ bool OPERAND(is_load)(uint e) { return OPERAND(loads) % THREADS == 0 || e < OPER
 void OPERAND(find_places)(uint lane, IDX first, IDX count) {
   [[unroll]] for (uint t = 0; t < OPERAND(lines); t++) {
     IDX line = first + OPERAND(line)(lane + t * THREADS);
-    line = min(line, count - (ALONG_K != 0 ? 1 : OPERAND(unit)));
+    line = min(line, ALONG_K != 0 ? count - 1 : (count - 1) / OPERAND(unit) * OPERAND(unit));
     OPERAND(places)[t] = LINE(line);
 #if BORDERS
     OPERAND(words)[t] = LINE_WORD(line);
@@ -38,12 +38,13 @@ void OPERAND(find_places)(uint lane, IDX first, IDX count) {
   }
 }
 
-// Loads what this thread brings to the step at `start`; beyond `end` along k and beyond the borders are zeros.
-void OPERAND(fetch)(uint lane, IDX start, IDX end) {
+// Loads what this thread brings to a step of `count` elements along k from `start`; zeros to a shorter one than BK, and
+// beyond borders.
+void OPERAND(fetch)(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
     uint e = lane + t * THREADS, k = OPERAND(k)(e), line = OPERAND(lines) == 1 ? 0 : t;
-    OPERAND(fetched)[t] = OPERAND(STORED)(0);
-    bool within = OPERAND(is_load)(e) && start + k < end;
+    if (BORDERS != 0 || count != BK) OPERAND(fetched)[t] = OPERAND(STORED)(0);
+    bool within = OPERAND(is_load)(e) && (count == BK || k < count);
 #if BORDERS
     within = within && (OPERAND(words)[line] & DEPTH_WORD(start, k)) == 0;
 #endif

@@ -30,12 +30,14 @@ pub struct Product<'a> {
 }
 
 /// The lines that choose the tile in `lib/matmul.glsl`.
-fn tile_defines(tile: &Tile, element: Compute) -> String {
+fn tile_defines(tile: &Tile, element: Compute, accumulator: Compute) -> String {
     let (width, vector) = vector(element);
     let Tile { rows, columns, depth, thread_rows, thread_columns, .. } = tile;
     format!(
         "#define BM {rows}u\n#define BN {columns}u\n#define BK {depth}u\n#define TM {thread_rows}u\n\
-         #define TN {thread_columns}u\n#define WM TM\n#define WN TN\n#define WIDTH {width}\n#define VECTOR {vector}\n"
+         #define TN {thread_columns}u\n#define WM TM\n#define WN TN\n#define WIDTH {width}\n#define VECTOR {vector}\n\
+         #define EAGER {}\n",
+        u8::from(tile.eager(accumulator)),
     )
 }
 
@@ -232,7 +234,7 @@ impl Product<'_> {
              \x20 matmul({lane}row, column, p.m, p.n{range});\n\
              }}\n",
             head = head(caps, self.wide, &storages, &computes, parameters),
-            defines = tile_defines(tile, inner.compute()),
+            defines = tile_defines(tile, inner.compute(), self.accumulator),
             element = inner.compute().glsl(),
             multiply_add = multiply_add(caps, self.accumulator),
             accumulator = self.accumulator.glsl(),

@@ -87,6 +87,15 @@ impl Tile {
         Some((*best, splits(best.groups(m, n) * batch, k)))
     }
 
+    /// Whether most steps are best without branches. Where 256 threads have 64 sums of 32 bits each, two workgroups share a
+    /// processor's registers if a thread takes 128: branches keep the driver of an H200 from moving loads to where they take
+    /// more, which it would keep in shared memory. For 4096² matrices that is 48 instead of 44 TFLOP/s, for all other tiles 2
+    /// to 20 % less.
+    pub fn eager(&self, accumulator: Compute) -> bool {
+        let sums = u64::from(self.thread_rows * self.thread_columns) * accumulator.size();
+        self.threads() < 256 || sums != 256
+    }
+
     pub fn groups(&self, m: u64, n: u64) -> u64 {
         m.div_ceil(self.rows.into()) * n.div_ceil(self.columns.into())
     }
