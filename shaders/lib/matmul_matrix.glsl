@@ -44,15 +44,16 @@ uint words_b[B_TURNS];
 #define B_EXISTS(t, start, k) true
 #endif
 
-// The line that load `e` is a part of, and where in it the load begins.
-#define LINE(e, line) ((e) / (line - 1))
+// The line that load `e` is a part of, and where in it the load begins. Where two lines of four loads serve eight lanes,
+// they are lines four apart: these lie in different banks.
+#define LINE(e, line) (line == 5 ? (e) / 32 * 8 + (e) / 8 % 4 + (e) / 4 % 2 * 4 : (e) / (line - 1))
 #define WITHIN(e, line) ((e) % (line - 1))
 
 // Rows and columns beyond the matrices repeat the last ones: their sums are not stored.
 void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
     uint e = lane + t * THREADS;
-    IDX i = A_ALONG_K != 0 ? min(row + LINE(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, m - 8);
+    IDX i = A_ALONG_K != 0 ? min(row + LINE(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
     places_a[t] = A_ROW(i);
 #if A_BORDERS
     words_a[t] = LINE_WORD(i);
@@ -60,7 +61,7 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
     uint e = lane + t * THREADS;
-    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, n - 8) : min(column + LINE(e, B_LINE), n - 1);
+    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + LINE(e, B_LINE), n - 1);
     places_b[t] = B_COLUMN(j);
 #if B_BORDERS
     words_b[t] = LINE_WORD(j);
@@ -109,13 +110,15 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
     [[unroll]] for (uint j = 0; j < WN / 16; j++) sums[i][j] = MATRIX_C(0.0);
   }
   find_places(lane, row, column, m, n);
-  // The first step takes what is not a multiple of BK, so that all others are whole.
+  // A step that is not whole comes first, from the end.
   uint rest = start < end ? uint((end - start - 1) % BK) + 1 : 0;
+  bool whole = rest == BK;
   FIRST_STEP(start)
-  fetch(lane, start, rest);
+  fetch(lane, whole ? start : end - rest, rest);
   put(lane);
   barrier();
-  for (IDX at = start + rest;; at += BK) {
+  if (!whole) end -= rest;
+  for (IDX at = whole ? start + BK : start;; at += BK) {
     if (at < end) {
       NEXT_STEP
       fetch(lane, at, BK);

@@ -7,6 +7,7 @@
 //! 2014).
 
 mod border;
+mod copies;
 mod groups;
 mod operand;
 mod panels;
@@ -85,11 +86,12 @@ const EXACT: u64 = 1 << 22;
 impl Contraction<'_> {
     /// The dense tensor `c`.
     pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
-        self.run_by(gpu, None, patience)
+        self.run_by(gpu, None, [false; 2], patience)
     }
 
-    /// By a tile and into how many parts k is split, or by what suits the device.
-    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, patience: Patience) -> Result<Buffer> {
+    /// By a tile and into how many parts k is split, or by what suits the device. `whole` says of which operands the rows
+    /// go on to a multiple of as many elements as are read at once, with zeros along k.
+    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, whole: [bool; 2], patience: Patience) -> Result<Buffer> {
         let Self { ty, a, b, .. } = self;
         [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(&gpu.caps))?;
         let elements = self.check()?;
@@ -113,7 +115,7 @@ impl Contraction<'_> {
             return Ok(packed);
         }
         if !self.borders.is_empty() && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
-            return self.unbordered().run_by(gpu, by, patience);
+            return self.unbordered().run_by(gpu, by, whole, patience);
         }
         if !self.borders.is_empty() && (reduces || gpu.caps.cpu && by.is_none()) {
             return self.padded(gpu, by, patience);
@@ -140,7 +142,7 @@ impl Contraction<'_> {
             let aligned = |address: u64, ty: Type| address.is_multiple_of(quad_bytes(ty.storage()) / 4 * run);
             let along_a = groups.runs('a', if along[0] { "k" } else { "m" }, run);
             let along_b = groups.runs('b', if along[1] { "n" } else { "k" }, run);
-            [along_a && aligned(at_a, a.ty), along_b && aligned(at_b, b.ty)]
+            [whole[0] || along_a && aligned(at_a, a.ty), whole[1] || along_b && aligned(at_b, b.ty)]
         };
         let matrices = match (a.ty, b.ty) {
             (Type::F16, Type::F16) => gpu.caps.matrices.float16,
@@ -148,10 +150,17 @@ impl Contraction<'_> {
             _ => false,
         };
         let sizes = [batch, m, n, k];
-        let matrix = if matrices && accumulator == Compute::Float && runs(8) == [true; 2] {
+        let matrix = if by.is_none() && matrices && accumulator == Compute::Float {
             Tile::matrix(&gpu.caps, sizes)
         } else {
             None
+        };
+        let matrix = match matrix {
+            Some(tile) if runs(8) == [true; 2] => Some(tile),
+            Some(_) if Self::pays_to_copy(&groups) => {
+                return self.run_copied(gpu, None, &groups, [along[0], !along[1]], (runs(8), 8), patience);
+            }
+            _ => None,
         };
         let (tile, splits) =
             by.or(matrix).unwrap_or_else(|| Tile::choose(&gpu.caps, inner.compute(), accumulator, sizes));
@@ -415,7 +424,7 @@ mod tests {
                     depth,
                     borders: vec![],
                 };
-                let c = contraction.run_by(gpu, by, Patience::Patient).unwrap();
+                let c = contraction.run_by(gpu, by, [false; 2], Patience::Patient).unwrap();
                 let read = gpu.read(&c, 0, c.len()).unwrap();
                 let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
                 for (place, &value) in result.iter().enumerate() {
@@ -497,7 +506,7 @@ mod tests {
             // The largest one takes too long in shared memory.
             let tiles = tiles.iter().filter(|_| i != 4).map(|&tile| Some((tile, 2)));
             let ways = tiles.chain([None]);
-            let results = ways.map(|by| contraction.run_by(gpu, by, Patience::Patient).unwrap());
+            let results = ways.map(|by| contraction.run_by(gpu, by, [false; 2], Patience::Patient).unwrap());
             let packed = contraction.packed(gpu, Patience::Patient).unwrap();
             assert_eq!(packed.is_some(), i == 4, "only the last shape is large enough");
             for (way, c) in results.chain(packed).enumerate() {

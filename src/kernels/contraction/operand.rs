@@ -49,7 +49,7 @@ impl Contraction<'_> {
             }
         }
         coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
-        let run = |dense: &Contraction| dense.run_by(gpu, by, patience);
+        let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], patience);
         self.with_dense(gpu, self.bordered(), &coordinates, patience, &run)
     }
 
@@ -103,7 +103,7 @@ impl Contraction<'_> {
             });
             contraction.with_dense(gpu, tensor, &coordinates, patience, then)
         };
-        let run = |contraction: &Contraction| contraction.run_by(gpu, None, patience);
+        let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], patience);
         let pack_b =
             |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
         if good_a { pack_b(&ordered) } else { pack(&ordered, 'a', m, &pack_b) }.map(Some)
