@@ -6,8 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::Axis;
 use super::groups::Groups;
+use super::{Axis, Contraction};
+use crate::error::{Error, Result};
+use crate::program::MAX_STEP;
 use crate::program::emit::Params;
 
 /// A coordinate of an operand, of which only those below `extent` exist: `start` and the steps of two axes, a kept one
@@ -17,6 +19,20 @@ pub struct Border {
     pub start: i64,
     pub extent: u64,
     pub stride: i64,
+}
+
+/// The first and last coordinate along a border that is asked for, and the elements from one to the other.
+pub struct Reach {
+    pub first: i64,
+    pub last: i64,
+    extent: u64,
+    pub elements: u64,
+}
+
+impl Reach {
+    pub fn is_inside(&self) -> bool {
+        self.first >= 0 && self.last < self.extent as i64
+    }
 }
 
 /// The borders of an operand and the axes that meet them.
@@ -81,8 +97,10 @@ impl Borders {
     /// Statements that set `word` to the bits that are needed at the indices `at{i}` of the axes along k.
     pub fn needed(&self, word: &str, at: &str) -> String {
         let mut text = format!("  {word} = 0;\n  uint bit = 0;\n");
+        // Beyond the sum's end an index may be too large, and is not used.
         for (i, [_, axis]) in self.axes.iter().enumerate() {
-            let _ = writeln!(text, "  {word} |= 1u << (bit + uint({at}{axis}));\n  bit += uint(p.border_bits{i});");
+            let _ =
+                writeln!(text, "  {word} |= 1u << ((bit + uint({at}{axis})) & 31u);\n  bit += uint(p.border_bits{i});");
         }
         text
     }
@@ -99,5 +117,63 @@ impl Borders {
             );
         }
         text + "  return word;\n}\n#define LINE_WORD(i) line_word(i)\n"
+    }
+}
+
+impl Contraction<'_> {
+    /// The operand that has the borders.
+    pub fn bordered(&self) -> char {
+        if self.rows.iter().any(|axis| axis.border.is_some()) { 'a' } else { 'b' }
+    }
+
+    /// Fails where a border does not belong to one kept axis of one operand and to one of the depth, or strides differ.
+    pub fn check_borders(&self) -> Result<()> {
+        let tensor = self.bordered();
+        let kept = if tensor == 'a' { &self.rows } else { &self.columns };
+        let meets = |axes: &[Axis], border| {
+            axes.iter().filter(|axis| axis.border.is_some_and(|(place, _)| place == border)).count()
+        };
+        let of_two = |border| meets(kept, border) == 1 && meets(&self.depth, border) == 1;
+        let all = self.axes().filter(|axis| axis.border.is_some()).count();
+        let steps = |axis: &Axis| {
+            axis.border.is_none_or(|(border, step)| {
+                let stride = self.borders.get(border).and_then(|border| border.stride.checked_mul(step));
+                stride == Some(axis.stride(tensor))
+            })
+        };
+        if !(0..self.borders.len()).all(of_two) || all != 2 * self.borders.len() || !self.axes().all(steps) {
+            return Err(Error::Argument(
+                "axes: a border needs a row or column and an axis of the depth with its strides".into(),
+            ));
+        }
+        let far = |border| {
+            let Reach { first, last, elements, .. } = self.reach(border);
+            first.unsigned_abs().max(last.unsigned_abs()).max(elements) > MAX_STEP
+        };
+        if (0..self.borders.len()).any(far) { Err(Error::SizeMismatch) } else { Ok(()) }
+    }
+
+    /// What the axes reach of a border's coordinate. Saturates.
+    pub fn reach(&self, border: usize) -> Reach {
+        let Border { start, extent, stride } = self.borders[border];
+        let (mut first, mut last) = (start, start);
+        for axis in self.axes() {
+            if let Some((_, step)) = axis.border.filter(|(of, _)| *of == border) {
+                let steps = step.saturating_mul(axis.dim.saturating_sub(1) as i64);
+                if steps < 0 { first = first.saturating_add(steps) } else { last = last.saturating_add(steps) }
+            }
+        }
+        let coordinates = last.saturating_sub(first).unsigned_abs().saturating_add(1).max(extent);
+        Reach { first, last, extent, elements: coordinates.saturating_mul(stride.unsigned_abs()) }
+    }
+
+    /// The same contraction where nothing beyond the borders is asked for.
+    pub fn unbordered(&self) -> Contraction<'_> {
+        let mut free = self.reborrow();
+        let view = if self.bordered() == 'a' { &mut free.a } else { &mut free.b };
+        view.offset += self.borders.iter().map(|border| border.start * border.stride).sum::<i64>();
+        free.axes_mut().for_each(|axis| axis.border = None);
+        free.borders.clear();
+        free
     }
 }

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
+use super::border::Reach;
 use super::groups::Groups;
 use super::tile::Tile;
-use super::{Axis, Border, Contraction, Reach, View};
+use super::{Axis, Border, Contraction, View};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::kernels::{assemble, program};
