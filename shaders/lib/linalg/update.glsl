@@ -13,9 +13,9 @@
 
 IDX a_base, b_base, c_base;
 #define A_ROW(i) (i) * p.a_row
-#define A_DEPTH(k) (k) * p.a_column
+#define A_DEPTH(start, k) ((start) + (k)) * p.a_column
 #define A_AT(place) PART_A(ELEMENTS(p.a, a_base + place))
-#define B_DEPTH(k) (k) * p.b_row
+#define B_DEPTH(start, k) ((start) + (k)) * p.b_row
 #define B_COLUMN(j) (j) * p.b_column
 #define B_AT(place) PART_B(ELEMENTS(p.b, b_base + place))
 #define ELEMENT_C(i, j) ELEMENTS(p.c, c_base + (i) * p.c_row + (j) * p.c_column)
@@ -38,9 +38,9 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n) {
   [[unroll]] for (uint i = 0; i < BM; i++) sums[i] = ELEMENT(0);
   [[unroll]] for (uint i = 0; i < BM / SPAN; i++) from_a[i] = A_ROW(min(row + i * SPAN + OWN_PART, m - 1));
 #define STEP(k) { \
-    ELEMENT b = B_AT(from_b + B_DEPTH(k)); \
+    ELEMENT b = B_AT(from_b + B_DEPTH(k, 0)); \
     [[unroll]] for (uint i = 0; i < BM; i += SPAN) { \
-      ELEMENT a = A_AT(from_a[i / SPAN] + A_DEPTH(k)); \
+      ELEMENT a = A_AT(from_a[i / SPAN] + A_DEPTH(k, 0)); \
       [[unroll]] for (uint part = 0; part < SPAN; part++) \
         sums[i + part] = MULTIPLY_ADD(PART_OF(a, part), b, sums[i + part]); \
     } \
