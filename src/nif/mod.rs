@@ -132,10 +132,11 @@ fn with_builds<'a>(env: Env<'a>, answer: Term<'a>) -> Term<'a> {
     }
 }
 
-/// Counts time against the calling process's slice of about a millisecond. The BEAM counts calls and not what they take:
-/// a loop of operations would keep its scheduler for dozens of milliseconds.
+/// Counts time against the calling process's slice, half a millisecond of it: what a call may take once the slice is nearly
+/// spent makes a whole one. The BEAM counts calls and not what they take: a loop of operations would keep its scheduler for
+/// dozens of milliseconds.
 fn spend(env: Env, time: std::time::Duration) {
-    let percent = time.as_micros() / 10;
+    let percent = time.as_micros() / 5;
     rustler::schedule::consume_timeslice(env, percent.clamp(1, 100) as i32);
 }
 
