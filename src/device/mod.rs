@@ -67,11 +67,12 @@ pub struct Capabilities {
     pub heap: u64,
 }
 
-/// The features that `NX_VULKAN_DISABLE` turns off, as if the device had them not: what it does then can be tested.
+/// The features that `NX_VULKAN_DISABLE` turns off, as if the device had them not: what it does then can be tested. Without
+/// `processor`, a device that is one gets the kernels of GPUs.
 struct Disabled(Vec<String>);
 
 impl Disabled {
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 12] = [
         "float64",
         "fast_float64",
         "int64",
@@ -83,6 +84,7 @@ impl Disabled {
         "push_descriptor",
         "subgroup",
         "cooperative_matrix",
+        "processor",
     ];
 
     fn from_env() -> Result<Self> {
@@ -151,7 +153,7 @@ impl Capabilities {
                 .join(" "),
             api_version: physical.api_version().to_string(),
             kind: kind_name(p.device_type),
-            cpu: p.device_type == PhysicalDeviceType::Cpu,
+            cpu: p.device_type == PhysicalDeviceType::Cpu && !disabled.has("processor"),
             float64: f.shader_float64 && !disabled.has("float64"),
             int64: f.shader_int64 && !disabled.has("int64"),
             int8: f.shader_int8 && f.storage_buffer8_bit_access && !disabled.has("int8"),

@@ -15,14 +15,23 @@ defmodule Nx.Vulkan.EmulationTest do
   for disabled <- ["int64", "int8,int16", "float64", "float64,int64,int8,int16,fma"] do
     @tag :parent
     test "a device without #{disabled}" do
-      arguments = ~w(test #{@as_built} --exclude parent --seed #{ExUnit.configuration()[:seed]})
-      env = [{"NX_VULKAN_DISABLE", unquote(disabled)}, {"MIX_ENV", "test"}]
-
-      {output, status} =
-        System.cmd("mix", arguments ++ [__ENV__.file], env: env, stderr_to_stdout: true)
-
-      assert status == 0 and output =~ ~r/[1-9]\d* tests?, 0 failures/, output
+      again(unquote(disabled), ~w(--exclude parent))
     end
+  end
+
+  @tag :parent
+  test "a device that is no processor gets the kernels of GPUs" do
+    again("processor", ~w(--only shapes))
+  end
+
+  defp again(disabled, chosen) do
+    arguments = ~w(test #{@as_built} --seed #{ExUnit.configuration()[:seed]}) ++ chosen
+    env = [{"NX_VULKAN_DISABLE", disabled}, {"MIX_ENV", "test"}]
+
+    {output, status} =
+      System.cmd("mix", arguments ++ [__ENV__.file], env: env, stderr_to_stdout: true)
+
+    assert status == 0 and output =~ ~r/[1-9]\d* tests?, 0 failures/, output
   end
 
   @tag :parent
@@ -205,6 +214,55 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # Sizes beyond a workgroup, a tile and a panel, with and without a remainder.
+
+  @tag :shapes
+  test "passes over tensors of many workgroups" do
+    for shape <- [{300, 70}, {64, 5, 129}, {20_000}], {op, fun} <- passes() do
+      tensor = Generators.tensor(shape, {:f, 32}, {:integer, -50..50})
+      assert_same(fun.(to_device(tensor)), fun.(tensor), op, shape: shape)
+    end
+  end
+
+  @tag :shapes
+  test "products and convolutions of several tiles" do
+    for type <- [{:f, 32}, {:s, 32}, {:bf, 16}],
+        {left, right} <- [{{130, 70}, {70, 96}}, {{1, 300}, {300, 200}}, {{200, 128}, {128, 64}}] do
+      tensors = for shape <- [left, right], do: Generators.tensor(shape, type, {:integer, -2..2})
+      fun = fn [a, b] -> Nx.dot(a, b) end
+      assert_same(fun.(operands(tensors)), fun.(tensors), :dot, type: type, shapes: {left, right})
+    end
+
+    for channels <- [3, 32], options <- [[padding: :same], [strides: 2, input_dilation: 2]] do
+      image = Generators.tensor({2, channels, 12, 13}, {:f, 32}, {:integer, -2..2})
+      kernel = Generators.tensor({5, channels, 3, 3}, {:f, 32}, {:integer, -2..2})
+      fun = fn [t, k] -> Nx.conv(t, k, options) end
+      assert_same(fun.(operands([image, kernel])), fun.([image, kernel]), :conv, options: options)
+    end
+  end
+
+  @tag :shapes
+  test "linear systems and decompositions of several panels" do
+    n = 70
+    a = Generators.tensor({n, n}, {:f, 32}, {:integer, -4..4})
+    positive = Nx.add(Nx.dot(a, Nx.transpose(a)), Nx.multiply(n, Nx.eye(n)))
+    on_device = to_device(positive)
+
+    near = fn left, right ->
+      assert Nx.to_number(Nx.all_close(left, right, rtol: 1.0e-3, atol: 1.0e-1)) == 1
+    end
+
+    near.(Nx.dot(on_device, Nx.LinAlg.solve(on_device, to_device(a))), a)
+    l = Nx.LinAlg.cholesky(on_device)
+    near.(Nx.dot(l, Nx.transpose(l)), positive)
+    {q, r} = Nx.LinAlg.qr(on_device)
+    near.(Nx.dot(q, r), positive)
+    {values, vectors} = Nx.LinAlg.eigh(on_device)
+    near.(Nx.dot(on_device, vectors), Nx.multiply(vectors, values))
+    {u, s, v} = Nx.LinAlg.svd(on_device)
+    near.(Nx.dot(Nx.multiply(u, s), v), positive)
+  end
+
   test "what a device cannot do falls back, is counted, and is right" do
     for type <- Generators.device_types() do
       Fallback.put_mode(:allow)
@@ -214,6 +272,20 @@ defmodule Nx.Vulkan.EmulationTest do
       fell_back = elem(support(type), 0) == :fallback
       assert fell_back == Fallback.count(:tan) > before or not fell_back
     end
+  end
+
+  defp passes do
+    [
+      sum: &Nx.sum/1,
+      first: &Nx.sum(&1, axes: [0]),
+      last: &Nx.reduce_max(&1, axes: [-1]),
+      argmax: &Nx.argmax(&1, axis: 0),
+      add: &Nx.add(&1, Nx.sum(&1, axes: [0])),
+      transpose: &Nx.transpose/1,
+      sort: &Nx.sort(&1, axis: 0),
+      cumulative_sum: &Nx.cumulative_sum(&1, axis: 0),
+      window_max: &Nx.window_max(&1, Tuple.duplicate(3, Nx.rank(&1)))
+    ]
   end
 
   defp disabled, do: System.get_env("NX_VULKAN_DISABLE", "") |> String.split(",", trim: true)
