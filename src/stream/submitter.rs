@@ -24,8 +24,7 @@ pub(super) struct Submitter {
     /// Held by whoever gives the queue its next command buffers, so that they keep their order.
     encoder: Mutex<Encoder>,
     failed: OnceCell<Error>,
-    /// Whether a thread of its own does it: with the driver's part, more than half of the time of a small command. A device that is the CPU itself has better use
-    /// for the core.
+    /// Whether a thread of its own does it while callers go on. A device that is the CPU itself has better use for the core.
     threaded: bool,
 }
 
