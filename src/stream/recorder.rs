@@ -198,7 +198,7 @@ impl Recorder {
     }
 
     fn submit_if_due(&mut self) -> Result<()> {
-        // Asking the driver costs as much as listing a command.
+        // The driver need not be asked after each command.
         if self.bytes < BATCH_BYTES && !self.commands.is_multiple_of(LOOK_EVERY) {
             return Ok(());
         }

@@ -23,9 +23,9 @@ pub struct Timeline {
 /// A wait spins this long before it sleeps: being woken takes a GPU's caller 40 to 500 µs, a twentieth of this. A device
 /// that is the CPU itself needs the core.
 const SPIN_GPU: Duration = Duration::from_millis(10);
-/// And this long a caller that may not sleep.
-const PROMPT_GPU: Duration = Duration::from_micros(100);
 const SPIN_CPU: Duration = Duration::from_micros(20);
+/// A caller that may not sleep waits this long for a GPU.
+const PROMPT_GPU: Duration = Duration::from_micros(100);
 /// How long the device may go without finishing a submission before it counts as hung: a foreign kernel may loop forever.
 const NO_PROGRESS: Duration = Duration::from_secs(600);
 
