@@ -84,11 +84,49 @@ fn a_prompt_caller_gets_memory_without_asking_the_driver() {
     gpu.pool.trim();
     let before = gpu.device.allocation_count();
     // More than any piece of memory that small blocks are cut from.
-    assert_eq!(gpu.allocate(Kind::Device, 40 << 20, Patience::Prompt).err(), Some(Error::Defer));
+    let refused = gpu.allocate(Kind::Device, 40 << 20, Patience::Prompt).err();
+    assert!(matches!(refused, Some(Error::Defer | Error::Collect)), "{refused:?}");
+    assert_eq!(gpu.device.allocation_count(), before);
     let _small = gpu.allocate(Kind::Device, 1000, Patience::Patient).unwrap();
     let made = gpu.device.allocation_count();
     assert!(gpu.allocate(Kind::Device, 3000, Patience::Prompt).is_ok(), "the rest of that piece was not used");
-    assert_eq!(gpu.device.allocation_count(), made, "from {before}");
+    assert_eq!(gpu.device.allocation_count(), made);
+}
+
+#[test]
+fn garbage_is_collected_before_each_large_block_but_not_for_each_small_one() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    gpu.stream.finish().unwrap();
+    gpu.pool.trim();
+    let large = 4 << 20;
+    let mut held: Vec<_> = (0..2).map(|_| gpu.zeroed(large, Patience::Patient).unwrap()).collect();
+    let asked = |held: &mut Vec<_>, len| match gpu.zeroed(len, Patience::Prompt) {
+        Ok(buffer) => {
+            held.push(buffer);
+            false
+        }
+        Err(Error::Collect) => true,
+        // The driver must be asked for memory.
+        Err(error) => {
+            assert_eq!(error, Error::Defer);
+            held.push(gpu.zeroed(len, Patience::Patient).unwrap());
+            false
+        }
+    };
+    while !asked(&mut held, large) {
+        assert!(held.len() < 20, "no collection was asked for");
+    }
+    assert!(asked(&mut held, large), "it was asked for once alone");
+    // What was garbage is used again.
+    held.truncate(held.len() - 2);
+    assert!(!asked(&mut held, large));
+    assert!(!asked(&mut held, large));
+    assert!(asked(&mut held, large));
+    // Small ones go free meanwhile, where the limit leaves room.
+    held.pop();
+    gpu.stream.finish().unwrap();
+    let small = (0..20).filter(|_| asked(&mut held, 1000)).count();
+    assert_eq!(small, 0);
 }
 
 #[test]

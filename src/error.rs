@@ -35,7 +35,10 @@ pub enum Error {
     /// The call would wait, compile or copy much: repeat it on a dirty scheduler. Never seen by users.
     #[error("the call must be repeated on a dirty scheduler")]
     Defer,
-    /// The calling process should collect garbage, then repeat the call on a dirty scheduler. Never seen by users.
+    /// The device is not there yet, but may be soon: repeat the call, on a dirty scheduler after some time. Never seen by users.
+    #[error("the call must be repeated")]
+    Pending,
+    /// The calling process should collect garbage, then repeat the call. Never seen by users.
     #[error("the caller should collect garbage")]
     Collect,
 }
@@ -54,6 +57,7 @@ impl Error {
             Error::Invalid(_) => ("invalid_argument", true),
             Error::Argument(_) => ("argument", true),
             Error::Defer => ("defer", false),
+            Error::Pending => ("pending", false),
             Error::Collect => ("collect", false),
         }
     }

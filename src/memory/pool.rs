@@ -96,10 +96,10 @@ struct State {
     leased: u64,
     /// Blocks of read-back data that the host still holds.
     readbacks: u64,
-    /// Above this many taken bytes a prompt allocation asks its caller to collect garbage first. The BEAM does not
-    /// see how large the memory behind a reference is; this grows with what is really held, as a heap does.
-    soft_limit: u64,
-    /// What may be taken beyond that since the last collection: scalars do not ask for one each.
+    /// The most that live buffers held at a time.
+    peak: u64,
+    /// What may be taken before a prompt caller is asked to collect garbage: the BEAM does not see how large the memory
+    /// behind a reference is. Grows when that was in vain, by a share of what is taken, as a heap does.
     slack: u64,
 }
 
@@ -115,11 +115,12 @@ struct Shared {
 pub struct Pool(Arc<Shared>);
 
 const SMALLEST: u64 = 256;
-const FIRST_SOFT_LIMIT: u64 = 256 << 20;
-/// Where the memory is the processor's, every page that is used first costs as much as computing its elements does.
-const FIRST_SOFT_LIMIT_ON_CPU: u64 = 64 << 20;
-/// The share of the soft limit that is taken between two collections.
-const SLACK: u64 = 64;
+/// What may be taken before garbage is collected, at least.
+const FIRST: u64 = 64 << 20;
+/// The share of what is taken that may be added once there was no garbage to collect.
+const GROWTH: u64 = 4;
+/// And the share that smaller blocks may add when a larger one asks for a collection: these need not ask for one each.
+const SMALL: u64 = 64;
 /// Size of the pieces of device memory that small blocks are cut from.
 const SLAB: u64 = 32 << 20;
 /// And of those of the host's: 32 MiB of it took the driver of an H200 10 ms.
@@ -140,15 +141,14 @@ impl Pool {
         let slabs: Vec<_> = device.physical_device().memory_properties().memory_types.iter().map(slab).collect();
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let first = if timeline.on_cpu() { FIRST_SOFT_LIMIT_ON_CPU } else { FIRST_SOFT_LIMIT };
         let state = State {
             free: BTreeMap::new(),
             taken: 0,
             used: 0,
             leased: 0,
             readbacks: 0,
-            soft_limit: first.min(limit),
-            slack: 0,
+            peak: 0,
+            slack: FIRST.min(limit),
         };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
@@ -172,21 +172,23 @@ impl Pool {
             if let Some(block) = shared.reuse(&mut state, kind, size) {
                 return Ok(self.lease(&mut state, block));
             }
-            let wanted = state.taken + size;
-            if wanted > state.soft_limit {
+            if state.slack < size {
                 match patience {
-                    Patience::Prompt => state.slack = state.slack.checked_sub(size).ok_or(Error::Collect)?,
+                    Patience::Prompt => {
+                        state.slack = state.slack.max(state.taken / SMALL).min(size - 1);
+                        return Err(Error::Collect);
+                    }
                     Patience::Patient => {
-                        state.slack = state.soft_limit / SLACK;
-                        if state.used + size > state.soft_limit / 2 {
-                            state.soft_limit = (2 * (state.used + size)).max(state.soft_limit).min(shared.limit);
-                        }
+                        let rest = shared.limit.saturating_sub(state.taken).max(size);
+                        state.slack = (size + (state.taken / GROWTH).max(FIRST)).min(rest);
                     }
                 }
             }
+            state.slack -= size;
             // Sizes that come and go do not add up: what lies free of other sizes makes room.
-            let most = state.soft_limit.saturating_mul(2).min(shared.limit);
-            let released = shared.release(&mut state, wanted.saturating_sub(most));
+            let most = (FIRST + 2 * state.peak.max(state.used + size)).min(shared.limit);
+            let wanted = (state.taken + size).saturating_sub(most);
+            let released = shared.release(&mut state, wanted);
             if state.taken + size > shared.limit {
                 return Err(Error::OutOfMemory(format!(
                     "{size} bytes more than the {} in use would pass the limit of {}",
@@ -200,7 +202,10 @@ impl Pool {
         match shared.create(kind, size, patience) {
             Ok(block) => Ok(self.lease(&mut shared.state.lock(), block)),
             Err(error) => {
-                shared.state.lock().taken -= size;
+                let mut state = shared.state.lock();
+                state.taken -= size;
+                state.slack += size;
+                drop(state);
                 patience.may_wait()?;
                 self.trim();
                 Err(error)
@@ -212,6 +217,7 @@ impl Pool {
         match block.kind {
             Kind::Device => {
                 state.used += block.size;
+                state.peak = state.peak.max(state.used);
                 state.leased += 1;
             }
             Kind::Readback => state.readbacks += 1,

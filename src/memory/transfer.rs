@@ -134,14 +134,16 @@ impl Gpu {
         Ok(readback)
     }
 
-    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon. Else it starts meanwhile, and
-    /// the error tells whether garbage should be collected before a dirty scheduler waits.
+    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon, else [`Error::Pending`]. With more
+    /// the device starts meanwhile, and the error tells whether garbage should be collected before a dirty scheduler waits.
     pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
         // A device that is the CPU needs this scheduler's core.
         if len <= PROMPT_READ && !self.stream.timeline().on_cpu() {
             match self.record_read(buffer, offset, len, Patience::Prompt) {
-                Ok(readback) if self.stream.submit_and_look()? => return readback.visible(),
-                Ok(_) => return Err(Error::Defer),
+                Ok(readback) => {
+                    self.stream.submit_and_look()?;
+                    return readback.visible();
+                }
                 Err(Error::Defer | Error::Collect) => {}
                 Err(error) => return Err(error),
             }

@@ -4,7 +4,7 @@ use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
 use crate::device;
-use crate::memory::Patience;
+use crate::memory::{MemoryInfo, Patience};
 use crate::program::Type;
 use crate::program::types::Support;
 
@@ -58,20 +58,21 @@ fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
     reply(env, support)
 }
 
-#[rustler::nif(schedule = "DirtyCpu")]
-fn memory_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    match device::gpu() {
-        Ok(gpu) => {
-            let info = gpu.pool.info();
-            let pairs = [
-                (atoms::limit(), info.limit),
-                (atoms::pool_bytes(), info.pool),
-                (atoms::used_bytes(), info.used),
-                (atoms::buffers(), info.buffers),
-            ];
-            Term::map_from_pairs(env, &pairs)
-        }
-        Err(error) => failure(env, &error),
+pair!(memory_info, memory_info_dirty, (), reply_bare, memory);
+
+fn memory(patience: Patience) -> Result<MemoryInfo> {
+    Ok(gpu(patience)?.pool.info())
+}
+
+impl Encoder for MemoryInfo {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let pairs = [
+            (atoms::limit(), self.limit),
+            (atoms::pool_bytes(), self.pool),
+            (atoms::used_bytes(), self.used),
+            (atoms::buffers(), self.buffers),
+        ];
+        Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))
     }
 }
 
@@ -81,8 +82,7 @@ pair!(sync, sync_dirty, (), reply_ok, wait);
 fn wait(patience: Patience) -> Result<()> {
     let stream = &gpu(patience)?.stream;
     match patience {
-        Patience::Prompt if stream.submit_and_look()? => Ok(()),
-        Patience::Prompt => Err(Error::Defer),
+        Patience::Prompt => stream.submit_and_look(),
         Patience::Patient => stream.finish(),
     }
 }

@@ -24,7 +24,7 @@ use args::*;
 
 mod atoms {
     rustler::atoms! {
-        ok, error, nil, defer, device, emulated, fallback, collect, already_deallocated, low, high, u, s, f, bf, c, f8_e4m3fn,
+        ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high, u, s, f, bf, c, f8_e4m3fn,
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, devices, index, used,
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
@@ -81,13 +81,14 @@ impl Encoder for ArgumentError {
     }
 }
 
-/// An error as the NIF's result: a raised ArgumentError, `:defer`, `:collect`, or an `{:error, …}` tuple.
+/// An error as the NIF's result: a raised ArgumentError, `:defer`, `:pending`, `:collect`, or an `{:error, …}` tuple.
 fn failure<'a>(env: Env<'a>, error: &Error) -> NifResult<Term<'a>> {
     Ok(match error {
         Error::Argument(message) => {
             return Err(rustler::Error::RaiseTerm(Box::new(ArgumentError(message.to_string()))));
         }
         Error::Defer => atoms::defer().encode(env),
+        Error::Pending => atoms::pending().encode(env),
         Error::Collect => atoms::collect().encode(env),
         error => {
             let (reason, with_message) = error.reason();
@@ -105,6 +106,14 @@ fn failure<'a>(env: Env<'a>, error: &Error) -> NifResult<Term<'a>> {
 fn reply<'a>(env: Env<'a>, result: Result<impl Encoder>) -> NifResult<Term<'a>> {
     match result {
         Ok(value) => Ok((atoms::ok(), value).encode(env)),
+        Err(error) => failure(env, &error),
+    }
+}
+
+/// The value as it is, or the error.
+fn reply_bare<'a>(env: Env<'a>, result: Result<impl Encoder>) -> NifResult<Term<'a>> {
+    match result {
+        Ok(value) => Ok(value.encode(env)),
         Err(error) => failure(env, &error),
     }
 }
@@ -140,8 +149,8 @@ fn spend(env: Env, time: std::time::Duration) {
     rustler::schedule::consume_timeslice(env, percent.clamp(1, 100) as i32);
 }
 
-/// Defines the NIF `name` on a normal scheduler, which returns `:defer` where it would have to wait, and `name_dirty`
-/// on a dirty one. The body gets the arguments as terms, and how patient it may be.
+/// Defines the NIF `name` on a normal scheduler, which returns `:defer` or `:pending` where it would have to wait, and
+/// `name_dirty` on a dirty one. The body gets the arguments as terms, and how patient it may be.
 macro_rules! pair {
     ($name:ident, $dirty:ident, ($($arg:ident),*), $reply:ident, $body:expr) => {
         #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Block, Patience};
 use recorder::Recorder;
 use submitter::Submitter;
@@ -70,11 +70,15 @@ impl Stream {
         self.recorder().submit().map(drop)
     }
 
-    /// Submits what is recorded; whether all of it has run within what a normal scheduler may wait.
-    pub fn submit_and_look(&self) -> Result<bool> {
+    /// Submits what is recorded and waits as long as a normal scheduler may: [`Error::Pending`] where that was not enough,
+    /// [`Error::Defer`] where the device needs the scheduler's core.
+    pub fn submit_and_look(&self) -> Result<()> {
         let value = self.recorder().submit()?;
         self.submitter.try_flush()?;
-        self.timeline.passes_soon(value)
+        match self.timeline.passes_soon(value)? {
+            true => Ok(()),
+            false => Err(if self.timeline.on_cpu() { Error::Defer } else { Error::Pending }),
+        }
     }
 
     /// Where callers are far ahead of the device, waits until half of what was submitted has run.

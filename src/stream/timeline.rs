@@ -24,8 +24,8 @@ pub struct Timeline {
 /// that is the CPU itself needs the core.
 const SPIN_GPU: Duration = Duration::from_millis(10);
 const SPIN_CPU: Duration = Duration::from_micros(20);
-/// A caller that may not sleep waits this long for a GPU.
-const PROMPT_GPU: Duration = Duration::from_micros(100);
+/// A caller on a normal scheduler waits this long for a GPU, half of what its process may spend in NIFs at a time.
+const PROMPT_GPU: Duration = Duration::from_micros(250);
 /// How long the device may go without finishing a submission before it counts as hung: a foreign kernel may loop forever.
 const NO_PROGRESS: Duration = Duration::from_secs(600);
 

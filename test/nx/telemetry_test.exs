@@ -16,7 +16,7 @@ defmodule Nx.Vulkan.TelemetryTest do
 
   test "compile: what a call built, once" do
     ones = Nx.from_binary(<<1, 1, 1>>, :u8, backend: VulkanoBackend)
-    fun = fn -> Nx.Vulkan.Native.again(:defer, :run_dirty, chain(ones)) end
+    fun = fn -> Nx.Vulkan.Native.again(:defer, {:run, :run_dirty}, chain(ones)) end
     assert {:ok, _} = fun.()
     assert_received {:compile, measurements, %{call: :run_dirty}}
     assert %{pipelines: 1, from_disk: from_disk, nanoseconds: nanoseconds} = measurements
@@ -34,7 +34,11 @@ defmodule Nx.Vulkan.TelemetryTest do
 
   test "memory: the pool's figures where it is short" do
     assert {:error, :out_of_memory, _} =
-             Nx.Vulkan.Native.again({:error, :out_of_memory, ""}, :buf_alloc_dirty, [1 <<< 46])
+             Nx.Vulkan.Native.again(
+               {:error, :out_of_memory, ""},
+               {:buf_alloc, :buf_alloc_dirty},
+               [1 <<< 46]
+             )
 
     assert_received {:memory, %{limit: limit, pool_bytes: _, used_bytes: _, buffers: _}, metadata}
     assert limit > 0

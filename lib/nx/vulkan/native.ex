@@ -5,9 +5,9 @@ defmodule Nx.Vulkan.Native do
 
   @on_load :load
 
-  # Run on a normal scheduler and answer `:defer` INSTEAD of their work when they would have to wait for
-  # more than 0.1 ms, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty
-  # scheduler.
+  # Run on a normal scheduler and answer `:defer` INSTEAD of their work when they would have to wait, compile
+  # or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler. Those that wait for
+  # the device look whether it is through for 0.25 ms, and answer `:pending`.
   @deferring [
     sync: 0,
     buf_alloc: 1,
@@ -37,7 +37,8 @@ defmodule Nx.Vulkan.Native do
     scatter: 6,
     qr: 4,
     eigh: 3,
-    svd: 3
+    svd: 3,
+    memory_info: 0
   ]
 
   # Never wait, or always run on a dirty scheduler.
@@ -46,9 +47,12 @@ defmodule Nx.Vulkan.Native do
     buf_free: 1,
     leapfrog_chain_synth: 8,
     device_info: 0,
-    type_support: 0,
-    memory_info: 0
+    type_support: 0
   ]
+
+  # How often a call that is pending is made before it waits on a dirty scheduler: the way there and back
+  # takes up to 0.1 ms, as much as many kernels. Between two calls other processes have their turn.
+  @looks 8
 
   @stubs @direct ++ @deferring ++ for({name, arity} <- @deferring, do: {:"#{name}_dirty", arity})
 
@@ -65,9 +69,9 @@ defmodule Nx.Vulkan.Native do
   @doc """
   Calls a NIF as everybody but this module should: `Native.call(run(nodes, inputs, shape))`.
 
-  A deferred call is made again on a dirty scheduler. Where memory grows or is short, this process
-  collects its garbage first: tensors that nobody refers to hold device memory until then, and the
-  BEAM does not see how much.
+  A deferred call is made again on a dirty scheduler, a pending one first some times where it was. Where
+  memory grows or is short, this process collects its garbage first: tensors that nobody refers to hold
+  device memory until then, and the BEAM does not see how much.
   """
   defmacro call({name, _, args}) do
     arity = length(args)
@@ -84,14 +88,11 @@ defmodule Nx.Vulkan.Native do
       unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
 
       case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)) do
-        :defer = why ->
-          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
-
-        :collect = why ->
-          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
+        why when why in [:defer, :pending, :collect] ->
+          unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
         {:error, :out_of_memory, _} = why ->
-          unquote(__MODULE__).again(why, unquote(again), unquote(vars))
+          unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
         result ->
           result
@@ -100,17 +101,54 @@ defmodule Nx.Vulkan.Native do
   end
 
   @doc false
-  # `name` waits, so what is answered now is the result, but for the memory of garbage made since.
-  def again(:defer, name, args) do
-    with {:error, :out_of_memory, _} = answer <- wait(name, args),
-         do: again(answer, name, args)
+  # `dirty` waits, so what it answers is the result, but for the memory of garbage made since.
+  def again(:defer, {_name, dirty} = names, args) do
+    with {:error, :out_of_memory, _} = answer <- wait(dirty, args),
+         do: again(answer, names, args)
   end
 
-  def again(short_of_memory, name, args) do
-    reason = if short_of_memory == :collect, do: :pool_grows, else: :out_of_memory
-    with %{} = info <- memory_info(), do: emit([:memory], info, %{reason: reason})
+  def again(:pending, names, args), do: look(names, args, @looks)
+
+  # What was made since the last collection is most of what is garbage.
+  def again(:collect, {name, dirty} = names, args) do
+    tell_memory(:pool_grows)
+    :erlang.garbage_collect(self(), type: :minor)
+
+    case apply(__MODULE__, name, args) do
+      :collect ->
+        :erlang.garbage_collect()
+        wait(dirty, args)
+
+      why when why in [:defer, :pending] ->
+        again(why, names, args)
+
+      {:error, :out_of_memory, _} = why ->
+        again(why, names, args)
+
+      answer ->
+        answer
+    end
+  end
+
+  def again({:error, :out_of_memory, _}, {_name, dirty}, args) do
+    tell_memory(:out_of_memory)
     :erlang.garbage_collect()
-    wait(name, args)
+    wait(dirty, args)
+  end
+
+  defp look(names, args, 0), do: again(:defer, names, args)
+
+  defp look({name, _dirty} = names, args, left) do
+    case apply(__MODULE__, name, args) do
+      :pending -> look(names, args, left - 1)
+      why when why in [:defer, :collect] -> again(:defer, names, args)
+      {:error, :out_of_memory, _} = why -> again(why, names, args)
+      answer -> answer
+    end
+  end
+
+  defp tell_memory(reason) do
+    with %{} = info <- memory_info(), do: emit([:memory], info, %{reason: reason})
   end
 
   defp wait(name, args) do
