@@ -101,6 +101,8 @@ struct State {
     /// What may be taken before a prompt caller is asked to collect garbage: the BEAM does not see how large the memory
     /// behind a reference is. Grows when that was in vain, by a share of what is taken, as a heap does.
     slack: u64,
+    /// The size for which a prompt caller was last asked to, in place of memory of the driver's; 0 once that was of use.
+    asked: u64,
 }
 
 struct Shared {
@@ -149,6 +151,7 @@ impl Pool {
             readbacks: 0,
             peak: 0,
             slack: FIRST.min(limit),
+            asked: 0,
         };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
@@ -160,8 +163,8 @@ impl Pool {
 
     /// A block of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows much, and
-    /// [`Error::Defer`] where the driver would have to be asked for memory, which can take it milliseconds.
+    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows, and [`Error::Defer`] where
+    /// that has happened and the driver must be asked for memory, which can take it milliseconds.
     pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
@@ -170,6 +173,9 @@ impl Pool {
         let released = {
             let mut state = shared.state.lock();
             if let Some(block) = shared.reuse(&mut state, kind, size) {
+                if state.asked == size {
+                    state.asked = 0;
+                }
                 return Ok(self.lease(&mut state, block));
             }
             if state.slack < size {
@@ -199,14 +205,19 @@ impl Pool {
             released
         };
         drop(released);
-        match shared.create(kind, size, patience) {
-            Ok(block) => Ok(self.lease(&mut shared.state.lock(), block)),
+        let created = shared.create(kind, size, patience);
+        let mut state = shared.state.lock();
+        match created {
+            Ok(block) => Ok(self.lease(&mut state, block)),
             Err(error) => {
-                let mut state = shared.state.lock();
                 state.taken -= size;
                 state.slack += size;
+                if patience == Patience::Prompt {
+                    // Garbage costs less than memory of the driver's.
+                    let again = std::mem::replace(&mut state.asked, size) == size;
+                    return Err(if again { Error::Defer } else { Error::Collect });
+                }
                 drop(state);
-                patience.may_wait()?;
                 self.trim();
                 Err(error)
             }

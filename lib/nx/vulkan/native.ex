@@ -109,10 +109,12 @@ defmodule Nx.Vulkan.Native do
 
   def again(:pending, names, args), do: look(names, args, @looks)
 
-  # What was made since the last collection is most of what is garbage.
+  # What was made since the last collection is most of what is garbage. Its memory is free once this
+  # process has left its scheduler.
   def again(:collect, {name, dirty} = names, args) do
     tell_memory(:pool_grows)
     :erlang.garbage_collect(self(), type: :minor)
+    :erlang.yield()
 
     case apply(__MODULE__, name, args) do
       :collect ->
