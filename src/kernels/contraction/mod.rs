@@ -7,7 +7,6 @@
 //! 2014).
 
 mod border;
-mod copies;
 mod groups;
 mod operand;
 mod panels;
@@ -319,8 +318,68 @@ mod tests {
     use super::*;
 
     /// Small whole numbers, whose sums of products are exact in any order.
-    fn number(i: u64) -> f32 {
-        (i * 2_654_435_761 % 64) as f32 - 31.0
+    fn numbers(count: u64, seed: u64) -> Vec<f32> {
+        (seed..seed + count).map(|i| (i * 2_654_435_761 % 64) as f32 - 31.0).collect()
+    }
+
+    pub fn upload(gpu: &Gpu, data: &[f32]) -> Buffer {
+        gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap()
+    }
+
+    pub fn values(gpu: &Gpu, buffer: &Buffer) -> Vec<f32> {
+        bytemuck::allocation::pod_collect_to_vec(gpu.read(buffer, 0, buffer.len()).unwrap().bytes())
+    }
+
+    /// A batch of m×k and k×n matrices, which begin at the element `offset`. A neighbour in memory is the next along k in
+    /// `a`, else the next row, and the next column in `b`, else the next along k.
+    pub struct Products {
+        sizes: [u64; 4],
+        offset: u64,
+        /// Of m and k in `a`, and of k and n in `b`.
+        strides: [[u64; 2]; 2],
+        host: [Vec<f32>; 2],
+        buffers: [Buffer; 2],
+    }
+
+    impl Products {
+        pub fn new(gpu: &Gpu, sizes: [u64; 4], (by_k, by_n): (bool, bool), offset: u64) -> Self {
+            let [batch, m, n, k] = sizes;
+            let strides = [if by_k { [k, 1] } else { [1, m] }, if by_n { [n, 1] } else { [1, k] }];
+            let host = [numbers(batch * m * k + offset, 1), numbers(batch * k * n + offset, 99)];
+            let buffers = [upload(gpu, &host[0]), upload(gpu, &host[1])];
+            Self { sizes, offset, strides, host, buffers }
+        }
+
+        pub fn contraction(&self) -> Contraction<'_> {
+            let ([batch, m, n, k], [[m_a, k_a], [k_b, n_b]]) = (self.sizes, self.strides);
+            let axis =
+                |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, border: None }];
+            let [a, b] =
+                self.buffers.each_ref().map(|buffer| View { buffer, ty: Type::F32, offset: self.offset as i64 });
+            Contraction {
+                ty: Type::F32,
+                a,
+                b,
+                batch: axis(batch, [m * k, k * n, m * n]),
+                rows: axis(m, [m_a, 0, n]),
+                columns: axis(n, [0, n_b, 1]),
+                depth: axis(k, [k_a, k_b, 0]),
+                borders: vec![],
+            }
+        }
+
+        /// Fails where the result is not the products.
+        pub fn check(&self, gpu: &Gpu, c: &Buffer, way: std::fmt::Arguments) {
+            let ([batch, m, n, k], [[m_a, k_a], [k_b, n_b]]) = (self.sizes, self.strides);
+            let result = values(gpu, c);
+            assert_eq!(result.len() as u64, batch * m * n, "{way}");
+            for (value, (z, i, j, _)) in result.into_iter().zip(every([batch, m, n, 1])) {
+                let at_a = |l: u64| self.host[0][(self.offset + z * m * k + i * m_a + l * k_a) as usize];
+                let at_b = |l: u64| self.host[1][(self.offset + z * k * n + l * k_b + j * n_b) as usize];
+                let sum: f32 = (0..k).map(|l| at_a(l) * at_b(l)).sum();
+                assert_eq!(value, sum, "{way}, {m}×{k}×{n}, batch {z}, row {i}, column {j}");
+            }
+        }
     }
 
     #[test]
@@ -332,43 +391,17 @@ mod tests {
         let ways = tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]).map(Some).chain([None]);
         for (i, by) in ways.enumerate() {
             let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
-            for ([batch, m, n, k], (by_k, by_n, offset)) in cases {
-                let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
-                let (host_a, host_b) = (data(batch * m * k + offset, 1), data(batch * k * n + offset, 99));
-                let upload = |data: &[f32]| gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap();
-                let (a, b) = (upload(&host_a), upload(&host_b));
-                let view = |buffer| View { buffer, ty: Type::F32, offset: offset as i64 };
-                let (m_a, k_a) = if by_k { (k, 1) } else { (1, m) };
-                let (k_b, n_b) = if by_n { (n, 1) } else { (1, k) };
-                let axis = |dim: u64, [a, b, c]: [u64; 3]| {
-                    vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, border: None }]
-                };
-                let mut depth = axis(k, [k_a, k_b, 0]);
-                if m == 20 {
+            for (sizes, (by_k, by_n, offset)) in cases {
+                let products = Products::new(gpu, sizes, (by_k, by_n), offset);
+                let mut contraction = products.contraction();
+                if sizes[1] == 20 {
                     // Two axes that are not one.
-                    depth = [axis(5, [k_a, k_b, 0]), axis(k / 5, [5 * k_a, 5 * k_b, 0])].concat();
+                    let k = contraction.depth[0];
+                    let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
+                    contraction.depth = vec![Axis { dim: 5, ..k }, inner];
                 }
-                let contraction = Contraction {
-                    ty: Type::F32,
-                    a: view(&a),
-                    b: view(&b),
-                    batch: axis(batch, [m * k, k * n, m * n]),
-                    rows: axis(m, [m_a, 0, n]),
-                    columns: axis(n, [0, n_b, 1]),
-                    depth,
-                    borders: vec![],
-                };
                 let c = contraction.run_by(gpu, by, [false; 2], Patience::Patient).unwrap();
-                let read = gpu.read(&c, 0, c.len()).unwrap();
-                let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
-                for (place, &value) in result.iter().enumerate() {
-                    let place = place as u64;
-                    let (z, i, j) = (place / (m * n), place / n % m, place % n);
-                    let at_a = |l: u64| host_a[(offset + z * m * k + i * m_a + l * k_a) as usize];
-                    let at_b = |l: u64| host_b[(offset + z * k * n + l * k_b + j * n_b) as usize];
-                    let sum: f32 = (0..k).map(|l| at_a(l) * at_b(l)).sum();
-                    assert_eq!(value, sum, "{by:?}, {m}×{k}×{n}, batch {z}, row {i}, column {j}");
-                }
+                products.check(gpu, &c, format_args!("{by:?}"));
             }
         }
     }
@@ -394,10 +427,8 @@ mod tests {
             let out = |dim: u64, window: u64| (dim + 2 * padding - (window - 1) * dilation - 1) / stride + 1;
             let (out_height, out_width) = (out(height, window_height), out(width, window_width));
             let window = channels * window_height * window_width;
-            let data = |count: u64, seed: u64| -> Vec<f32> { (0..count).map(|i| number(i + seed)).collect() };
-            let (input, kernel) = (data(images * channels * height * width, 3), data(features * window, 50));
-            let upload = |data: &[f32]| gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap();
-            let (a, b) = (upload(&kernel), upload(&input));
+            let (input, kernel) = (numbers(images * channels * height * width, 3), numbers(features * window, 50));
+            let (a, b) = (upload(gpu, &kernel), upload(gpu, &input));
             let axis =
                 |dim: u64, a: u64, b: u64, c: u64, border| Axis { dim, a: a as i64, b: b as i64, c: c as i64, border };
             let size = out_height * out_width;
@@ -445,9 +476,7 @@ mod tests {
             let packed = contraction.packed(gpu, Patience::Patient).unwrap();
             assert_eq!(packed.is_some(), i == 5, "only the last shape is large enough");
             for (way, c) in results.chain(packed).enumerate() {
-                let read = gpu.read(&c, 0, c.len()).unwrap();
-                let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
-                assert!(result == expected, "shape {i}, way {way}");
+                assert!(values(gpu, &c) == expected, "shape {i}, way {way}");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Operands that are written anew before a product that could not read them well: with the zeros beyond their borders, or
-//! so that what a thread loads at once lies together.
+//! Operands that are written anew before a product that could not read them well: with the zeros beyond their borders, so
+//! that what a thread loads at once lies together, or with rows that go on to a multiple of it.
 
 use std::cmp::Reverse;
 
@@ -19,10 +19,16 @@ use crate::program::{Axes, Input, Place, Source, Type, dense_strides};
 const EACH: u64 = 1 << 9;
 const LEAST: u64 = 1 << 26;
 
+/// A GPU takes about as long to copy a small matrix as to compute this many products. Where there are more, copies with whole
+/// rows pay off if each element takes part in so many.
+const PRODUCTS: u64 = 1 << 28;
+const USES: u64 = 128;
+
 /// What a step along k should be a part of: a multiple of most tiles' depth.
 const RUN: u64 = 16;
 
-/// An axis of an operand that is dense: an axis of the contraction, or a border's coordinate.
+/// An axis of an operand that is dense: an axis of the contraction, or a border's coordinate. There are zeros where it goes
+/// beyond what the old operand has.
 struct Coordinate {
     of: Of,
     dim: u64,
@@ -51,7 +57,7 @@ impl Contraction<'_> {
         }
         coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
         let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], patience);
-        self.with_dense(gpu, self.bordered(), &coordinates, patience, &run)
+        self.with_dense(gpu, self.bordered(), &coordinates, 1, patience, &run)
     }
 
     /// The result, by way of operands that are read in fours, and with whole steps along one axis of the depth. `None` where
@@ -102,12 +108,58 @@ impl Contraction<'_> {
                 };
                 (innermost, Reverse(coordinate.stride.unsigned_abs()))
             });
-            contraction.with_dense(gpu, tensor, &coordinates, patience, then)
+            contraction.with_dense(gpu, tensor, &coordinates, 1, patience, then)
         };
         let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], patience);
         let pack_b =
             |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
         if good_a { pack_b(&ordered) } else { pack(&ordered, 'a', m, &pack_b) }.map(Some)
+    }
+
+    /// Whether it pays off to copy operands so that their rows are whole. Not those with groups of several axes, or with axes
+    /// along which all elements are one: a copy may be much larger than what it is made from.
+    pub fn pays_to_copy(groups: &Groups) -> bool {
+        let [batch, m, n, k] = groups.sizes();
+        let steps = |axis: &Axis, tensors: &str| tensors.chars().all(|tensor| axis.stride(tensor) != 0);
+        let single = |(_, tensors, axes): &(_, &str, &[Axis])| match axes {
+            [] => true,
+            [axis] => steps(axis, tensors),
+            _ => false,
+        };
+        let simple = groups.borders.is_none() && groups.named().iter().all(single);
+        simple && m.min(n) >= USES && batch * m * n * k >= PRODUCTS
+    }
+
+    /// The result, by way of copies of the operands for which `runs` is false, in which runs of `run` elements are whole:
+    /// along k, with zeros at its end, or along the other group, as `along_k` says. The groups are such as
+    /// [`Self::pays_to_copy`] takes, of rows, columns and depth one axis each.
+    pub fn run_copied(
+        &self,
+        gpu: &Gpu,
+        by: Option<(Tile, u64)>,
+        groups: &Groups,
+        along_k: [bool; 2],
+        (runs, run): ([bool; 2], u64),
+        patience: Patience,
+    ) -> Result<Buffer> {
+        let Groups { batch, m, n, k, .. } = groups;
+        let [batch, rows, columns, depth] = [batch, m, n, k].map(Clone::clone);
+        let single = Contraction { batch, rows, columns, depth, ..self.reborrow() };
+        let copy = |contraction: &Contraction, i: usize, then: &dyn Fn(&Contraction) -> Result<Buffer>| {
+            if runs[i] {
+                return then(contraction);
+            }
+            let tensor = ['a', 'b'][i];
+            let mut coordinates = contraction.coordinates(tensor);
+            let inner = Of::Axis(groups.batch.len() + if along_k[i] { 2 } else { i });
+            coordinates.sort_by_key(|coordinate| coordinate.of == inner);
+            if let Some(row) = coordinates.last_mut().filter(|_| along_k[i]) {
+                row.dim = row.dim.next_multiple_of(run);
+            }
+            contraction.with_dense(gpu, tensor, &coordinates, run, patience, then)
+        };
+        let product = |copied: &Contraction| copied.run_by(gpu, by, runs.map(|whole| !whole), patience);
+        copy(&single, 0, &|copied: &Contraction| copy(copied, 1, &product))
     }
 
     /// Where an operand's elements lie: the axes that it varies along, those with borders as their coordinates.
@@ -121,21 +173,26 @@ impl Contraction<'_> {
             .map(|(i, axis)| (Of::Axis(i), axis.dim, axis.stride(tensor)));
         let borders = self.borders.iter().enumerate().filter(|_| bordered);
         let borders = borders.map(|(i, border)| (Of::Border(i), border.extent, border.stride));
-        let whole = |(of, dim, stride)| Coordinate { of, dim, low: 0, extent: dim, stride };
-        axes.chain(borders).map(whole).collect()
+        let all = |(of, dim, stride)| Coordinate { of, dim, low: 0, extent: dim, stride };
+        axes.chain(borders).map(all).collect()
     }
 
-    /// What `run` gives for an operand that is dense over the coordinates.
+    /// What `then` gives for an operand that is dense over the coordinates, but that its rows go on to a multiple of `run`
+    /// elements.
     fn with_dense(
         &self,
         gpu: &Gpu,
         tensor: char,
         coordinates: &[Coordinate],
+        run: u64,
         patience: Patience,
-        run: &dyn Fn(&Contraction) -> Result<Buffer>,
+        then: &dyn Fn(&Contraction) -> Result<Buffer>,
     ) -> Result<Buffer> {
         let view = if tensor == 'a' { &self.a } else { &self.b };
-        let dims: Axes<u64> = coordinates.iter().map(|coordinate| coordinate.dim).collect();
+        let mut dims: Axes<u64> = coordinates.iter().map(|coordinate| coordinate.dim).collect();
+        if let Some(row) = dims.last_mut() {
+            *row = row.next_multiple_of(run);
+        }
         let bytes = dims.iter().try_fold(view.ty.size(), |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
         let strides = dense_strides(&dims);
         let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, patience)?);
@@ -170,7 +227,7 @@ impl Contraction<'_> {
         } else {
             dense.b = moved
         }
-        run(&dense)
+        then(&dense)
     }
 }
 
@@ -204,4 +261,32 @@ fn write(
     let copy = assemble::copy([input].into_iter().collect(), ty, counts)?.with_output(place)?;
     let source = view.buffer.lease()?;
     program::run_into(gpu, &copy, &[Some((&*source, view.buffer.len()))], (&lease, out.len()), patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::contraction::tests::{Products, upload, values};
+    use crate::kernels::contraction::tile::TILES;
+
+    #[test]
+    fn products_of_copies_agree_with_sums_where_no_row_is_whole() {
+        let gpu = crate::device::gpu().unwrap();
+        for (by_k, by_n, runs) in [
+            (true, true, [false; 2]),
+            (false, false, [false; 2]),
+            (true, false, [true, false]),
+            (false, true, [false, true]),
+        ] {
+            let products = Products::new(gpu, [2, 35, 45, 77], (by_k, by_n), 1);
+            // So that the copies' memory does not happen to hold zeros.
+            for elements in [2 * 35 * 80, 2 * 45 * 80] {
+                assert!(values(gpu, &upload(gpu, &vec![f32::NAN; elements])).iter().all(|value| value.is_nan()));
+            }
+            let contraction = products.contraction();
+            let (by, groups) = (Some((TILES[3], 1)), Groups::of(&contraction));
+            let c = contraction.run_copied(gpu, by, &groups, [by_k, !by_n], (runs, 8), Patience::Patient).unwrap();
+            products.check(gpu, &c, format_args!("{by_k} {by_n} {runs:?}"));
+        }
+    }
 }
