@@ -4,15 +4,17 @@ mod support;
 
 use std::time::Instant;
 
+use nx_vulkan::kernels::Tensor;
 use nx_vulkan::kernels::sort::{self, Sort, Sorted};
 use nx_vulkan::memory::{Buffer, Patience};
 use nx_vulkan::program::Type;
 use support::{Random, device, download, upload};
 
-/// A request for elements and places along the last axis.
-fn request(buffer: &Buffer, ty: Type, rows: u64, len: u64) -> Sort<'_> {
+/// A request for elements and places along the second axis.
+fn request<'a>(buffer: &'a Buffer, ty: Type, shape: &'a [u64]) -> Sort<'a> {
+    let rows = Tensor { buffer, ty, shape }.along(1).unwrap();
     let places = Some(Type::U32);
-    Sort { buffer, ty, outer: rows, len, inner: 1, descending: false, keep: len, values: true, places }
+    Sort { rows, descending: false, keep: rows.len, values: true, places }
 }
 
 fn run(sort: &Sort) -> Sorted {
@@ -62,7 +64,7 @@ fn floats_of_every_length() {
         let keys: Vec<i64> = data.iter().map(|&x| float_key(x)).collect();
         for descending in [false, true] {
             let buffer = upload(&data);
-            let sorted = run(&Sort { descending, ..request(&buffer, Type::F32, rows as u64, len as u64) });
+            let sorted = run(&Sort { descending, ..request(&buffer, Type::F32, &[rows as u64, len as u64]) });
             let expected = places(&keys, len, descending);
             let at = |i: usize, place: u32| data[i / len * len + place as usize].to_bits();
             assert!(download::<u32>(&sorted.places.unwrap()) == expected, "places {len} {descending}");
@@ -81,9 +83,9 @@ fn integers_of_every_width_along_a_middle_axis() {
         let check = |ty: Type, bytes: &[u8], key: &dyn Fn(usize) -> i128| {
             let buffer = upload(bytes);
             let keep = len as u64 / 2 + 1;
-            let (outer64, inner64) = (outer as u64, inner as u64);
-            let all = request(&buffer, ty, outer64, len as u64);
-            let sorted = run(&Sort { inner: inner64, keep, descending: true, values: false, ..all });
+            let shape = [outer, len, inner].map(|dim| dim as u64);
+            let all = request(&buffer, ty, &shape);
+            let sorted = run(&Sort { keep, descending: true, values: false, ..all });
             let got: Vec<u32> = download(&sorted.places.unwrap());
             assert!(sorted.values.is_none());
             for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
@@ -114,7 +116,8 @@ fn throughput() {
         let data: Vec<f32> = (0..len).map(|_| random.unit() as f32).collect();
         let buffer = upload(&data);
         for (rows, places) in [(1, None), (1, Some(Type::S32)), (len / 1024, None), (len / 65_536, None)] {
-            let sort = Sort { values: places.is_none(), places, ..request(&buffer, Type::F32, rows, len / rows) };
+            let shape = [rows, len / rows];
+            let sort = Sort { values: places.is_none(), places, ..request(&buffer, Type::F32, &shape) };
             run(&sort);
             device().stream.finish().unwrap();
             let start = Instant::now();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Kind, Lease, Patience};
-use crate::program::{Attribute, Axes, Input, Node, Program, Type, op};
+use crate::program::{Attribute, Axes, Input, Node, Program, Type, elements, op};
 
 /// A program with an output place, and what its inputs read.
 pub struct Part<'a> {
@@ -23,8 +23,7 @@ pub fn copy(inputs: SmallVec<[Input; 4]>, ty: Type, shape: Axes<u64>) -> Result<
 
 /// A dense tensor into which the parts are written in turn. What none of them covers is undefined.
 pub fn run(gpu: &Gpu, ty: Type, shape: &[u64], parts: &[Part], patience: Patience) -> Result<Buffer> {
-    let elements = shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim));
-    let bytes = elements.and_then(|n| n.checked_mul(ty.size())).ok_or(Error::SizeMismatch)?;
+    let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = gpu.allocate(Kind::Device, bytes, patience)?;
     for part in parts {
         super::program::run_into(gpu, part.program, part.blocks, (&out, bytes), patience)?;

@@ -2,17 +2,16 @@
 
 use smallvec::SmallVec;
 
+use super::Tensor;
 use super::contraction::{Axis, Contraction, View};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Patience};
-use crate::program::{Axes, Type, dense_strides};
+use crate::program::{Axes, Type, dense_strides, elements};
 
-/// An operand: a dense tensor and the roles of its axes, in the order in which the other operand's match.
+/// An operand: a tensor and the roles of its axes, in the order in which the other operand's match.
 pub struct Operand<'a> {
-    pub buffer: &'a Buffer,
-    pub ty: Type,
-    pub shape: Axes<u64>,
+    pub tensor: Tensor<'a>,
     pub contract: SmallVec<[usize; 4]>,
     pub batch: SmallVec<[usize; 4]>,
 }
@@ -21,24 +20,24 @@ pub struct Operand<'a> {
 pub fn run(gpu: &Gpu, ty: Type, a: &Operand, b: &Operand, patience: Patience) -> Result<Buffer> {
     let (sa, sb) = (a.strides()?, b.strides()?);
     let (free_a, free_b) = (a.free(), b.free());
-    let dims = |operand: &Operand, axes: &[usize]| axes.iter().map(|&axis| operand.shape[axis]).collect::<Axes<u64>>();
+    let dims = |operand: &Operand, axes: &[usize]| axes.iter().map(|&axis| operand.dim(axis)).collect::<Axes<u64>>();
     if dims(a, &a.batch) != dims(b, &b.batch) || dims(a, &a.contract) != dims(b, &b.contract) {
         return Err(Error::SizeMismatch);
     }
     let shape: Axes<u64> = [dims(a, &a.batch), dims(a, &free_a), dims(b, &free_b)].into_iter().flatten().collect();
-    if shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).is_none_or(|n| n > 1 << 60) {
+    if elements(&shape)? > 1 << 60 {
         return Err(Error::SizeMismatch);
     }
     let mut strides = dense_strides(&shape).into_iter();
     let mut c = || strides.next().unwrap_or_default();
-    let both = |i: usize, j: usize, c: i64| Axis { dim: a.shape[i], a: sa[i], b: sb[j], c, border: None };
+    let both = |i: usize, j: usize, c: i64| Axis { dim: a.dim(i), a: sa[i], b: sb[j], c, border: None };
     let contraction = Contraction {
         ty,
         a: a.view(),
         b: b.view(),
         batch: a.batch.iter().zip(&b.batch).map(|(&i, &j)| both(i, j, c())).collect(),
-        rows: free_a.iter().map(|&i| Axis { dim: a.shape[i], a: sa[i], b: 0, c: c(), border: None }).collect(),
-        columns: free_b.iter().map(|&j| Axis { dim: b.shape[j], a: 0, b: sb[j], c: c(), border: None }).collect(),
+        rows: free_a.iter().map(|&i| Axis { dim: a.dim(i), a: sa[i], b: 0, c: c(), border: None }).collect(),
+        columns: free_b.iter().map(|&j| Axis { dim: b.dim(j), a: 0, b: sb[j], c: c(), border: None }).collect(),
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
         borders: vec![],
     };
@@ -50,21 +49,24 @@ impl Operand<'_> {
     fn strides(&self) -> Result<Axes<i64>> {
         let named: SmallVec<[usize; 8]> = self.contract.iter().chain(&self.batch).copied().collect();
         let repeated = (1..named.len()).any(|i| named[..i].contains(&named[i]));
-        if repeated || named.iter().any(|&axis| axis >= self.shape.len()) {
+        if repeated || named.iter().any(|&axis| axis >= self.tensor.shape.len()) {
             return Err(Error::Argument("axes: expected distinct axes of the operand".into()));
         }
-        let elements = self.shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
-        if elements.checked_mul(self.ty.size()).is_none_or(|bytes| bytes > self.buffer.len()) {
-            return Err(Error::SizeMismatch);
-        }
-        Ok(dense_strides(&self.shape))
+        self.tensor.elements()?;
+        Ok(dense_strides(self.tensor.shape))
+    }
+
+    fn dim(&self, axis: usize) -> u64 {
+        self.tensor.shape[axis]
     }
 
     fn view(&self) -> View<'_> {
-        View { buffer: self.buffer, ty: self.ty, offset: 0 }
+        let Tensor { buffer, ty, .. } = self.tensor;
+        View { buffer, ty, offset: 0 }
     }
 
     fn free(&self) -> SmallVec<[usize; 8]> {
-        (0..self.shape.len()).filter(|axis| !self.contract.contains(axis) && !self.batch.contains(axis)).collect()
+        let free = |axis: &usize| !self.contract.contains(axis) && !self.batch.contains(axis);
+        (0..self.tensor.shape.len()).filter(free).collect()
     }
 }

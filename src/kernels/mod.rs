@@ -10,6 +10,7 @@ pub mod program;
 pub mod scan;
 pub mod scatter;
 pub mod sort;
+mod tensor;
 pub mod window;
 
 use xxhash_rust::xxh3::xxh3_128;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Block, Kind, Patience};
 use crate::program::emit::Params;
 use crate::stream::Dispatch;
+pub use tensor::{Rows, Tensor};
 
 /// Spreads `groups` workgroups over two axes: devices promise no more than 65,535 along one.
 fn grid(gpu: &Gpu, groups: u64) -> Result<[u32; 3]> {

@@ -3,11 +3,10 @@
 //! Sums and products of narrow floats run in double, and sums of doubles compensated, as those of reductions do: they are
 //! no less accurate than BinaryBackend's, which round after every step.
 
-use super::Kernel;
+use super::{Kernel, Rows};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
-use crate::program::Type;
 use crate::program::emit::{Params, assign, convert, element, head, lanes, of_compute, widened};
 use crate::program::types::Compute;
 
@@ -20,14 +19,10 @@ pub enum Operation {
     Min,
 }
 
-/// What to scan: a dense tensor seen as `outer` × `len` × `inner` elements, along the middle axis.
+/// What to scan.
 pub struct Scan<'a> {
     pub operation: Operation,
-    pub buffer: &'a Buffer,
-    pub ty: Type,
-    pub outer: u64,
-    pub len: u64,
-    pub inner: u64,
+    pub rows: Rows<'a>,
     /// Whether to start at the last element.
     pub reverse: bool,
 }
@@ -65,24 +60,22 @@ struct Accumulator {
 
 /// The tensor of the prefixes, of the operand's type.
 pub fn run(gpu: &Gpu, scan: &Scan, patience: Patience) -> Result<Buffer> {
-    scan.ty.check(&gpu.caps)?;
-    if scan.ty.is_complex() && matches!(scan.operation, Operation::Max | Operation::Min) {
+    let Scan { operation, rows, .. } = scan;
+    rows.ty.check(&gpu.caps)?;
+    if rows.ty.is_complex() && matches!(operation, Operation::Max | Operation::Min) {
         return Err(Error::Unsupported("complex numbers have no order".into()));
     }
-    let bytes = [scan.outer, scan.len, scan.inner].iter().try_fold(scan.ty.size(), |n, &dim| n.checked_mul(dim));
-    let Some(bytes) = bytes.filter(|&bytes| bytes <= scan.buffer.len() && bytes < 1 << 48) else {
-        return Err(Error::SizeMismatch);
-    };
+    let bytes = rows.count() * rows.len * rows.ty.size();
     if bytes == 0 {
         return gpu.zeroed(0, patience);
     }
-    let source = scan.buffer.lease()?;
+    let source = rows.buffer.lease()?;
     let result = gpu.allocate(Kind::Device, bytes, patience)?;
-    let split = Split::of(gpu, scan);
+    let split = Split::of(gpu, rows);
     let accumulator = scan.accumulator(gpu);
     let partial = match split.chunks {
         1 => None,
-        chunks => Some(gpu.allocate(Kind::Device, scan.rows() * chunks * accumulator.size(), patience)?),
+        chunks => Some(gpu.allocate(Kind::Device, rows.count() * chunks * accumulator.size(), patience)?),
     };
     let run = Run { gpu, scan, split: &split, accumulator, source: &source, result: &result, patience };
     if let Some(partial) = &partial {
@@ -94,17 +87,9 @@ pub fn run(gpu: &Gpu, scan: &Scan, patience: Patience) -> Result<Buffer> {
 }
 
 impl Scan<'_> {
-    fn rows(&self) -> u64 {
-        self.outer * self.inner
-    }
-
-    fn wide(&self) -> bool {
-        self.rows() * self.len >= 1 << 31
-    }
-
     fn accumulator(&self, gpu: &Gpu) -> Accumulator {
         let one = |compute: Compute| Accumulator { ty: compute.glsl(), compute, compensated: false };
-        let own = self.ty.compute();
+        let own = self.rows.ty.compute();
         let sum = match self.operation {
             Operation::Max | Operation::Min => return one(own),
             Operation::Sum => true,
@@ -127,33 +112,33 @@ impl Accumulator {
 }
 
 impl Split {
-    fn of(gpu: &Gpu, scan: &Scan) -> Self {
+    fn of(gpu: &Gpu, rows: &Rows) -> Self {
         if gpu.caps.cpu {
-            return Self::on_cpu(lanes(&gpu.caps).into(), scan);
+            return Self::on_cpu(lanes(&gpu.caps).into(), rows);
         }
         // Few shapes, so that few kernels serve all. Rows that alternate are read side by side.
-        let (across, along) = match (scan.inner, scan.len) {
+        let (across, along) = match (rows.inner, rows.len) {
             (1, 0..=ITEMS) => (256, 1),
             (1, 0..=64) => (16, 16),
             (1, _) => (1, 256),
             (2..=8, _) => (4, 64),
-            _ if scan.rows() >= 1 << 16 => (256, 1),
+            _ if rows.count() >= 1 << 16 => (256, 1),
             _ => (32, 8),
         };
-        let tiles = scan.len.div_ceil(along * ITEMS);
+        let tiles = rows.len.div_ceil(along * ITEMS);
         // Chunks where the rows alone do not fill the device, of several tiles each.
         let wanted = if gpu.caps.cpu { 16 } else { 2048 };
-        let chunks = (wanted / scan.rows().div_ceil(across)).min(tiles / 4).max(1);
+        let chunks = (wanted / rows.count().div_ceil(across)).min(tiles / 4).max(1);
         let chunk = tiles.div_ceil(chunks) * along * ITEMS;
-        Self { across, along, chunk, chunks: scan.len.div_ceil(chunk) }
+        Self { across, along, chunk, chunks: rows.len.div_ceil(chunk) }
     }
 
     /// Where the device is a processor: a chunk is one tile, of which each lane takes a long run.
-    fn on_cpu(lanes: u64, scan: &Scan) -> Self {
-        let (across, along) = if scan.inner == 1 && scan.len > 64 { (1, lanes) } else { (lanes, 1) };
-        let chunks = (32 / scan.rows().div_ceil(across)).min(scan.len / 1024).max(1);
-        let chunk = scan.len.div_ceil(chunks).next_multiple_of(along);
-        Self { across, along, chunk, chunks: scan.len.div_ceil(chunk) }
+    fn on_cpu(lanes: u64, rows: &Rows) -> Self {
+        let (across, along) = if rows.inner == 1 && rows.len > 64 { (1, lanes) } else { (lanes, 1) };
+        let chunks = (32 / rows.count().div_ceil(across)).min(rows.len / 1024).max(1);
+        let chunk = rows.len.div_ceil(chunks).next_multiple_of(along);
+        Self { across, along, chunk, chunks: rows.len.div_ceil(chunk) }
     }
 }
 
@@ -169,7 +154,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn stage(&self, stage: Stage, partial: Option<&Lease>) -> Result<()> {
-        let (gpu, scan) = (self.gpu, self.scan);
+        let (gpu, Scan { operation, rows, reverse }) = (self.gpu, self.scan);
         // The carries are rows of one accumulator for each chunk, and one chunk themselves.
         let carries = match gpu.caps.cpu {
             true => Split { chunks: 1, chunk: self.split.chunks.next_multiple_of(self.split.along), ..*self.split },
@@ -177,23 +162,23 @@ impl Run<'_> {
         };
         let (split, n, inner, reverse) = match stage {
             Stage::Carries => (&carries, self.split.chunks, 1, false),
-            _ => (self.split, scan.len, scan.inner, scan.reverse),
+            _ => (self.split, rows.len, rows.inner, *reverse),
         };
-        let groups = scan.rows().div_ceil(split.across) * split.chunks;
-        let wide = scan.wide();
+        let groups = rows.count().div_ceil(split.across) * split.chunks;
+        let wide = rows.wide();
         let params = |params: &mut Params| {
             if stage != Stage::Carries {
-                params.address(self.source.address, scan.ty.storage(), format_args!("source"));
+                params.address(self.source.address, rows.ty.storage(), format_args!("source"));
             }
             if matches!(stage, Stage::Prefixes { .. }) {
-                params.address(self.result.address, scan.ty.storage(), format_args!("result"));
+                params.address(self.result.address, rows.ty.storage(), format_args!("result"));
             }
             if let Some(partial) = partial {
                 params.address(partial.address, self.accumulator.ty, format_args!("partial"));
             }
             let extents = [
                 (groups, "groups"),
-                (scan.rows(), "rows"),
+                (rows.count(), "rows"),
                 (n, "n"),
                 (inner, "inner"),
                 (split.chunks, "chunks"),
@@ -219,7 +204,7 @@ impl Run<'_> {
             Stage::Prefixes { .. } => (partial.into_iter().chain([self.source]).collect(), vec![self.result]),
         };
         let kernel = Kernel {
-            key: &[b"scan", [scan.operation as u8, scan.ty as u8, role].as_slice(), &shape].concat(),
+            key: &[b"scan", [*operation as u8, rows.ty as u8, role].as_slice(), &shape].concat(),
             params: &params,
             source: &|parameters| self.source(stage, split, along_first, parameters),
             groups,
@@ -231,7 +216,7 @@ impl Run<'_> {
 
     fn source(&self, stage: Stage, split: &Split, along_first: bool, parameters: &str) -> String {
         let Accumulator { ty: acc, compute, compensated } = self.accumulator;
-        let ty = self.scan.ty;
+        let ty = self.scan.rows.ty;
         let combine = match self.scan.operation {
             Operation::Sum => "sum",
             Operation::Product => "product",
@@ -293,7 +278,7 @@ impl Run<'_> {
              #include \"lib/scan.glsl\"\n",
             head = head(
                 &self.gpu.caps,
-                self.scan.wide(),
+                self.scan.rows.wide(),
                 &[ty.storage(), acc],
                 // Two doubles are named so by the type of complex numbers.
                 &[ty.compute(), compute],

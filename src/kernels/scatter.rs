@@ -3,24 +3,18 @@
 //! The rows of updates are sorted by the place that they go to. So of several rows for one place the last wins, and their
 //! sum is taken in their order: the result is the same on every run. Sums are accumulated as wide as in reductions.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
-use super::{Kernel, assemble};
+use super::{Kernel, Tensor, assemble};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Params, assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
 use crate::program::{Axes, Input, Source, Type, dense_strides};
-
-/// A dense tensor.
-pub struct Tensor {
-    pub buffer: std::sync::Arc<Lease>,
-    pub bytes: u64,
-    pub ty: Type,
-    pub shape: Axes<u64>,
-}
 
 /// Whether rows of updates replace what was there or are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +69,7 @@ pub fn run(
     if elements == 0 || updated == 0 {
         return Ok(out);
     }
-    let strides = dense_strides(&target.shape);
+    let strides = dense_strides(target.shape);
     let spread = |axes: &mut dyn Iterator<Item = usize>| {
         joined(axes.map(|axis| (target.shape[axis], strides[axis] as u64)).collect())
     };
@@ -90,13 +84,14 @@ pub fn run(
     }
     let key_bytes = rows * Type::U32.size();
     let keys = Buffer::new(key_bytes, gpu.allocate(Kind::Device, key_bytes, patience)?);
-    let widest = [target.bytes, updates.bytes, indices.bytes, elements * ty.size()];
+    let widest = [target.buffer.len(), updates.buffer.len(), indices.buffer.len(), elements * ty.size()];
+    let operand = |tensor: &Tensor| Ok(Operand { ty: tensor.ty, block: tensor.buffer.lease()? });
     let mut scatter = Scatter {
         gpu,
         ty,
-        target,
-        indices,
-        updates,
+        target: operand(target)?,
+        indices: operand(indices)?,
+        updates: operand(updates)?,
         out: out.lease()?,
         targets: keys.lease()?,
         places: None,
@@ -111,17 +106,8 @@ pub fn run(
         patience,
     };
     scatter.pass(Stage::Keys, rows, 1, &[])?;
-    let by_target = Sort {
-        buffer: &keys,
-        ty: Type::U32,
-        outer: 1,
-        len: rows,
-        inner: 1,
-        descending: false,
-        keep: rows,
-        values: true,
-        places: Some(Type::U32),
-    };
+    let keys = Tensor { buffer: &keys, ty: Type::U32, shape: &[rows] };
+    let by_target = Sort { rows: keys.along(0)?, descending: false, keep: rows, values: true, places: Some(Type::U32) };
     let sorted = sort::run(gpu, &by_target, patience)?;
     if let (Some(values), Some(places)) = (&sorted.values, &sorted.places) {
         (scatter.targets, scatter.places) = (values.lease()?, Some(places.lease()?));
@@ -142,21 +128,11 @@ pub fn run(
     Ok(out)
 }
 
-impl Tensor {
-    /// How many elements it has; fails where its buffer does not hold them.
-    fn elements(&self) -> Result<u64> {
-        let elements = self.shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
-        match elements.checked_mul(self.ty.size()) {
-            Some(bytes) if bytes <= self.bytes => Ok(elements),
-            _ => Err(Error::SizeMismatch),
-        }
-    }
-}
-
 fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buffer> {
-    let source = Source::View { offset: 0, strides: dense_strides(&target.shape) };
-    let program = assemble::copy([Input { ty: target.ty, source }].into_iter().collect(), ty, target.shape.clone())?;
-    super::program::run(gpu, &program, &[Some((&*target.buffer, target.bytes))], patience)
+    let &Tensor { buffer, ty: from, shape } = target;
+    let source = Source::View { offset: 0, strides: dense_strides(shape) };
+    let program = assemble::copy([Input { ty: from, source }].into_iter().collect(), ty, Axes::from_slice(shape))?;
+    super::program::run(gpu, &program, &[Some((&*buffer.lease()?, buffer.len()))], patience)
 }
 
 /// Neighbours that are stepped through as one are joined.
@@ -175,16 +151,22 @@ fn size(spread: &Spread) -> u64 {
     spread.iter().map(|(dim, _)| dim).product()
 }
 
+/// What is read of a tensor.
+struct Operand {
+    ty: Type,
+    block: Arc<Lease>,
+}
+
 struct Scatter<'a> {
     gpu: &'a Gpu,
     ty: Type,
-    target: &'a Tensor,
-    indices: &'a Tensor,
-    updates: &'a Tensor,
-    out: std::sync::Arc<Lease>,
+    target: Operand,
+    indices: Operand,
+    updates: Operand,
+    out: Arc<Lease>,
     /// The place of each row; once sorted, with the rows in that order.
-    targets: std::sync::Arc<Lease>,
-    places: Option<std::sync::Arc<Lease>>,
+    targets: Arc<Lease>,
+    places: Option<Arc<Lease>>,
     /// Extents that the indices of a row choose from.
     axes: Axes<u64>,
     /// The slices of the target, and the elements within one.
@@ -203,11 +185,11 @@ impl Scatter<'_> {
         let mut writes: SmallVec<[&Block; 4]> = SmallVec::new();
         match stage {
             Stage::Keys => {
-                reads.push(&self.indices.buffer);
+                reads.push(&self.indices.block);
                 writes.push(&self.targets);
             }
             Stage::Put | Stage::Sums | Stage::Join => {
-                reads.extend([&**self.targets, &**self.target.buffer, &**self.updates.buffer]);
+                reads.extend([&**self.targets, &**self.target.block, &**self.updates.block]);
                 reads.extend(self.places.iter().map(|lease| &***lease));
                 writes.push(&self.out);
                 let saved = saved.iter().map(|lease| &**lease);
@@ -232,7 +214,7 @@ impl Scatter<'_> {
         extent(params, threads, "threads");
         extent(params, self.rows, "rows");
         if stage == Stage::Keys {
-            params.address(self.indices.buffer.address, self.indices.ty.storage(), format_args!("indices"));
+            params.address(self.indices.block.address, self.indices.ty.storage(), format_args!("indices"));
             for (k, &dim) in self.axes.iter().enumerate() {
                 params.extent(dim, wide, format_args!("dim{k}"));
             }
@@ -241,9 +223,9 @@ impl Scatter<'_> {
         let places = self.places.as_ref().map_or(0, |lease| lease.address);
         params.address(places, "uint", format_args!("places"));
         params.address(self.out.address, self.ty.storage(), format_args!("result"));
-        params.address(self.updates.buffer.address, self.updates.ty.storage(), format_args!("updates"));
+        params.address(self.updates.block.address, self.updates.ty.storage(), format_args!("updates"));
         if stage != Stage::Put {
-            params.address(self.target.buffer.address, self.target.ty.storage(), format_args!("target"));
+            params.address(self.target.block.address, self.target.ty.storage(), format_args!("target"));
             for (i, lease) in saved.iter().enumerate() {
                 let (name, part) = (["head", "tail"][i / self.parts.len()], i % self.parts.len());
                 params.address(lease.address, self.parts[part].glsl(), format_args!("{name}{part}"));

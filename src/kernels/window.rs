@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::Kernel;
+use super::{Kernel, Tensor};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Patience};
@@ -34,12 +34,6 @@ impl Axis {
         let sound = dim > 0 && window > 0 && stride > 0 && padded <= 1 << 48;
         sound.then(|| Self { dim, window, stride, low, padded, count: free / stride + 1 })
     }
-}
-
-/// A dense tensor.
-pub struct Tensor<'a> {
-    pub buffer: &'a Buffer,
-    pub ty: Type,
 }
 
 /// What to scatter, and over which windows.
@@ -76,7 +70,7 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
     let (elements, windows) = (product(|axis| axis.dim)?, product(|axis| axis.count)?);
     let (within, padded) = (product(|axis| axis.window)?, product(|axis| axis.padded)?);
     for (tensor, len) in [(tensor, elements), (source, windows), (init, 1)] {
-        if tensor.buffer.len() / tensor.ty.size() < len {
+        if tensor.elements()? < len {
             return Err(Error::SizeMismatch);
         }
     }

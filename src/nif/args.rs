@@ -5,6 +5,7 @@ use rustler::{Atom, Binary, ListIterator, Term};
 
 use super::{BufferRef, atoms};
 use crate::error::{Error, Result};
+use crate::kernels::{Rows, Tensor};
 use crate::program::{Axes, Type, in_reach};
 
 pub(super) fn wrong(name: &str, expected: &str) -> Error {
@@ -92,22 +93,28 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
     Type::from_nx(kind, bits).ok_or_else(invalid)
 }
 
+/// The parts of a [`Tensor`].
+pub(super) struct TensorArg {
+    pub buffer: BufferRef,
+    pub ty: Type,
+    pub shape: Axes<u64>,
+}
+
+impl TensorArg {
+    pub fn tensor(&self) -> Tensor<'_> {
+        Tensor { buffer: &self.buffer, ty: self.ty, shape: &self.shape }
+    }
+
+    pub fn along(&self, axis: Term) -> Result<Rows<'_>> {
+        self.tensor().along(size_arg(axis, "axis")? as usize)
+    }
+}
+
 /// A dense tensor `{ref, type, shape}`.
-pub(super) fn tensor_arg(term: Term, name: &str) -> Result<(BufferRef, Type, Axes<u64>)> {
+pub(super) fn tensor_arg(term: Term, name: &str) -> Result<TensorArg> {
     tensor_parts(term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?, name)
 }
 
-pub(super) fn tensor_parts(
-    (buffer, ty, shape): (Term, Term, Term),
-    name: &str,
-) -> Result<(BufferRef, Type, Axes<u64>)> {
-    Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, shape_arg(shape, name)?))
-}
-
-/// A shape as the elements before an axis, along it and after it.
-pub(super) fn around(shape: &[u64], axis: Term) -> Result<(u64, u64, u64)> {
-    let axis = size_arg(axis, "axis")? as usize;
-    let len = *shape.get(axis).ok_or_else(|| wrong("axis", "an axis of the tensor"))?;
-    let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch);
-    Ok((product(&shape[..axis])?, len, product(&shape[axis + 1..])?))
+pub(super) fn tensor_parts((buffer, ty, shape): (Term, Term, Term), name: &str) -> Result<TensorArg> {
+    Ok(TensorArg { buffer: buffer_arg(buffer, name)?, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
 }

@@ -23,7 +23,7 @@ fn product(
     let (a, b) = (tensor_arg(a, "a")?, tensor_arg(b, "b")?);
     let a_axes = (indices_arg(contract_a, "contract_a")?, indices_arg(batch_a, "batch_a")?);
     let b_axes = (indices_arg(contract_b, "contract_b")?, indices_arg(batch_b, "batch_b")?);
-    let a = Operand { buffer: &a.0, ty: a.1, shape: a.2, contract: a_axes.0, batch: a_axes.1 };
-    let b = Operand { buffer: &b.0, ty: b.1, shape: b.2, contract: b_axes.0, batch: b_axes.1 };
+    let a = Operand { tensor: a.tensor(), contract: a_axes.0, batch: a_axes.1 };
+    let b = Operand { tensor: b.tensor(), contract: b_axes.0, batch: b_axes.1 };
     dot::run(gpu(patience)?, ty, &a, &b, patience).map(BufferRef::from)
 }

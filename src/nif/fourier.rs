@@ -3,7 +3,7 @@
 use rustler::{Atom, Term};
 
 use super::*;
-use crate::kernels::fourier::{self, Operand, Transform};
+use crate::kernels::fourier::{self, Transform};
 use crate::memory::Patience;
 
 pair!(fft, fft_dirty, (kind, out_type, tensor, axis, length, eps), reply, transform);
@@ -19,11 +19,11 @@ fn transform(
 ) -> Result<BufferRef> {
     let kind = kind_arg(kind)?;
     let out = type_arg(out_type, "out_type")?;
-    let (buffer, ty, shape) = tensor_arg(tensor, "tensor")?;
-    let operand = Operand { buffer: &buffer, ty, shape, axis: size_arg(axis, "axis")? as usize };
+    let tensor = tensor_arg(tensor, "tensor")?;
+    let rows = tensor.along(axis)?;
     let length = size_arg(length, "length")?;
     let eps = float_arg(eps, "eps")?;
-    fourier::run(gpu(patience)?, kind, out, &operand, length, eps, patience).map(BufferRef::from)
+    fourier::run(gpu(patience)?, kind, out, &rows, length, eps, patience).map(BufferRef::from)
 }
 
 fn kind_arg(term: Term) -> Result<Transform> {

@@ -62,8 +62,7 @@ fn singular(out_type: Term, a: Term, full: Term, patience: Patience) -> Result<(
 
 /// What `run` makes of the matrices in a tensor `{ref, type, shape}`.
 fn matrices_arg<T>(term: Term, name: &str, run: impl FnOnce(&Matrices) -> Result<T>) -> Result<T> {
-    let (buffer, ty, shape) = tensor_arg(term, name)?;
-    run(&Matrices::new(&buffer, ty, &shape)?)
+    run(&Matrices::of(tensor_arg(term, name)?.tensor())?)
 }
 
 /// A magnitude below which results become zero.

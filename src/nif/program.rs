@@ -63,7 +63,7 @@ fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)>
             place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
             return Ok((Input { ty, source: Source::Scalar(bits) }, None));
         }
-        let (buffer, ty, shape) = tensor_parts(parts, "inputs")?;
+        let TensorArg { buffer, ty, shape } = tensor_parts(parts, "inputs")?;
         let strides = broadcast_strides(&shape, over)
             .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
         return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)));

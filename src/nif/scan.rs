@@ -21,9 +21,7 @@ fn scanned(operation: Term, tensor: Term, axis: Term, reverse: Term, patience: P
         Ok(name) if name == names::min() => Operation::Min,
         _ => return Err(wrong("operation", ":sum, :product, :max or :min")),
     };
-    let (buffer, ty, shape) = tensor_arg(tensor, "tensor")?;
-    let (outer, len, inner) = around(&shape, axis)?;
-    let reverse = bool_arg(reverse, "reverse")?;
-    let scan = Scan { operation, buffer: &buffer, ty, outer, len, inner, reverse };
+    let tensor = tensor_arg(tensor, "tensor")?;
+    let scan = Scan { operation, rows: tensor.along(axis)?, reverse: bool_arg(reverse, "reverse")? };
     scan::run(gpu(patience)?, &scan, patience).map(BufferRef::from)
 }

@@ -3,7 +3,7 @@
 use rustler::Term;
 
 use super::*;
-use crate::kernels::scatter::{self, Mode, Tensor};
+use crate::kernels::scatter::{self, Mode};
 use crate::memory::Patience;
 
 pair!(scatter, scatter_dirty, (mode, out_type, target, indices, updates, axes), reply, run);
@@ -24,12 +24,8 @@ fn run(
         _ => return Err(wrong("mode", ":put or :add")),
     };
     let ty = type_arg(out_type, "out_type")?;
-    let (target, indices) = (tensor(target, "target")?, tensor(indices, "indices")?);
-    let (updates, axes) = (tensor(updates, "updates")?, indices_arg::<Vec<_>>(axes, "axes")?);
+    let (target, indices) = (tensor_arg(target, "target")?, tensor_arg(indices, "indices")?);
+    let (updates, axes) = (tensor_arg(updates, "updates")?, indices_arg::<Vec<_>>(axes, "axes")?);
+    let [target, indices, updates] = [&target, &indices, &updates].map(TensorArg::tensor);
     scatter::run(gpu(patience)?, mode, ty, &target, &indices, &updates, &axes, patience).map(BufferRef::from)
-}
-
-fn tensor(term: Term, name: &str) -> Result<Tensor> {
-    let (buffer, ty, shape) = tensor_arg(term, name)?;
-    Ok(Tensor { buffer: buffer.lease()?, bytes: buffer.len(), ty, shape })
 }

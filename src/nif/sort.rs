@@ -19,15 +19,10 @@ fn sorted(
     places: Term,
     patience: Patience,
 ) -> Result<(Option<BufferRef>, Option<BufferRef>)> {
-    let (buffer, ty, shape) = tensor_arg(tensor, "tensor")?;
+    let tensor = tensor_arg(tensor, "tensor")?;
     let places = if is_nil(places) { None } else { Some(type_arg(places, "places")?) };
-    let (outer, len, inner) = around(&shape, axis)?;
     let sort = Sort {
-        buffer: &buffer,
-        ty,
-        outer,
-        len,
-        inner,
+        rows: tensor.along(axis)?,
         descending: bool_arg(descending, "descending")?,
         keep: size_arg(keep, "keep")?,
         values: bool_arg(values, "values")?,

@@ -3,7 +3,7 @@
 use rustler::{Atom, Term};
 
 use super::*;
-use crate::kernels::window::{self, Axis, Scatter, Tensor};
+use crate::kernels::window::{self, Axis, Scatter};
 use crate::memory::Patience;
 
 pair!(
@@ -44,20 +44,20 @@ fn scatter(
             _ => Err(wrong("padding", "a list of {low, high}")),
         })
         .collect::<Result<Vec<_>>>()?;
-    let rank = tensor.2.len();
+    let rank = tensor.shape.len();
     if [window.len(), strides.len(), padding.len()] != [rank; 3] {
         return Err(wrong("window", "one extent, stride and padding for each axis"));
     }
     let axes = (0..rank).map(|a| {
         let (low, high) = padding[a];
-        Axis::new(tensor.2[a], window[a], strides[a], low, high).ok_or(Error::SizeMismatch)
+        Axis::new(tensor.shape[a], window[a], strides[a], low, high).ok_or(Error::SizeMismatch)
     });
     let scatter = Scatter {
         max,
         ty,
-        tensor: Tensor { buffer: &tensor.0, ty: tensor.1 },
-        source: Tensor { buffer: &source.0, ty: source.1 },
-        init: Tensor { buffer: &init.0, ty: init.1 },
+        tensor: tensor.tensor(),
+        source: source.tensor(),
+        init: init.tensor(),
         axes: axes.collect::<Result<_>>()?,
     };
     window::scatter(gpu(patience)?, &scatter, patience).map(BufferRef::from)

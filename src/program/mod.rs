@@ -127,7 +127,7 @@ impl Program {
         if shape.len() > MAX_RANK {
             return argument("shape: more than 64 axes");
         }
-        if shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).is_none_or(|n| n > MAX_STEP) {
+        if !elements(&shape).is_ok_and(|n| n <= MAX_STEP) {
             return argument("shape: too many elements");
         }
         if inputs.iter().any(|i| matches!(&i.source, Source::View { strides, .. } if strides.len() != shape.len())) {
@@ -307,6 +307,11 @@ fn float_or_int(name: &str) -> Option<bool> {
         | "ceil" | "floor" | "round" | "real" | "imag" => None,
         _ => Some(true),
     }
+}
+
+/// How many elements a shape has; fails beyond 64 bits.
+pub fn elements(shape: &[u64]) -> Result<u64> {
+    shape.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)
 }
 
 /// Row-major strides of a dense tensor, in elements.

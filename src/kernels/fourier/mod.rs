@@ -10,8 +10,9 @@ mod plan;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
+use crate::kernels::Rows;
 use crate::memory::{Buffer, Kind, Lease, Patience};
-use crate::program::{Axes, Type};
+use crate::program::{Type, elements};
 use pass::{Pass, Sink, Source};
 
 /// Which transform, by what Nx calls it.
@@ -24,14 +25,6 @@ pub enum Transform {
     /// The real parts of an inverse transform whose argument is the first `length / 2 + 1` points and the conjugates of
     /// the others.
     Irfft,
-}
-
-/// What to transform: a dense tensor along one axis.
-pub struct Operand<'a> {
-    pub buffer: &'a Buffer,
-    pub ty: Type,
-    pub shape: Axes<u64>,
-    pub axis: usize,
 }
 
 /// Transforms of at most this many points in all compute in double where the device has it, as BinaryBackend does;
@@ -58,22 +51,19 @@ struct Call<'a> {
     eps: f64,
 }
 
-/// The transform, of `length` points, of the operand cut or padded with zeros to that length; parts of the result whose
+/// The transform, of `length` points, of the operand's rows cut or padded with zeros to that length; parts of the result whose
 /// magnitude is at most `eps` become 0. The result has the type `ty`: complex, real for [`Transform::Irfft`].
 pub fn run(
     gpu: &Gpu,
     transform: Transform,
     ty: Type,
-    operand: &Operand,
+    operand: &Rows,
     length: u64,
     eps: f64,
     patience: Patience,
 ) -> Result<Buffer> {
     [ty, operand.ty].iter().try_for_each(|ty| ty.check(&gpu.caps))?;
-    let Operand { buffer, shape, axis, .. } = operand;
-    if *axis >= shape.len() {
-        return Err(Error::Argument("axis: expected an axis of the tensor".into()));
-    }
+    let Rows { buffer, outer, len: given, inner, .. } = *operand;
     let fits = match transform {
         Transform::Irfft => matches!(ty, Type::F32 | Type::F64),
         _ => ty.is_complex(),
@@ -84,15 +74,9 @@ pub fn run(
     if length == 0 {
         return Err(Error::Argument("length: expected a positive integer".into()));
     }
-    let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch);
-    let (outer, given, inner) = (product(&shape[..*axis])?, shape[*axis], product(&shape[axis + 1..])?);
-    if product(&[product(shape)?, operand.ty.size()])? > buffer.len() {
-        return Err(Error::SizeMismatch);
-    }
     let kept = if transform == Transform::Rfft { length / 2 + 1 } else { length };
     // Twice for the rounding up of convolutions, and once more, with 16 bytes an element, for tiles and spans.
-    if product(&[outer, inner, length, 64]).is_ok_and(|n| n > 1 << 52) || product(&[outer, inner, length, 64]).is_err()
-    {
+    if !elements(&[outer, inner, length, 64]).is_ok_and(|n| n <= 1 << 52) {
         return Err(Error::Unsupported("a Fourier transform of this size".into()));
     }
     let bytes = outer * inner * kept * ty.size();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::kernels::Tensor;
 use crate::memory::{Buffer, Lease};
-use crate::program::Type;
+use crate::program::{Type, elements};
 
 /// A batch of dense row-major matrices, `rows` × `columns` each.
 pub struct Matrices<'a> {
@@ -16,18 +17,14 @@ pub struct Matrices<'a> {
 }
 
 impl<'a> Matrices<'a> {
-    /// The last two axes of `shape` are the matrices', those before them the batch's. Fails where the buffer is too small.
-    pub fn new(buffer: &'a Buffer, ty: Type, shape: &[u64]) -> Result<Self> {
-        let [batch @ .., rows, columns] = shape else {
+    /// The last two axes of a tensor are the matrices', those before them the batch's. Fails where its buffer is too small.
+    pub fn of(tensor: Tensor<'a>) -> Result<Self> {
+        let Tensor { buffer, ty, shape } = tensor;
+        let &[ref batch @ .., rows, columns] = shape else {
             return Err(Error::Argument("shape: expected two axes at least".into()));
         };
-        let product = |dims: &[u64]| dims.iter().try_fold(1u64, |n, &dim| n.checked_mul(dim));
-        let batch = product(batch).ok_or(Error::SizeMismatch)?;
-        let elements = product(&[batch, *rows, *columns]).filter(|&elements| elements <= 1 << 48);
-        if elements.is_none_or(|elements| elements * ty.size() > buffer.len()) {
-            return Err(Error::SizeMismatch);
-        }
-        Ok(Self { buffer, ty, batch, rows: *rows, columns: *columns })
+        tensor.elements()?;
+        Ok(Self { buffer, ty, batch: elements(batch)?, rows, columns })
     }
 
     /// Elements of all matrices.

@@ -8,8 +8,8 @@ pub const TILE: u64 = 1024;
 impl Run<'_> {
     pub fn merge(&self) -> Result<()> {
         let Self { gpu, sort, source, values, places, patience } = *self;
-        let rows_each = TILE / sort.len;
-        let groups = sort.rows().div_ceil(rows_each);
+        let rows_each = TILE / sort.rows.len;
+        let groups = sort.rows.count().div_ceil(rows_each);
         let params = |params: &mut Params| {
             params.address(source.address, sort.stored(), format_args!("source"));
             if let Some(values) = values {
@@ -21,18 +21,18 @@ impl Run<'_> {
             let extents = [
                 (groups, "groups"),
                 (rows_each, "rows_each"),
-                (sort.rows(), "rows"),
-                (sort.len, "n"),
+                (sort.rows.count(), "rows"),
+                (sort.rows.len, "n"),
                 (sort.keep, "keep"),
-                (sort.inner, "inner"),
+                (sort.rows.inner, "inner"),
             ];
             for (value, name) in extents {
-                params.extent(value, sort.wide(), format_args!("{name}"));
+                params.extent(value, sort.rows.wide(), format_args!("{name}"));
             }
             sort.order(params, 0);
         };
         let places_type = sort.places.map_or(255, |ty| ty as u8);
-        let variant = [sort.ty.bits() as u8, sort.wide().into(), sort.values.into(), places_type];
+        let variant = [sort.rows.ty.bits() as u8, sort.rows.wide().into(), sort.values.into(), places_type];
         let writes: Vec<&Block> = values.into_iter().chain(places).map(|lease| &**lease).collect();
         let kernel = Kernel {
             key: &[b"merge", variant.as_slice()].concat(),

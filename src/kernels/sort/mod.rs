@@ -7,22 +7,18 @@
 mod merge;
 mod radix;
 
-use super::Kernel;
+use super::{Kernel, Rows};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Params, assign, head, lanes};
 use crate::program::types::{Compute, Type};
 
-/// What to sort: a dense tensor seen as `outer` × `len` × `inner` elements, along the middle axis.
+/// What to sort.
 pub struct Sort<'a> {
-    pub buffer: &'a Buffer,
-    pub ty: Type,
-    pub outer: u64,
-    pub len: u64,
-    pub inner: u64,
+    pub rows: Rows<'a>,
     pub descending: bool,
-    /// How many elements of each row the results keep, at least one and at most `len`.
+    /// How many elements of each row the results keep, at least one and at most all.
     pub keep: u64,
     /// Whether the sorted elements are a result.
     pub values: bool,
@@ -41,59 +37,47 @@ const LONGEST: u64 = 1 << 31;
 
 /// The results that `sort` asks for. Complex numbers, which have no order, are unsupported.
 pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
-    sort.ty.check(&gpu.caps)?;
+    let Rows { buffer, ty, len, .. } = sort.rows;
+    ty.check(&gpu.caps)?;
     sort.places.map_or(Ok(()), |ty| ty.check(&gpu.caps))?;
-    if sort.ty.is_complex() {
+    if ty.is_complex() {
         return Err(Error::Unsupported("complex numbers have no order".into()));
     }
-    let bytes = [sort.outer, sort.len, sort.inner].iter().try_fold(sort.ty.size(), |n, &dim| n.checked_mul(dim));
-    if bytes.is_none_or(|bytes| bytes > sort.buffer.len() || bytes >= 1 << 48) {
-        return Err(Error::SizeMismatch);
+    if len > LONGEST {
+        return Err(Error::Unsupported(format!("sorting of {len} elements along an axis")));
     }
-    if sort.len > LONGEST {
-        return Err(Error::Unsupported(format!("sorting of {} elements along an axis", sort.len)));
-    }
-    if sort.keep > sort.len {
+    if sort.keep > len {
         return Err(Error::Argument("keep: more elements than the axis has".into()));
     }
-    let elements = sort.rows() * sort.keep;
+    let elements = sort.rows.count() * sort.keep;
     if elements == 0 {
         let zeroed = |ty: Type| gpu.zeroed(elements * ty.size(), patience);
         return Ok(Sorted {
-            values: sort.values.then(|| zeroed(sort.ty)).transpose()?,
+            values: sort.values.then(|| zeroed(ty)).transpose()?,
             places: sort.places.map(zeroed).transpose()?,
         });
     }
     let allocate = |ty: Type| gpu.allocate(Kind::Device, elements * ty.size(), patience);
-    let source = sort.buffer.lease()?;
-    let values = sort.values.then(|| allocate(sort.ty)).transpose()?;
+    let source = buffer.lease()?;
+    let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
     let run = Run { gpu, sort, source: &source, values: values.as_ref(), places: places.as_ref(), patience };
-    if sort.len <= merge::TILE {
+    if len <= merge::TILE {
         run.merge()?
     } else {
         run.radix()?
     }
-    let buffer = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
+    let result = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
     Ok(Sorted {
-        values: values.map(|lease| buffer(sort.ty, lease)),
-        places: places.zip(sort.places).map(|(lease, ty)| buffer(ty, lease)),
+        values: values.map(|lease| result(ty, lease)),
+        places: places.zip(sort.places).map(|(lease, ty)| result(ty, lease)),
     })
 }
 
 impl Sort<'_> {
-    fn rows(&self) -> u64 {
-        self.outer * self.inner
-    }
-
-    /// Whether indices need 64 bits.
-    fn wide(&self) -> bool {
-        self.rows() * self.len >= 1 << 31
-    }
-
     /// The GLSL type of an element in a buffer: only its bits count.
     fn stored(&self) -> &'static str {
-        match self.ty.size() {
+        match self.rows.ty.size() {
             1 => "uint8_t",
             2 => "uint16_t",
             4 => "uint",
@@ -103,9 +87,9 @@ impl Sort<'_> {
 
     /// The parameters that `sort/key.glsl` reads.
     fn order(&self, params: &mut Params, shift: u64) {
-        let kind = if self.ty.is_float() { 2 } else { u64::from(self.ty.is_signed_int()) };
+        let kind = if self.rows.ty.is_float() { 2 } else { u64::from(self.rows.ty.is_signed_int()) };
         // The magnitude above which a float's bits are NaN.
-        let largest: u64 = match (self.ty.kind(), self.ty.size()) {
+        let largest: u64 = match (self.rows.ty.kind(), self.rows.ty.size()) {
             ("bf", _) => 0x7f80,
             ("f8_e4m3fn", _) => 0x7e,
             (_, 1) => 0x7c,
@@ -113,8 +97,8 @@ impl Sort<'_> {
             (_, 4) => 0x7f80_0000,
             _ => 0x7ff0_0000,
         };
-        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.wide(), format_args!("order"));
-        params.extent(largest, self.wide(), format_args!("largest"));
+        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.wide(), format_args!("order"));
+        params.extent(largest, self.rows.wide(), format_args!("largest"));
     }
 
     /// The start of a kernel of so many invocations up to its own definitions; `places` is the type of the places that it
@@ -126,9 +110,9 @@ impl Sort<'_> {
             "{head}\
              #define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
              layout(local_size_x = {invocations}) in;\n",
-            head = head(&gpu.caps, self.wide(), &storages, &[Compute::Uint, places.compute()], parameters),
+            head = head(&gpu.caps, self.rows.wide(), &storages, &[Compute::Uint, places.compute()], parameters),
             stored = self.stored(),
-            width = self.ty.bits(),
+            width = self.rows.ty.bits(),
             // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler
             // takes seconds over the unrolled text, and gains nothing.
             repeat = if gpu.caps.cpu { "dont_unroll" } else { "unroll" },

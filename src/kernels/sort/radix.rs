@@ -41,18 +41,18 @@ struct Counts {
 }
 
 impl Split {
-    fn of(gpu: &Gpu, sort: &Sort) -> Self {
+    fn of(gpu: &Gpu, rows: &Rows) -> Self {
         if gpu.caps.cpu {
             // Each lane of a workgroup is a block. A power of two of them would have all counts in the same few cache lines.
             let lanes = u64::from(lanes(&gpu.caps));
-            let blocks = (31 / sort.rows()).max(1) * lanes;
-            return Self { each: 1, blocks, block_size: sort.len.div_ceil(blocks) };
+            let blocks = (31 / rows.count()).max(1) * lanes;
+            return Self { each: 1, blocks, block_size: rows.len.div_ceil(blocks) };
         }
         // A tile's tokens are words; 4 KiB is more than the rest takes.
         let each = if gpu.caps.max_shared >= 24 << 10 { MOST_EACH } else { MOST_EACH / 2 };
-        let tiles = sort.len.div_ceil(THREADS * each);
+        let tiles = rows.len.div_ceil(THREADS * each);
         // Enough blocks to fill the device; more would only make more counts.
-        let tiles_each = (sort.rows() * tiles).div_ceil(1024).min(tiles);
+        let tiles_each = (rows.count() * tiles).div_ceil(1024).min(tiles);
         Self { each, blocks: tiles.div_ceil(tiles_each), block_size: tiles_each * THREADS * each }
     }
 }
@@ -60,17 +60,19 @@ impl Split {
 impl Run<'_> {
     pub fn radix(&self) -> Result<()> {
         let Self { gpu, sort, patience, .. } = *self;
-        let split = Split::of(gpu, sort);
-        let passes = sort.ty.size();
-        let elements = sort.rows() * sort.len;
+        let split = Split::of(gpu, &sort.rows);
+        let passes = sort.rows.ty.size();
+        let elements = sort.rows.count() * sort.rows.len;
         let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, patience);
-        let counts =
-            Counts { blocks: words(sort.rows() * DIGITS * split.blocks)?, totals: words(sort.rows() * DIGITS)? };
+        let counts = Counts {
+            blocks: words(sort.rows.count() * DIGITS * split.blocks)?,
+            totals: words(sort.rows.count() * DIGITS)?,
+        };
         // The passes write by turns to two blocks of elements, and of places if they are wanted, and the last one to the
         // results.
         let turns = (passes - 1).min(2);
         let values = (0..turns)
-            .map(|_| gpu.allocate(Kind::Device, elements * sort.ty.size(), patience))
+            .map(|_| gpu.allocate(Kind::Device, elements * sort.rows.ty.size(), patience))
             .collect::<Result<Vec<_>>>()?;
         let places = match sort.places {
             Some(_) => (0..turns).map(|_| words(elements)).collect::<Result<Vec<_>>>()?,
@@ -101,7 +103,7 @@ impl Run<'_> {
         let first = pass.shift == 0;
         let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
         let each = if gpu.caps.cpu { u64::from(invocations) } else { 1 };
-        let groups = sort.rows() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
+        let groups = sort.rows.count() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
         // In the first pass an element's place is where it stands; later it was carried along.
         let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
         let place = sort.places.map(|ty| (expression, if pass.last { ty } else { Type::U32 }));
@@ -125,15 +127,15 @@ impl Run<'_> {
             // Between the first pass and the last the rows are dense and whole.
             let extents = [
                 (groups, "groups"),
-                (sort.len, "n"),
+                (sort.rows.len, "n"),
                 (split.blocks, "blocks"),
                 (split.block_size, "block_size"),
-                (if first { sort.inner } else { 1 }, "inner"),
-                (if pass.last { sort.inner } else { 1 }, "inner_to"),
-                (if pass.last { sort.keep } else { sort.len }, "keep"),
+                (if first { sort.rows.inner } else { 1 }, "inner"),
+                (if pass.last { sort.rows.inner } else { 1 }, "inner_to"),
+                (if pass.last { sort.keep } else { sort.rows.len }, "keep"),
             ];
             for (value, name) in extents {
-                params.extent(value, sort.wide(), format_args!("{name}"));
+                params.extent(value, sort.rows.wide(), format_args!("{name}"));
             }
             sort.order(params, pass.shift);
         };
@@ -142,9 +144,9 @@ impl Run<'_> {
             Stage::Sums => "SUMS",
             Stage::Scatter => "SCATTER",
         };
-        let mut key = [b"radix", name.as_bytes(), &[sort.wide().into()]].concat();
+        let mut key = [b"radix", name.as_bytes(), &[sort.rows.wide().into()]].concat();
         if stage != Stage::Sums {
-            key.push(sort.ty.bits() as u8);
+            key.push(sort.rows.ty.bits() as u8);
         }
         if stage == Stage::Scatter {
             let place_type = place.map_or(255, |(_, ty)| ty as u8);
