@@ -4,10 +4,9 @@
 //! S. Singer, "Block-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
 //! and C. F. Van Loan, "Matrix Computations", 4th edition, 8.5.6).
 
+use super::jacobi::SWEEPS;
 use super::*;
 
-/// Sweeps at most; see `jacobi::SWEEPS`.
-const SWEEPS: u64 = 30;
 /// Sweeps after which the host starts to ask whether there is anything left to do.
 const UNASKED: u64 = 6;
 /// Parts of the rows that Gram matrices are summed from, at most.
@@ -46,9 +45,7 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
     let depth = rows.div_ceil(PARTS).next_multiple_of(both);
     let parts = rows.div_ceil(depth);
     within_reach((batch * pairs).saturating_mul(parts * both * both))?;
-    let rotations = gpu.allocate(Kind::Device, batch * SWEEPS * 4, patience)?;
-    gpu.stream.zero(&rotations, batch * SWEEPS * 4)?;
-    let rotations = Buffer::new(batch * SWEEPS * 4, rotations);
+    let rotations = gpu.zeroed(batch * SWEEPS * 4, patience)?;
     let counters = rotations.lease()?;
     let idle = gpu.allocate(Kind::Device, batch * pairs * 4, patience)?;
     let grams = match least {

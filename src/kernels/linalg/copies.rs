@@ -95,7 +95,6 @@ impl Stored<'_> {
         reads.push(("work", Holds::Cells, self.cells));
         reads.extend(self.scales.map(|scales| Holds::Numbers.of("scales", scales)));
         reads.extend(self.order.map(|order| Holds::Indices.of("order", order)));
-        let scheme = scheme.elementwise(gpu);
         Step {
             defines: &[
                 ("TRANSPOSED", self.transposed.into()),
@@ -114,8 +113,7 @@ impl Stored<'_> {
                 ("height", self.height),
                 ("zero", self.zero.to_bits().into()),
             ],
-            groups: count.div_ceil(scheme.threads()),
-            ..Step::new(&["scalar", "store"], scheme)
+            ..Step::each(gpu, &["scalar", "store"], scheme, count)
         }
         .record(gpu, patience)?;
         Ok(Buffer::new(count * self.ty.size(), lease))
@@ -131,12 +129,10 @@ pub(super) fn identity(
 ) -> Result<Lease> {
     let count = batch * rows * columns;
     let cells = scheme.cells(gpu, count, patience)?;
-    let scheme = scheme.elementwise(gpu);
     Step {
         writes: &[("work", Holds::Cells, &cells)],
         extents: &[("count", count), ("rows", rows), ("columns", columns)],
-        groups: count.div_ceil(scheme.threads()),
-        ..Step::new(&["scalar", "identity"], scheme)
+        ..Step::each(gpu, &["scalar", "identity"], scheme, count)
     }
     .record(gpu, patience)?;
     Ok(cells)

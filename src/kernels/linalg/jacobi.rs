@@ -4,7 +4,7 @@ use super::*;
 
 /// Sweeps at most. Ten are usual; clusters of values take fifteen, rows that differ by many orders of magnitude twenty.
 /// Dispatches of sweeps that are not needed return at once.
-const SWEEPS: u64 = 30;
+pub(super) const SWEEPS: u64 = 30;
 
 /// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
 pub(super) fn orthogonalise(
@@ -25,8 +25,7 @@ pub(super) fn orthogonalise(
     if columns == 1 {
         return Ok(());
     }
-    let rotations = gpu.allocate(Kind::Device, batch * SWEEPS * 4, patience)?;
-    gpu.stream.zero(&rotations, batch * SWEEPS * 4)?;
+    let rotations = gpu.zeroed(batch * SWEEPS * 4, patience)?.lease()?;
     let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
     writes.push(("work", Holds::Cells, cells));
     writes.push(("rotations", Holds::Indices, &rotations));
@@ -73,13 +72,11 @@ pub(super) fn order(
 ) -> Result<Lease> {
     let count = batch * columns;
     let order = gpu.allocate(Kind::Device, count * 4, patience)?;
-    let scheme = scheme.elementwise(gpu);
     Step {
         reads: &[("values", Holds::Cells, values)],
         writes: &[("order", Holds::Indices, &order)],
         extents: &[("count", count), ("columns", columns)],
-        groups: count.div_ceil(scheme.threads()),
-        ..Step::new(&["scalar", "order"], scheme)
+        ..Step::each(gpu, &["scalar", "order"], scheme, count)
     }
     .record(gpu, patience)?;
     Ok(order)

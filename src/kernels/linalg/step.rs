@@ -30,7 +30,7 @@ impl Scheme {
     }
 
     /// For kernels whose threads have an element each and nothing in common.
-    pub(super) fn elementwise(self, gpu: &Gpu) -> Self {
+    fn elementwise(self, gpu: &Gpu) -> Self {
         Self { lanes: if gpu.caps.cpu { 64 } else { 256 }, segments: 1, ..self }
     }
 
@@ -132,6 +132,12 @@ impl<'a> Step<'a> {
     pub(super) fn new(files: &'a [&'a str], scheme: Scheme) -> Self {
         let (reads, writes, extents) = (&[], &[], &[]);
         Self { files, scheme, coherent: false, defines: &[], tensor: None, reads, writes, extents, groups: 1 }
+    }
+
+    /// A thread for each of `count` elements.
+    pub(super) fn each(gpu: &Gpu, files: &'a [&'a str], scheme: Scheme, count: u64) -> Self {
+        let scheme = scheme.elementwise(gpu);
+        Self { groups: count.div_ceil(scheme.threads()), ..Self::new(files, scheme) }
     }
 
     pub(super) fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {

@@ -72,14 +72,13 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, patience: Patience) ->
 
 /// Rᵀ of the QR decompositions in `cells`.
 fn triangle(gpu: &Gpu, scheme: Scheme, cells: &Lease, [batch, m, n]: [u64; 3], patience: Patience) -> Result<Lease> {
-    let square = scheme.cells(gpu, batch * n * n, patience)?;
-    let scheme = scheme.elementwise(gpu);
+    let count = batch * n * n;
+    let square = scheme.cells(gpu, count, patience)?;
     Step {
         reads: &[("from", Holds::Cells, cells)],
         writes: &[("work", Holds::Cells, &square)],
-        extents: &[("count", batch * n * n), ("rows", m), ("columns", n)],
-        groups: (batch * n * n).div_ceil(scheme.threads()),
-        ..Step::new(&["scalar", "triangle"], scheme)
+        extents: &[("count", count), ("rows", m), ("columns", n)],
+        ..Step::each(gpu, &["scalar", "triangle"], scheme, count)
     }
     .record(gpu, patience)?;
     Ok(square)
@@ -97,13 +96,11 @@ fn place(
 ) -> Result<Lease> {
     let count = batch * kept * m;
     let left = scheme.cells(gpu, count, patience)?;
-    let scheme = scheme.elementwise(gpu);
     Step {
         reads: &[("from", Holds::Cells, cells), ("order", Holds::Indices, order)],
         writes: &[("work", Holds::Cells, &left)],
         extents: &[("count", count), ("rows", m), ("columns", kept), ("width", n), ("height", n)],
-        groups: count.div_ceil(scheme.threads()),
-        ..Step::new(&["scalar", "place"], scheme)
+        ..Step::each(gpu, &["scalar", "place"], scheme, count)
     }
     .record(gpu, patience)?;
     Ok(left)
@@ -144,14 +141,12 @@ fn orient(
     patience: Patience,
 ) -> Result<()> {
     let (count, gram) = (batch * n * n, scheme.cells(gpu, batch * n * n, patience)?);
-    let each = scheme.elementwise(gpu);
     Step {
         defines: &[("SQUARED", (!full).into())],
         reads: &[("from", Holds::Cells, right), ("values", Holds::Cells, values)],
         writes: &[("work", Holds::Cells, &gram)],
         extents: &[("count", count), ("columns", n)],
-        groups: count.div_ceil(each.threads()),
-        ..Step::new(&["scalar", "gram"], each)
+        ..Step::each(gpu, &["scalar", "gram"], scheme, count)
     }
     .record(gpu, patience)?;
     let lengths = scheme.cells(gpu, batch * n, patience)?;
@@ -165,8 +160,7 @@ fn orient(
         ],
         writes: &[("left", Holds::Cells, left), ("right", Holds::Cells, right)],
         extents: &[("count", batch * n), ("columns", n)],
-        groups: (batch * n).div_ceil(each.threads()),
-        ..Step::new(&["scalar", "orient"], each)
+        ..Step::each(gpu, &["scalar", "orient"], scheme, batch * n)
     }
     .record(gpu, patience)
 }
@@ -183,13 +177,11 @@ fn negligible(
     patience: Patience,
 ) -> Result<()> {
     let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
-    let scheme = scheme.elementwise(gpu);
     Step {
         reads: &[("order", Holds::Indices, order)],
         writes: &[("values", Holds::Cells, values)],
         extents: &[("count", batch * n), ("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
-        groups: (batch * n).div_ceil(scheme.threads()),
-        ..Step::new(&["scalar", "negligible"], scheme)
+        ..Step::each(gpu, &["scalar", "negligible"], scheme, batch * n)
     }
     .record(gpu, patience)
 }
