@@ -372,10 +372,9 @@ impl Run<'_> {
             }
         }
         if let Pass::FromPartial { chunks, .. } = pass {
-            params.extent(layout.outputs(), wide, format_args!("outputs"));
-            params.extent(chunks, wide, format_args!("reduced"));
-            params.extent(chunks, wide, format_args!("chunk"));
-            return params.extent(1, wide, format_args!("chunks"));
+            let outputs = layout.outputs();
+            let extents = [(outputs, "outputs"), (chunks, "reduced"), (chunks, "chunk"), (1, "chunks")];
+            return params.extents(wide, extents);
         }
         // A view that is read linearly or at one place has its offset folded into the address.
         let mut views = layout.views.iter();
@@ -403,10 +402,9 @@ impl Run<'_> {
             }
             Pass::Whole { chunk, .. } | Pass::ToPartial { chunk, .. } => {
                 let chunks = if let Pass::ToPartial { chunks, .. } = pass { chunks } else { 1 };
-                params.extent(layout.outputs(), wide, format_args!("outputs"));
-                params.extent(layout.reduced(), wide, format_args!("reduced"));
-                params.extent(chunk, wide, format_args!("chunk"));
-                params.extent(chunks, wide, format_args!("chunks"));
+                let (outputs, reduced) = (layout.outputs(), layout.reduced());
+                let extents = [(outputs, "outputs"), (reduced, "reduced"), (chunk, "chunk"), (chunks, "chunks")];
+                params.extents(wide, extents);
             }
             Pass::FromPartial { .. } => {}
         }

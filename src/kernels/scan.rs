@@ -185,9 +185,7 @@ impl Run<'_> {
                 (split.chunk, "chunk"),
                 (if reverse { (n - 1) * inner } else { 0 }, "start"),
             ];
-            for (value, name) in extents {
-                params.extent(value, wide, format_args!("{name}"));
-            }
+            params.extents(wide, extents);
             params.index(if reverse { -(inner as i64) } else { inner as i64 }, wide, format_args!("step"));
         };
         let along_first = inner == 1;

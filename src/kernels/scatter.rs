@@ -210,9 +210,7 @@ impl Scatter<'_> {
     fn params(&self, params: &mut Params, stage: Stage, threads: u64, chunk: u64, saved: &[Lease]) {
         let wide = self.wide;
         params.address(self.targets.address, "uint", format_args!("targets"));
-        let extent = |params: &mut Params, value, name: &str| params.extent(value, wide, format_args!("{name}"));
-        extent(params, threads, "threads");
-        extent(params, self.rows, "rows");
+        params.extents(wide, [(threads, "threads"), (self.rows, "rows")]);
         if stage == Stage::Keys {
             params.address(self.indices.block.address, self.indices.ty.storage(), format_args!("indices"));
             for (k, &dim) in self.axes.iter().enumerate() {
@@ -230,9 +228,9 @@ impl Scatter<'_> {
                 let (name, part) = (["head", "tail"][i / self.parts.len()], i % self.parts.len());
                 params.address(lease.address, self.parts[part].glsl(), format_args!("{name}{part}"));
             }
-            extent(params, chunk, "chunk");
+            params.extent(chunk, wide, format_args!("chunk"));
         }
-        extent(params, self.width, "width");
+        params.extent(self.width, wide, format_args!("width"));
         for (spread, name) in [(&self.chosen, "chosen"), (&self.rest, "rest")] {
             for (k, &(dim, stride)) in spread.iter().enumerate() {
                 params.extent(dim, wide, format_args!("{name}_dim{k}"));

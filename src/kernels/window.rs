@@ -86,8 +86,7 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
         params.address(chosen.address, index.glsl(), format_args!("chosen"));
         params.address(tensor_block.address, tensor.ty.storage(), format_args!("tensor"));
         params.address(init_block.address, init.ty.storage(), format_args!("init"));
-        params.extent(windows, wide, format_args!("threads"));
-        params.extent(within, wide, format_args!("within"));
+        params.extents(wide, [(windows, "threads"), (within, "within")]);
         kernel.axes(params);
     };
     kernel.run("choose", &choose, windows, &[&tensor_block, &init_block], &chosen, patience, || kernel.choose())?;

@@ -166,11 +166,8 @@ impl Contraction<'_> {
             params.address(at_a, a.ty.storage(), format_args!("a"));
             params.address(at_b, b.ty.storage(), format_args!("b"));
             let extents = [(m, "m"), (n, "n"), (k, "k"), (workgroups, "groups")];
-            for (value, name) in
-                extents.into_iter().chain([(splits, "splits"), (chunk, "chunk"), (elements, "elements")])
-            {
-                params.extent(value, wide, format_args!("{name}"));
-            }
+            params.extents(wide, extents);
+            params.extents(wide, [(splits, "splits"), (chunk, "chunk"), (elements, "elements")]);
             groups.params(params, wide);
         };
         let [quads_a, quads_b] = if tile.lanes() { [false; 2] } else { runs(4) };

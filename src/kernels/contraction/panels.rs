@@ -96,9 +96,7 @@ impl<'a> Panels<'a> {
             params.address(panels_a.address, packed, format_args!("a"));
             params.address(panels_b.address, packed, format_args!("b"));
             let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups"), (0, "none")];
-            for (value, name) in extents {
-                params.extent(value, false, format_args!("{name}"));
-            }
+            params.extents(false, extents);
             self.groups.params(params, false);
         };
         let kernel = Kernel {
@@ -149,9 +147,8 @@ impl<'a> Panels<'a> {
             params.address(out.address, packed.storage(), format_args!("panels_out"));
             params.address(base, view.ty.storage(), format_args!("operand"));
             let extents = [(size, "size"), (k, "k"), (depth, "depth"), (panels, "panels"), (batch, "batches")];
-            for (value, name) in extents.into_iter().chain([(tiles, "tiles"), (chunk, "chunk"), (chunks, "chunks")]) {
-                params.extent(value, false, format_args!("{name}"));
-            }
+            params.extents(false, extents);
+            params.extents(false, [(tiles, "tiles"), (chunk, "chunk"), (chunks, "chunks")]);
             self.groups.params(params, false);
         };
         let block: &Block = &out;

@@ -199,7 +199,7 @@ impl Pass<'_> {
                 call.kept * self.inner
             }
         };
-        for (value, name) in [
+        let extents = [
             (groups, "groups"),
             (columns, "columns"),
             (across, "across"),
@@ -213,9 +213,8 @@ impl Pass<'_> {
             (call.inverse().into(), "inverse"),
             (length, "size"),
             (tile, "tile"),
-        ] {
-            params.extent(value, wide, format_args!("{name}"));
-        }
+        ];
+        params.extents(wide, extents);
         // Four a word; zeros end the list.
         for word in 0..2 {
             let bytes = std::array::from_fn(|i| self.radices.get(4 * word + i).copied().unwrap_or(0));

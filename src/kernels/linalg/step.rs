@@ -165,10 +165,8 @@ impl<'a> Step<'a> {
             };
             params.address(block.address, storage, format_args!("{name}"));
         }
-        for &(name, value) in self.extents {
-            params.extent(value, self.scheme.wide, format_args!("{name}"));
-        }
-        params.extent(self.groups, self.scheme.wide, format_args!("groups"));
+        let extents = self.extents.iter().map(|&(name, value)| (value, name));
+        params.extents(self.scheme.wide, extents.chain([(self.groups, "groups")]));
     }
 
     pub(super) fn key(&self) -> Vec<u8> {

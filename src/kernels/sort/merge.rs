@@ -26,9 +26,7 @@ impl Run<'_> {
                 (sort.keep, "keep"),
                 (sort.rows.inner, "inner"),
             ];
-            for (value, name) in extents {
-                params.extent(value, sort.rows.wide(), format_args!("{name}"));
-            }
+            params.extents(sort.rows.wide(), extents);
             sort.order(params, 0);
         };
         let places_type = sort.places.map_or(255, |ty| ty as u8);

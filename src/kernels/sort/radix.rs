@@ -134,9 +134,7 @@ impl Run<'_> {
                 (if pass.last { sort.rows.inner } else { 1 }, "inner_to"),
                 (if pass.last { sort.keep } else { sort.rows.len }, "keep"),
             ];
-            for (value, name) in extents {
-                params.extent(value, sort.rows.wide(), format_args!("{name}"));
-            }
+            params.extents(sort.rows.wide(), extents);
             sort.order(params, pass.shift);
         };
         let name = match stage {

@@ -48,6 +48,13 @@ impl Params {
         self.index(value as i64, wide, name);
     }
 
+    /// Several of them, with their names.
+    pub fn extents<'n>(&mut self, wide: bool, list: impl IntoIterator<Item = (u64, &'n str)>) {
+        for (value, name) in list {
+            self.extent(value, wide, format_args!("{name}"));
+        }
+    }
+
     /// The bits of an immediate value, in 8 or 16 bytes.
     pub fn bits(&mut self, value: &[u8], name: std::fmt::Arguments) {
         self.push(value, if value.len() > 8 { "uvec4" } else { "uvec2" }, name);
