@@ -8,8 +8,7 @@ use crate::error::Result;
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, Params, QUADS, Stage, Tile, emit, lanes, quad_bytes};
 use crate::program::layout::{Layout, Pattern, View};
-use crate::program::op::Typing;
-use crate::program::{Attribute, Program, Source, Type};
+use crate::program::{Attribute, Node, Program, Source, Type};
 
 const THREADS: u32 = 256;
 
@@ -134,7 +133,8 @@ impl Run<'_> {
     /// each operand, unless what is computed takes longer than that.
     fn threads_of_map(&self, elements: u32) -> u32 {
         let program = self.program;
-        if program.nodes.iter().any(|node| node.op.file.starts_with("math/") || program.is_complex(node)) {
+        let is_long = |node: &Node| node.op.real.is_some_and(|formula| formula.long);
+        if program.nodes.iter().any(|node| is_long(node) || program.is_complex(node)) {
             return THREADS;
         }
         let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
@@ -434,11 +434,10 @@ impl Run<'_> {
     fn key(&self, stage: Stage) -> SmallVec<[u8; 256]> {
         let mut bytes: SmallVec<[u8; 256]> = SmallVec::new();
         for node in &self.program.nodes {
-            bytes.extend_from_slice(node.op.name.as_bytes());
-            bytes.extend_from_slice(&[0xff, node.ty as u8]);
+            bytes.extend_from_slice(&[node.op.number, node.ty as u8]);
             bytes.extend(node.args.iter().map(|&arg| arg as u8));
             let last = matches!(node.attribute, Attribute::Arg { last: true, .. });
-            bytes.extend_from_slice(&[0xff, last as u8, matches!(node.op.typing, Typing::Reduce(_)) as u8]);
+            bytes.extend_from_slice(&[0xff, last as u8]);
         }
         for input in &self.program.inputs {
             bytes.extend_from_slice(&[input.ty as u8, matches!(input.source, Source::Scalar(_)) as u8]);

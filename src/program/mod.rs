@@ -3,7 +3,6 @@
 //! A [`Program`] says what to compute over an iteration space; [`layout`] reduces its views to as few axes as they
 //! need, [`emit`] writes the kernel, and `kernels::program` runs it.
 
-pub mod complex;
 pub mod emit;
 pub mod layout;
 pub mod op;
@@ -214,9 +213,10 @@ impl Program {
                     let is_index = |&arg: &usize| !self.type_of(arg).is_float() && !self.type_of(arg).is_complex();
                     node.ty == self.type_of(node.args[0]) && node.args[1..].iter().all(is_index)
                 }
-                _ if self.is_complex(node) => complex::allows(node.op),
+                _ if self.is_complex(node) => node.op.has_complex(),
                 Typing::Bitcast => self.type_of(node.args[0]).bits() == node.ty.bits(),
-                Typing::Own | Typing::Divide => float_or_int(node.op.name).is_none_or(|f| f == node.ty.is_float()),
+                Typing::Own(domain) => node.op.real.is_some() && domain.has(node.ty),
+                Typing::Divide => node.ty.is_float(),
                 Typing::Width => !self.type_of(node.args[0]).is_float(),
                 _ => true,
             };
@@ -261,7 +261,7 @@ impl Program {
 
     /// Whether the kernel should hold the program once, and not for several elements side by side.
     pub fn is_long(&self) -> bool {
-        self.nodes.iter().any(|node| self.is_complex(node) && complex::is_long(node.op.name))
+        self.nodes.iter().any(|node| self.is_complex(node) && node.op.complex.is_some_and(|formula| formula.long))
     }
 
     /// Elements of the iteration space.
@@ -294,18 +294,6 @@ impl Program {
             Attribute::Arg { axis: Some(axis), .. } => SmallVec::from_slice(&[*axis]),
             _ => (0..self.shape.len()).collect(),
         })
-    }
-}
-
-/// Whether an op of that name exists for floats alone (`Some(true)`), for integers alone, or for both (`None`).
-fn float_or_int(name: &str) -> Option<bool> {
-    match name {
-        "quotient" | "bitwise_and" | "bitwise_or" | "bitwise_xor" | "bitwise_not" | "left_shift" | "right_shift" => {
-            Some(false)
-        }
-        "add" | "subtract" | "multiply" | "remainder" | "pow" | "max" | "min" | "clip" | "abs" | "negate" | "sign"
-        | "ceil" | "floor" | "round" | "real" | "imag" => None,
-        _ => Some(true),
     }
 }
 
@@ -351,5 +339,23 @@ mod tests {
         assert_eq!(strides(&[4, 2, 3], &[4, 2, 3]), Some(vec![6, 3, 1]));
         assert_eq!(strides(&[2], &[2, 3]), None);
         assert_eq!(strides(&[1, 2, 3], &[2, 3]), None);
+    }
+
+    #[test]
+    fn ops_are_refused_for_types_that_they_have_no_formula_of() {
+        let taken = |name: &str, ty: Type| {
+            let op = op::find(name).unwrap();
+            let inputs = (0..op.arity).map(|_| Input { ty, source: Source::Scalar([0; 16]) }).collect();
+            let node = Node { op, ty, args: (0..op.arity).collect(), attribute: Attribute::None };
+            Program::new(inputs, [node].into_iter().collect(), Axes::new()).is_ok()
+        };
+        let taken = |name| [Type::S32, Type::F32, Type::C64].map(|ty| taken(name, ty));
+        assert_eq!(taken("add"), [true, true, true]);
+        assert_eq!(taken("max"), [true, true, false]);
+        assert_eq!(taken("quotient"), [true, false, false]);
+        assert_eq!(taken("population_count"), [true, false, false]);
+        assert_eq!(taken("exp"), [false, true, true]);
+        assert_eq!(taken("erf"), [false, true, false]);
+        assert_eq!(taken("conjugate"), [false, false, true]);
     }
 }

@@ -1,16 +1,21 @@
-//! The table of ops: name, what its operands are converted to, and where its formula stands.
+//! The table of ops: name, what its operands are converted to, and where its formulas stand.
 //!
-//! An op's formula is the GLSL function `nx_<name>`, overloaded for each compute type it takes, in the file named here.
-//! Adding an op is one row and that function.
+//! An op's formula is the GLSL function `nx_<name>`, overloaded for each compute type it takes, in the files named here.
+//! Adding an op is one row and that function. All that programs and kernels decide by an op stands in its row: a name is
+//! looked up where it comes from Elixir, and nowhere else.
+
+use super::Type;
 
 /// How an op's operands and result are typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Typing {
-    /// Operands are converted to the node's type.
-    Own,
+    /// Operands are converted to the node's type, a complex one or one of these.
+    Own(Domain),
+    /// As `Own` of all numbers, but a complex operand keeps its type, and the result is of that of its parts.
+    Part,
     /// Operands are converted to their merged type; the result is 0 or 1.
     Merged,
-    /// As `Own`, but integer operands of a float node are divided in double where the device has it.
+    /// As `Own` of floats, but operands that are integers are divided in double where the device has it.
     Divide,
     /// The operand keeps its type; the result is converted to the node's.
     Operand,
@@ -48,107 +53,185 @@ pub enum Reduction {
     Fold,
 }
 
+/// Types of real numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    Reals,
+    Floats,
+    Integers,
+}
+
+impl Domain {
+    /// Whether the type, which is not complex, belongs to it.
+    pub fn has(self, ty: Type) -> bool {
+        self == Reals || (self == Floats) == ty.is_float()
+    }
+}
+
+/// Where the GLSL function `nx_<name>` of an op stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Formula {
+    /// The file under `shaders/lib`.
+    pub file: &'static str,
+    /// Whether computing it takes longer than moving its operands. Many copies of one of complex numbers take a compiler
+    /// seconds, too.
+    pub long: bool,
+}
+
+const fn short(file: &'static str) -> Option<Formula> {
+    Some(Formula { file, long: false })
+}
+
+const fn long(file: &'static str) -> Option<Formula> {
+    Some(Formula { file, long: true })
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
     pub name: &'static str,
+    /// Its place in the table, for keys.
+    pub number: u8,
     /// Operands; for `gather` those before the indices.
     pub arity: usize,
     pub typing: Typing,
-    /// File under `shaders/lib` that holds the formula, if it needs one.
-    pub file: &'static str,
+    /// The formula of real numbers, and that of complex ones, where it has them.
+    pub real: Option<Formula>,
+    pub complex: Option<Formula>,
 }
 
-const fn op(name: &'static str, arity: usize, typing: Typing, file: &'static str) -> Op {
-    Op { name, arity, typing, file }
+impl Op {
+    /// Whether it takes or gives complex numbers.
+    pub fn has_complex(&self) -> bool {
+        match self.typing {
+            Convert | Select | Iota | Eye | Gather | Accumulator => true,
+            Reduce(reduction) => {
+                use Reduction::{All, Any, Fold, Product, Sum};
+                matches!(reduction, Sum | Product | All | Any | Fold)
+            }
+            _ => self.complex.is_some(),
+        }
+    }
 }
 
+const fn op(name: &'static str, arity: usize, typing: Typing, real: Option<Formula>, complex: Option<Formula>) -> Op {
+    Op { name, number: 0, arity, typing, real, complex }
+}
+
+const fn numbered<const N: usize>(mut ops: [Op; N]) -> [Op; N] {
+    assert!(N <= 256);
+    let mut place = 0;
+    while place < N {
+        ops[place].number = place as u8;
+        place += 1;
+    }
+    ops
+}
+
+use Domain::*;
 use Typing::*;
 
 #[rustfmt::skip]
-pub static OPS: &[Op] = &[
-    op("add", 2, Own, "ops/arithmetic.glsl"),
-    op("subtract", 2, Own, "ops/arithmetic.glsl"),
-    op("multiply", 2, Own, "ops/arithmetic.glsl"),
-    op("divide", 2, Divide, "math/divide.glsl"),
-    op("quotient", 2, Own, "ops/remainder.glsl"),
-    op("remainder", 2, Own, "ops/remainder.glsl"),
-    op("pow", 2, Own, "ops/pow.glsl"),
-    op("atan2", 2, Own, "math/atan.glsl"),
-    op("max", 2, Own, "ops/extrema.glsl"),
-    op("min", 2, Own, "ops/extrema.glsl"),
-    op("clip", 3, Own, "ops/extrema.glsl"),
-    op("bitwise_and", 2, Own, "ops/bits.glsl"),
-    op("bitwise_or", 2, Own, "ops/bits.glsl"),
-    op("bitwise_xor", 2, Own, "ops/bits.glsl"),
-    op("left_shift", 2, Own, "ops/bits.glsl"),
-    op("right_shift", 2, Own, "ops/bits.glsl"),
-    op("bitwise_not", 1, Own, "ops/bits.glsl"),
-    op("count_leading_zeros", 1, Width, "ops/bits.glsl"),
-    op("population_count", 1, Width, "ops/bits.glsl"),
-    op("equal", 2, Merged, "ops/compare.glsl"),
-    op("not_equal", 2, Merged, "ops/compare.glsl"),
-    op("less", 2, Merged, "ops/compare.glsl"),
-    op("less_equal", 2, Merged, "ops/compare.glsl"),
-    op("greater", 2, Merged, "ops/compare.glsl"),
-    op("greater_equal", 2, Merged, "ops/compare.glsl"),
-    op("logical_and", 2, Merged, "ops/compare.glsl"),
-    op("logical_or", 2, Merged, "ops/compare.glsl"),
-    op("logical_xor", 2, Merged, "ops/compare.glsl"),
-    op("is_nan", 1, Operand, "ops/compare.glsl"),
-    op("is_infinity", 1, Operand, "ops/compare.glsl"),
-    op("select", 3, Select, "ops/compare.glsl"),
-    op("abs", 1, Own, "ops/rounding.glsl"),
-    op("negate", 1, Own, "ops/rounding.glsl"),
-    op("sign", 1, Own, "ops/rounding.glsl"),
-    op("ceil", 1, Own, "ops/rounding.glsl"),
-    op("floor", 1, Own, "ops/rounding.glsl"),
-    op("round", 1, Own, "ops/rounding.glsl"),
-    op("real", 1, Own, "ops/rounding.glsl"),
-    op("imag", 1, Own, "ops/rounding.glsl"),
-    op("conjugate", 1, Own, "complex/arithmetic.glsl"),
-    op("exp", 1, Own, "math/exp.glsl"),
-    op("expm1", 1, Own, "math/exp.glsl"),
-    op("log", 1, Own, "math/log.glsl"),
-    op("log1p", 1, Own, "math/log.glsl"),
-    op("sigmoid", 1, Own, "math/exp.glsl"),
-    op("sinh", 1, Own, "math/hyperbolic.glsl"),
-    op("cosh", 1, Own, "math/hyperbolic.glsl"),
-    op("tanh", 1, Own, "math/hyperbolic.glsl"),
-    op("asinh", 1, Own, "math/hyperbolic.glsl"),
-    op("acosh", 1, Own, "math/hyperbolic.glsl"),
-    op("atanh", 1, Own, "math/hyperbolic.glsl"),
-    op("sqrt", 1, Own, "math/root.glsl"),
-    op("rsqrt", 1, Own, "math/root.glsl"),
-    op("cbrt", 1, Own, "math/root.glsl"),
-    op("sin", 1, Own, "math/trig.glsl"),
-    op("cos", 1, Own, "math/trig.glsl"),
-    op("tan", 1, Own, "math/trig.glsl"),
-    op("asin", 1, Own, "math/asin.glsl"),
-    op("acos", 1, Own, "math/asin.glsl"),
-    op("atan", 1, Own, "math/atan.glsl"),
-    op("erf", 1, Own, "math/erf.glsl"),
-    op("erfc", 1, Own, "math/erfc.glsl"),
-    op("erf_inv", 1, Own, "math/erf_inv.glsl"),
-    op("as_type", 1, Convert, ""),
-    op("bitcast", 1, Bitcast, ""),
-    op("gather", 1, Gather, "indices.glsl"),
-    op("iota", 0, Iota, ""),
-    op("eye", 0, Eye, ""),
-    op("sum", 1, Reduce(Reduction::Sum), ""),
-    op("product", 1, Reduce(Reduction::Product), ""),
-    op("reduce_max", 1, Reduce(Reduction::Max), ""),
-    op("reduce_min", 1, Reduce(Reduction::Min), ""),
-    op("all", 1, Reduce(Reduction::All), ""),
-    op("any", 1, Reduce(Reduction::Any), ""),
-    op("argmax", 1, Reduce(Reduction::ArgMax), ""),
-    op("argmin", 1, Reduce(Reduction::ArgMin), ""),
-    op("fold", 2, Reduce(Reduction::Fold), ""),
-    op("accumulator", 1, Accumulator, ""),
-];
+pub static OPS: &[Op] = &numbered([
+    op("add", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
+    op("subtract", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
+    op("multiply", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
+    op("divide", 2, Divide, long("math/divide.glsl"), long("complex/arithmetic.glsl")),
+    op("quotient", 2, Own(Integers), short("ops/remainder.glsl"), None),
+    op("remainder", 2, Own(Reals), short("ops/remainder.glsl"), None),
+    op("pow", 2, Own(Reals), short("ops/pow.glsl"), long("complex/pow.glsl")),
+    op("atan2", 2, Own(Floats), long("math/atan.glsl"), long("complex/log.glsl")),
+    op("max", 2, Own(Reals), short("ops/extrema.glsl"), None),
+    op("min", 2, Own(Reals), short("ops/extrema.glsl"), None),
+    op("clip", 3, Own(Reals), short("ops/extrema.glsl"), None),
+    op("bitwise_and", 2, Own(Integers), short("ops/bits.glsl"), None),
+    op("bitwise_or", 2, Own(Integers), short("ops/bits.glsl"), None),
+    op("bitwise_xor", 2, Own(Integers), short("ops/bits.glsl"), None),
+    op("left_shift", 2, Own(Integers), short("ops/bits.glsl"), None),
+    op("right_shift", 2, Own(Integers), short("ops/bits.glsl"), None),
+    op("bitwise_not", 1, Own(Integers), short("ops/bits.glsl"), None),
+    op("count_leading_zeros", 1, Width, short("ops/bits.glsl"), None),
+    op("population_count", 1, Width, short("ops/bits.glsl"), None),
+    op("equal", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("not_equal", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("less", 2, Merged, short("ops/compare.glsl"), None),
+    op("less_equal", 2, Merged, short("ops/compare.glsl"), None),
+    op("greater", 2, Merged, short("ops/compare.glsl"), None),
+    op("greater_equal", 2, Merged, short("ops/compare.glsl"), None),
+    op("logical_and", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("logical_or", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("logical_xor", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("is_nan", 1, Operand, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("is_infinity", 1, Operand, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("select", 3, Select, None, None),
+    op("abs", 1, Part, short("ops/rounding.glsl"), long("complex/abs.glsl")),
+    op("negate", 1, Own(Reals), short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
+    op("sign", 1, Own(Reals), short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
+    op("ceil", 1, Own(Reals), short("ops/rounding.glsl"), None),
+    op("floor", 1, Own(Reals), short("ops/rounding.glsl"), None),
+    op("round", 1, Own(Reals), short("ops/rounding.glsl"), None),
+    op("real", 1, Part, short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
+    op("imag", 1, Part, short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
+    op("conjugate", 1, Own(Floats), None, short("complex/arithmetic.glsl")),
+    op("exp", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
+    op("expm1", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
+    op("log", 1, Own(Floats), long("math/log.glsl"), long("complex/log.glsl")),
+    op("log1p", 1, Own(Floats), long("math/log.glsl"), long("complex/log.glsl")),
+    op("sigmoid", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
+    op("sinh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
+    op("cosh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
+    op("tanh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
+    op("asinh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
+    op("acosh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
+    op("atanh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
+    op("sqrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
+    op("rsqrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
+    op("cbrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
+    op("sin", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
+    op("cos", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
+    op("tan", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
+    op("asin", 1, Own(Floats), long("math/asin.glsl"), long("complex/inverse.glsl")),
+    op("acos", 1, Own(Floats), long("math/asin.glsl"), long("complex/inverse.glsl")),
+    op("atan", 1, Own(Floats), long("math/atan.glsl"), long("complex/inverse.glsl")),
+    op("erf", 1, Own(Floats), long("math/erf.glsl"), None),
+    op("erfc", 1, Own(Floats), long("math/erfc.glsl"), None),
+    op("erf_inv", 1, Own(Floats), long("math/erf_inv.glsl"), None),
+    op("as_type", 1, Convert, None, None),
+    op("bitcast", 1, Bitcast, None, None),
+    op("gather", 1, Gather, short("indices.glsl"), short("indices.glsl")),
+    op("iota", 0, Iota, None, None),
+    op("eye", 0, Eye, None, None),
+    op("sum", 1, Reduce(Reduction::Sum), None, None),
+    op("product", 1, Reduce(Reduction::Product), None, None),
+    op("reduce_max", 1, Reduce(Reduction::Max), None, None),
+    op("reduce_min", 1, Reduce(Reduction::Min), None, None),
+    op("all", 1, Reduce(Reduction::All), None, None),
+    op("any", 1, Reduce(Reduction::Any), None, None),
+    op("argmax", 1, Reduce(Reduction::ArgMax), None, None),
+    op("argmin", 1, Reduce(Reduction::ArgMin), None, None),
+    op("fold", 2, Reduce(Reduction::Fold), None, None),
+    op("accumulator", 1, Accumulator, None, None),
+]);
 
-/// The op of that name.
-pub fn find(name: &str) -> Option<&'static Op> {
-    OPS.iter().find(|op| op.name == name)
+/// The op of that name. In a constant it is looked up when this is compiled.
+pub const fn find(name: &str) -> Option<&'static Op> {
+    let mut place = 0;
+    while place < OPS.len() {
+        if same(OPS[place].name.as_bytes(), name.as_bytes()) {
+            return Some(&OPS[place]);
+        }
+        place += 1;
+    }
+    None
+}
+
+const fn same(mut a: &[u8], mut b: &[u8]) -> bool {
+    while let ([x, rest_of_a @ ..], [y, rest_of_b @ ..]) = (a, b) {
+        if *x != *y {
+            return false;
+        }
+        (a, b) = (rest_of_a, rest_of_b);
+    }
+    a.is_empty() && b.is_empty()
 }
 
 #[cfg(test)]
@@ -157,10 +240,13 @@ mod tests {
 
     #[test]
     fn every_formula_is_in_the_file_that_its_row_names() {
-        for op in OPS.iter().filter(|op| !op.file.is_empty() && !matches!(op.typing, Reduce(_) | Select | Gather)) {
-            let source = crate::pipeline::glsl::source(&format!("lib/{}", op.file));
-            let source = source.unwrap_or_else(|| panic!("{} is missing", op.file));
-            assert!(source.contains(&format!("nx_{}", op.name)), "nx_{} is not in {}", op.name, op.file);
+        for op in OPS.iter().filter(|op| op.typing != Gather) {
+            let real = op.real.map(|formula| (formula, format!("nx_{}", op.name)));
+            let complex = op.complex.map(|formula| (formula, format!(" nx_{}(COMPLEX", op.name)));
+            for (Formula { file, .. }, function) in real.into_iter().chain(complex) {
+                let source = crate::pipeline::glsl::source(&format!("lib/{file}")).expect(file);
+                assert!(source.contains(&function), "{function} is not in {file}");
+            }
         }
     }
 }

@@ -171,6 +171,11 @@ impl Type {
         }
     }
 
+    /// The type that formulas compute in: c64 in double where the device has it, rounded once, as BinaryBackend does.
+    pub fn working(self, caps: &Capabilities) -> Self {
+        if self == Type::C64 && caps.float64 { Type::C128 } else { self }
+    }
+
     pub fn is_signed_int(self) -> bool {
         matches!(self, Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }

@@ -18,7 +18,7 @@ pub use values::{assign, convert, element, load, of_compute, store};
 use super::layout::{Layout, Pattern, View};
 use super::op::Typing;
 use super::types::{Compute, Type};
-use super::{Node, Program, Source, complex};
+use super::{Node, Program, Source};
 use crate::device::Capabilities;
 use values::{bitcast, immediate, widen};
 
@@ -118,16 +118,10 @@ impl Emitter<'_> {
     fn files(&self) -> Vec<&'static str> {
         let mut files = if self.program.starts().is_empty() { vec![] } else { vec!["indices.glsl"] };
         for node in &self.program.nodes {
-            let own = self.program.is_complex(node) && node.op.typing != Typing::Gather;
-            let formula = if own { complex::formula(node.op.name) } else { Some(node.op.file) };
-            files.extend(formula.filter(|file| !file.is_empty() && !files.contains(file)));
+            let formula = if self.program.is_complex(node) { node.op.complex } else { node.op.real };
+            files.extend(formula.map(|formula| formula.file).filter(|file| !files.contains(file)));
         }
         files
-    }
-
-    /// The type that a formula computes in whose operands are converted to `ty`.
-    fn working(&self, ty: Type) -> Type {
-        complex::working(ty, self.caps)
     }
 
     /// Whether a division of integers, which may be too large for the result's type, is rounded once from double.
@@ -232,13 +226,16 @@ impl Emitter<'_> {
             let operand = |i: usize| values[node.args[i]].clone();
             let call = |args: Vec<String>| format!("nx_{}({})", node.op.name, args.join(", "));
             let expression = match node.op.typing {
-                Typing::Own | Typing::Divide if self.program.is_complex(node) => {
-                    let apart = complex::takes_apart(node.op);
-                    let ty = self.working(if apart { operand(0).1 } else { node.ty });
-                    let value = call((0..node.op.arity).map(|i| convert(operand(i), ty)).collect());
-                    convert((value, if apart { ty.part() } else { ty }), node.ty)
+                Typing::Part if self.program.is_complex(node) => {
+                    let (value, ty) = operand(0);
+                    let working = ty.working(self.caps);
+                    convert((call(vec![convert((value, ty), working)]), working.part()), node.ty)
                 }
-                Typing::Own => {
+                Typing::Own(_) | Typing::Divide if self.program.is_complex(node) => {
+                    let ty = node.ty.working(self.caps);
+                    convert((call((0..node.op.arity).map(|i| convert(operand(i), ty)).collect()), ty), node.ty)
+                }
+                Typing::Own(_) | Typing::Part => {
                     let args = (0..node.op.arity).map(|i| widen(operand(i), node.ty)).collect();
                     convert((call(args), of_compute(node.ty.compute())), node.ty)
                 }
@@ -249,7 +246,7 @@ impl Emitter<'_> {
                 }
                 Typing::Merged => {
                     let (a, b) = (operand(0), operand(1));
-                    let merged = self.working(a.1.merge(b.1));
+                    let merged = a.1.merge(b.1).working(self.caps);
                     // Against 64 unsigned bits a signed operand keeps its sign: no type holds both.
                     let own = |value: &(String, Type)| match value.1 {
                         Type::U64 if merged == Type::S64 => value.0.clone(),
@@ -259,7 +256,7 @@ impl Emitter<'_> {
                 }
                 Typing::Operand => {
                     let (value, ty) = operand(0);
-                    let value = call(vec![convert((value, ty), self.working(ty))]);
+                    let value = call(vec![convert((value, ty), ty.working(self.caps))]);
                     convert((format!("uint({value})"), Type::U8), node.ty)
                 }
                 Typing::Width => {

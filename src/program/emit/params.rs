@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use crate::device::Capabilities;
-use crate::program::complex;
 use crate::program::types::{Compute, Type};
 
 /// The kernel's parameters: their bytes for each call and, where the source is wanted, their declarations.
@@ -81,7 +80,7 @@ pub fn head(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Comp
     let complex = computes.iter().any(|compute| matches!(compute, Compute::Complex | Compute::ComplexDouble));
     let mut computes = computes.to_vec();
     if complex {
-        computes.push(complex::working(Type::C64, caps).compute());
+        computes.push(Type::C64.working(caps).compute());
     }
     let mut text = prelude(caps, wide, storages, &computes);
     text.push_str(parameters);
