@@ -1,5 +1,7 @@
 //! Arguments that several families take. Each function names the argument in the ArgumentError that it fails with.
 
+use std::sync::OnceLock;
+
 use rustler::types::tuple::get_tuple;
 use rustler::{Atom, Binary, ListIterator, Term};
 
@@ -79,18 +81,14 @@ pub(super) fn shape_arg(term: Term, name: &str) -> Result<Axes<u64>> {
 }
 
 pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
+    static TYPES: OnceLock<Vec<((Atom, u32), Type)>> = OnceLock::new();
     let invalid = || wrong(name, "a type such as {:f, 32}");
-    let (kind, bits): (Atom, u32) = term.decode().map_err(|_| invalid())?;
-    let kind = match kind {
-        kind if kind == atoms::f() => "f",
-        kind if kind == atoms::s() => "s",
-        kind if kind == atoms::u() => "u",
-        kind if kind == atoms::bf() => "bf",
-        kind if kind == atoms::c() => "c",
-        kind if kind == atoms::f8_e4m3fn() => "f8_e4m3fn",
-        _ => "",
-    };
-    Type::from_nx(kind, bits).ok_or_else(invalid)
+    let given: (Atom, u32) = term.decode().map_err(|_| invalid())?;
+    let types = TYPES.get_or_init(|| {
+        let kind = |ty: Type| Atom::from_str(term.get_env(), ty.kind()).ok();
+        Type::ALL.into_iter().filter_map(|ty| Some(((kind(ty)?, ty.bits()), ty))).collect()
+    });
+    types.iter().find(|(ty, _)| *ty == given).map(|&(_, ty)| ty).ok_or_else(invalid)
 }
 
 /// The parts of a [`Tensor`].

@@ -24,7 +24,7 @@ use args::*;
 
 mod atoms {
     rustler::atoms! {
-        ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high, u, s, f, bf, c, f8_e4m3fn,
+        ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, devices, index, used,
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
