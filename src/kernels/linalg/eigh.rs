@@ -27,21 +27,24 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
         _ => Type::F32,
     };
     let scheme = Scheme::new(gpu, work, n, n);
-    let shape = [a.batch, n, n];
     let Work { cells, scales } = load_matrices(gpu, scheme, a, false, patience)?;
     let values = scheme.cells(gpu, a.batch * n, patience)?;
+    let matrices = Hermitian { gpu, scheme, cells: &cells, values: &values, batch: a.batch, n, patience };
+    let rotated;
     let vectors = if n <= SMALL {
-        two_sided(gpu, scheme, &cells, &values, shape, patience)?
+        rotated = matrices.rotated()?;
+        &rotated
     } else {
-        squares(gpu, scheme, &cells, &values, [a.batch, n], patience)?;
+        matrices.squares()?;
         let vectors = if blocks::applies(scheme, n) {
-            blocked(gpu, scheme, &cells, &values, shape, patience)?
+            rotated = matrices.rotated_by_blocks()?;
+            &rotated
         } else {
-            shifted(gpu, scheme, &cells, &values, shape, patience)?;
-            cells
+            matrices.shifted()?;
+            &cells
         };
-        jacobi::normalise(gpu, scheme, &vectors, &values, shape, patience)?;
-        rayleigh(gpu, scheme, a, &vectors, &scales, &values, patience)?;
+        jacobi::normalise(gpu, scheme, vectors, &values, [a.batch, n, n], patience)?;
+        matrices.rayleigh(a, &scales, vectors)?;
         vectors
     };
     let order = jacobi::order(gpu, scheme, &values, a.batch, n, patience)?;
@@ -52,7 +55,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
         columns: n,
         width: n,
         height: n,
-        cells: &vectors,
+        cells: vectors,
         zero: eps,
         scales: None,
         order: Some(&order),
@@ -63,114 +66,103 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
     Ok((row.record(gpu, scheme, patience)?, stored.record(gpu, scheme, patience)?))
 }
 
-/// Diagonalises the matrices in place; the eigenvectors.
-pub(super) fn two_sided(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    values: &Lease,
-    [batch, n, _]: [u64; 3],
-    patience: Patience,
-) -> Result<Lease> {
-    let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
-    Step {
-        coherent: true,
-        defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
-        writes: &[("work", Holds::Cells, cells), ("vectors", Holds::Cells, &vectors), ("values", Holds::Cells, values)],
-        extents: &[("rows", n), ("rounds", SWEEPS * n)],
-        groups: batch,
-        ..Step::new(&["scalar", "pairs", "eigh"], scheme.whole(gpu))
-    }
-    .record(gpu, patience)?;
-    Ok(vectors)
+/// Hermitian matrices of `n` rows whose columns are contiguous in `cells`, and a place for as many values as columns.
+pub(super) struct Hermitian<'a> {
+    pub gpu: &'a Gpu,
+    pub scheme: Scheme,
+    pub cells: &'a Lease,
+    pub values: &'a Lease,
+    pub batch: u64,
+    pub n: u64,
+    pub patience: Patience,
 }
 
-/// Diagonalises real matrices in place by blocks; the eigenvectors. `values` has the squares of each column.
-fn blocked(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    values: &Lease,
-    [batch, n, _]: [u64; 3],
-    patience: Patience,
-) -> Result<Lease> {
-    let least = scheme.numbers(gpu, batch, patience)?;
-    Step {
-        reads: &[("values", Holds::Cells, values)],
-        writes: &[("least", Holds::Numbers, &least)],
-        extents: &[("rows", n)],
-        groups: batch,
-        ..Step::new(&["scalar", "negligible_pivot"], scheme.whole(gpu))
+impl Hermitian<'_> {
+    /// The eigenvectors of matrices of at most [`EXACT`] rows, by two-sided rotations, which bring the eigenvalues to
+    /// `values`. Uses `cells` up.
+    pub(super) fn rotated(&self) -> Result<Lease> {
+        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
+        Step {
+            coherent: true,
+            defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
+            writes: &[
+                ("work", Holds::Cells, cells),
+                ("vectors", Holds::Cells, &vectors),
+                ("values", Holds::Cells, values),
+            ],
+            extents: &[("rows", n), ("rounds", SWEEPS * n)],
+            groups: batch,
+            ..Step::new(&["scalar", "pairs", "eigh"], scheme.whole(gpu))
+        }
+        .record(gpu, patience)?;
+        Ok(vectors)
     }
-    .record(gpu, patience)?;
-    let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
-    let rotated = blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least), batch, rows: n, columns: n };
-    blocks::rotate(gpu, scheme, &rotated, patience)?;
-    Ok(vectors)
-}
 
-/// Replaces the matrices in `cells` by multiples of their eigenvectors. `values` has the squares of each column.
-fn shifted(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    values: &Lease,
-    [batch, n, _]: [u64; 3],
-    patience: Patience,
-) -> Result<()> {
-    Step {
-        reads: &[("values", Holds::Cells, values)],
-        writes: &[("work", Holds::Cells, cells)],
-        extents: &[("rows", n)],
-        groups: batch,
-        ..Step::new(&["scalar", "shift"], scheme.whole(gpu))
+    /// The sum of the squares of each column, to `values`.
+    fn squares(&self) -> Result<()> {
+        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        Step {
+            reads: &[("work", Holds::Cells, cells)],
+            writes: &[("values", Holds::Cells, values)],
+            extents: &[("count", batch * n), ("rows", n)],
+            groups: (batch * n).div_ceil(scheme.segments.into()),
+            ..Step::new(&["scalar", "squares"], scheme)
+        }
+        .record(gpu, patience)
     }
-    .record(gpu, patience)?;
-    jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)
-}
 
-/// The sum of the squares of each column, to `values`.
-fn squares(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    values: &Lease,
-    [batch, n]: [u64; 2],
-    patience: Patience,
-) -> Result<()> {
-    Step {
-        reads: &[("work", Holds::Cells, cells)],
-        writes: &[("values", Holds::Cells, values)],
-        extents: &[("count", batch * n), ("rows", n)],
-        groups: (batch * n).div_ceil(scheme.segments.into()),
-        ..Step::new(&["scalar", "squares"], scheme)
+    /// The eigenvectors of real matrices, by two-sided rotations of blocks, once `values` has the columns' squares. Uses
+    /// `cells` up.
+    fn rotated_by_blocks(&self) -> Result<Lease> {
+        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        let least = scheme.numbers(gpu, batch, patience)?;
+        Step {
+            reads: &[("values", Holds::Cells, values)],
+            writes: &[("least", Holds::Numbers, &least)],
+            extents: &[("rows", n)],
+            groups: batch,
+            ..Step::new(&["scalar", "negligible_pivot"], scheme.whole(gpu))
+        }
+        .record(gpu, patience)?;
+        let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
+        let rotated =
+            blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least), batch, rows: n, columns: n };
+        blocks::rotate(gpu, scheme, &rotated, patience)?;
+        Ok(vectors)
     }
-    .record(gpu, patience)
-}
 
-/// The eigenvalues that belong to the vectors of length 1 in `cells`, to `values`.
-fn rayleigh(
-    gpu: &Gpu,
-    scheme: Scheme,
-    a: &Matrices,
-    cells: &Lease,
-    scales: &Lease,
-    values: &Lease,
-    patience: Patience,
-) -> Result<()> {
-    let (batch, n) = (a.batch, a.rows);
-    let lease = a.lease()?;
-    Step {
-        tensor: Some(a.ty),
-        reads: &[
-            ("tensor", Holds::Tensor(a.ty), &lease),
-            ("work", Holds::Cells, cells),
-            ("scales", Holds::Numbers, scales),
-        ],
-        writes: &[("values", Holds::Cells, values)],
-        extents: &[("rows", n)],
-        groups: batch * n.div_ceil(4),
-        ..Step::new(&["scalar", "rayleigh"], scheme.whole(gpu))
+    /// Makes `cells` multiples of the eigenvectors, once `values` has the columns' squares.
+    fn shifted(&self) -> Result<()> {
+        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        Step {
+            reads: &[("values", Holds::Cells, values)],
+            writes: &[("work", Holds::Cells, cells)],
+            extents: &[("rows", n)],
+            groups: batch,
+            ..Step::new(&["scalar", "shift"], scheme.whole(gpu))
+        }
+        .record(gpu, patience)?;
+        jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)
     }
-    .record(gpu, patience)
+
+    /// The eigenvalues of `a`, of which the matrices are a copy with these scales, that belong to the vectors of length 1,
+    /// to `values`.
+    fn rayleigh(&self, a: &Matrices, scales: &Lease, vectors: &Lease) -> Result<()> {
+        let &Self { gpu, scheme, values, batch, n, patience, .. } = self;
+        let lease = a.lease()?;
+        Step {
+            tensor: Some(a.ty),
+            reads: &[
+                ("tensor", Holds::Tensor(a.ty), &lease),
+                ("work", Holds::Cells, vectors),
+                ("scales", Holds::Numbers, scales),
+            ],
+            writes: &[("values", Holds::Cells, values)],
+            extents: &[("rows", n)],
+            groups: batch * n.div_ceil(4),
+            ..Step::new(&["scalar", "rayleigh"], scheme.whole(gpu))
+        }
+        .record(gpu, patience)
+    }
 }

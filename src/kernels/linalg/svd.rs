@@ -150,7 +150,7 @@ fn orient(
     }
     .record(gpu, patience)?;
     let lengths = scheme.cells(gpu, batch * n, patience)?;
-    let reference = eigh::two_sided(gpu, scheme, &gram, &lengths, [batch, n, n], patience)?;
+    let reference = eigh::Hermitian { gpu, scheme, cells: &gram, values: &lengths, batch, n, patience }.rotated()?;
     let reference_order = jacobi::order(gpu, scheme, &lengths, batch, n, patience)?;
     Step {
         reads: &[
