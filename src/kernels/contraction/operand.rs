@@ -196,6 +196,9 @@ impl Contraction<'_> {
         let bytes = dims.iter().try_fold(view.ty.size(), |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
         let strides = dense_strides(&dims);
         let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, patience)?);
+        // A prompt caller that has to wait for the result's memory has recorded nothing in vain.
+        let result = self.kept().iter().map(|axis| axis.dim).product::<u64>();
+        drop(gpu.allocate(Kind::Device, result * self.ty.size(), patience)?);
         let _together = gpu.stream.together();
         write(gpu, view, coordinates, &strides, &buffer, patience)?;
 
