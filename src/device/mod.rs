@@ -4,6 +4,7 @@ mod matrix;
 mod probe;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
 use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
@@ -28,6 +29,8 @@ pub struct Gpu {
     pub pipelines: Pipelines,
     /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
     pub listed: Vec<Listed>,
+    /// Whether the last pass over large tensors went backwards.
+    pub backwards: AtomicBool,
 }
 
 /// What kernels and dispatches may use on this device.
@@ -314,6 +317,7 @@ impl Gpu {
             device,
             caps,
             listed: devices.iter().map(listed).collect(),
+            backwards: AtomicBool::new(false),
         })
     }
 }

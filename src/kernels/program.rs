@@ -1,5 +1,7 @@
 //! Runs programs: elementwise kernels, and reductions in one pass or two.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use smallvec::SmallVec;
 
 use super::{Kernel, check_indices};
@@ -11,6 +13,8 @@ use crate::program::layout::{Layout, Pattern, View};
 use crate::program::{Attribute, Node, Program, Source, Type};
 
 const THREADS: u32 = 256;
+/// Tensors of so many bytes together do not fit into a device's caches.
+const LARGE: u64 = 64 << 20;
 
 /// With pieces of 4 KiB of each operand an H200 reached 3.4 TB/s, from 8 on 4.0, whatever its threads' number.
 const PIECE: u32 = 8 << 10;
@@ -341,9 +345,18 @@ impl Run<'_> {
                 writes.push(out);
             }
         }
+        let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
+        // What the pass before touched last is in the device's cache still: this one begins there.
+        let backwards =
+            stage.turns(&self.gpu.caps).then(|| bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed));
         let kernel = Kernel {
             key: &self.key(stage),
-            params: &|params| self.params(params, pass),
+            params: &|params| {
+                self.params(params, pass);
+                if let Some(backwards) = backwards {
+                    params.extent(backwards.into(), self.layout.wide, format_args!("backwards"));
+                }
+            },
             source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
             groups,
             reads: &reads,

@@ -101,7 +101,7 @@ struct State {
     /// What may be taken before a prompt caller is asked to collect garbage: the BEAM does not see how large the memory
     /// behind a reference is. Grows when that was in vain, by a share of what is taken, as a heap does.
     slack: u64,
-    /// The size for which a prompt caller was last asked to, in place of memory of the driver's; 0 once that was of use.
+    /// The size for which a prompt caller was last asked to in place of memory of the driver's, which is what comes next.
     asked: u64,
 }
 
@@ -173,9 +173,6 @@ impl Pool {
         let released = {
             let mut state = shared.state.lock();
             if let Some(block) = shared.reuse(&mut state, kind, size) {
-                if state.asked == size {
-                    state.asked = 0;
-                }
                 return Ok(self.lease(&mut state, block));
             }
             if state.slack < size {
@@ -213,8 +210,9 @@ impl Pool {
                 state.taken -= size;
                 state.slack += size;
                 if patience == Patience::Prompt {
-                    // Garbage costs less than memory of the driver's.
-                    let again = std::mem::replace(&mut state.asked, size) == size;
+                    // Garbage costs less than memory of the driver's. But with a few blocks more it is collected less often.
+                    let again = state.asked == size;
+                    state.asked = if again { 0 } else { size };
                     return Err(if again { Error::Defer } else { Error::Collect });
                 }
                 drop(state);

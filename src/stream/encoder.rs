@@ -19,6 +19,8 @@ pub(super) struct Encoder {
     timeline: Arc<Timeline>,
     pool: CommandPool,
     free: Vec<CommandPoolAlloc>,
+    /// In the recording state, for the next batch.
+    begun: Option<CommandPoolAlloc>,
     in_flight: VecDeque<(u64, CommandPoolAlloc, Batch)>,
 }
 
@@ -31,11 +33,37 @@ impl Encoder {
         };
         let pool = CommandPool::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
-        Ok(Self { device, timeline, pool, free: vec![], in_flight: VecDeque::new() })
+        Ok(Self { device, timeline, pool, free: vec![], begun: None, in_flight: VecDeque::new() })
     }
 
     /// A command buffer of the batch, to be submitted with the timeline's `value`: both are kept until that has passed.
     pub fn encode(&mut self, batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
+        let buffer = match self.begun.take() {
+            Some(buffer) => buffer,
+            None => self.begin()?,
+        };
+        let handle = buffer.handle();
+        let mut bound = None;
+        for command in &batch.commands {
+            self.record(handle, &batch, command, &mut bound);
+        }
+        // SAFETY: the command buffer is in the recording state.
+        unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }
+            .result()
+            .map_err(|e| Error::vulkan("ending a command buffer", e))?;
+        self.in_flight.push_back((value, buffer, batch));
+        Ok(handle)
+    }
+
+    /// Begins the command buffer of the next batch, so that it need not be done while somebody waits for that.
+    pub fn prepare(&mut self) -> Result<()> {
+        if self.begun.is_none() {
+            self.begun = Some(self.begin()?);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<CommandPoolAlloc> {
         while self.in_flight.front().is_some_and(|(value, ..)| self.timeline.passed(*value)) {
             if let Some((_, buffer, _)) = self.in_flight.pop_front() {
                 self.free.push(buffer);
@@ -46,22 +74,12 @@ impl Encoder {
             None => self.allocate()?,
         };
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        let (fns, handle) = (self.device.fns(), buffer.handle());
         // SAFETY: the command buffer is new or its last submission has passed; beginning it resets it. `&mut self` is the
         // only way to it and its pool.
-        unsafe { (fns.v1_0.begin_command_buffer)(handle, &info) }
+        unsafe { (self.device.fns().v1_0.begin_command_buffer)(buffer.handle(), &info) }
             .result()
             .map_err(|e| Error::vulkan("beginning a command buffer", e))?;
-        let mut bound = None;
-        for command in &batch.commands {
-            self.record(handle, &batch, command, &mut bound);
-        }
-        // SAFETY: the command buffer is in the recording state.
-        unsafe { (fns.v1_0.end_command_buffer)(handle) }
-            .result()
-            .map_err(|e| Error::vulkan("ending a command buffer", e))?;
-        self.in_flight.push_back((value, buffer, batch));
-        Ok(handle)
+        Ok(buffer)
     }
 
     fn allocate(&self) -> Result<CommandPoolAlloc> {

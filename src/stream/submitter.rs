@@ -82,7 +82,12 @@ impl Submitter {
     fn flush_by(&self, mut encoder: MutexGuard<Encoder>) -> Result<()> {
         loop {
             let next = self.waiting.lock().list.pop_front();
-            let Some((batch, value)) = next else { return self.check() };
+            let Some((batch, value)) = next else {
+                if let Err(error) = encoder.prepare() {
+                    self.fail(error);
+                }
+                return self.check();
+            };
             let commands = self.check().and_then(|()| encoder.encode(batch, value));
             if let Err(error) = commands.and_then(|commands| self.submit(commands, value)) {
                 self.fail(error);

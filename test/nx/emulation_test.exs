@@ -224,6 +224,28 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # Each of these passes goes through its tensors against the direction of the one before.
+  @tag :shapes
+  test "passes over tensors larger than caches, from the start and from the end" do
+    {rows, columns} = shape = {8704, 8192}
+    bytes = Nx.iota(shape, type: :u8, backend: VulkanoBackend)
+    all = for byte <- 0..255, into: <<>>, do: <<byte>>
+    doubled = for <<byte <- all>>, into: <<>>, do: <<2 * byte>>
+    sum_of_column = &<<&1 * rows::unsigned-32-native>>
+
+    for {pass, expected} <- [
+          {&Nx.add(&1, &1), :binary.copy(doubled, div(rows * columns, 256))},
+          {&Nx.transpose/1,
+           String.duplicate(for(<<b <- all>>, into: <<>>, do: :binary.copy(<<b>>, rows)), 32)},
+          {&Nx.sum(&1, axes: [0]),
+           String.duplicate(for(<<b <- all>>, into: <<>>, do: sum_of_column.(b)), 32)},
+          {&Nx.sum(&1, axes: [1]), :binary.copy(<<32 * 255 * 128::unsigned-32-native>>, rows)}
+        ],
+        _ <- 1..2 do
+      assert Nx.to_binary(pass.(bytes)) == expected
+    end
+  end
+
   @tag :shapes
   test "products and convolutions of several tiles" do
     for type <- [{:f, 32}, {:s, 32}, {:bf, 16}],

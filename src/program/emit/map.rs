@@ -49,7 +49,7 @@ impl Emitter<'_> {
             "layout(local_size_x = {threads}) in;\n\
              void single(IDX i) {{ {held_one} {one} }}\n\
              void main() {{\n\
-             \x20 IDX tile = workgroup();"
+             \x20 IDX tile = turned();"
         );
         let load = |k: u32, quad: &str| {
             let one = |&(input, storage): &(usize, &str)| {

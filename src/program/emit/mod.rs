@@ -48,6 +48,13 @@ pub enum Stage {
     Fold { threads: u32 },
 }
 
+impl Stage {
+    /// Whether its parameter `backwards` may have it go through large tensors from their ends. A processor has no use for it.
+    pub fn turns(self, caps: &Capabilities) -> bool {
+        !caps.cpu && !matches!(self, Stage::Fold { .. } | Stage::Reduce { from_partial: true, .. })
+    }
+}
+
 /// Elements of a thread in an elementwise kernel that takes them one by one.
 pub const ELEMENTS: u32 = 4;
 /// Fours of a thread in one that takes them so: enough loads in flight to fill the memory bus.
@@ -96,6 +103,12 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
         computes.extend_from_slice(&accumulator.parts);
     }
     let mut text = head(caps, layout.wide, &storages, &computes, parameters);
+    let turned = if stage.turns(caps) {
+        "p.backwards != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
+    } else {
+        "workgroup()"
+    };
+    let _ = writeln!(text, "IDX turned() {{ return {turned}; }}");
     for file in emitter.files() {
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }

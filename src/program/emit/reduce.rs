@@ -167,7 +167,7 @@ impl Emitter<'_> {
             text,
             "void main() {{\n\
              \x20 uint lane = INVOCATION, x = lane % {across}, y = lane / {across};\n\
-             \x20 IDX group = workgroup();\n\
+             \x20 IDX group = turned();\n\
              \x20 IDX chunk = group % p.chunks;\n\
              \x20 IDX o = ((group / p.chunks) * {across} + x) * {outputs};\n\
              \x20 IDX end = min((chunk + 1) * p.chunk, p.reduced);\n\

@@ -130,7 +130,7 @@ impl Emitter<'_> {
         let _ = writeln!(
             text,
             "void main() {{\n\
-             \x20 IDX tile = workgroup(), tiles = (p.dim{across} + {w}) / {width}, rest = QUOTIENT(tile, tiles);\n\
+             \x20 IDX tile = turned(), tiles = (p.dim{across} + {w}) / {width}, rest = QUOTIENT(tile, tiles);\n\
              \x20 IDX at{across} = (tile - rest * tiles) * {width};\n\
              \x20 tile = rest, tiles = (p.dim{along} + {h}) / {height}, rest = QUOTIENT(tile, tiles);\n\
              \x20 IDX at{along} = (tile - rest * tiles) * {height};",
