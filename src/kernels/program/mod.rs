@@ -1,0 +1,214 @@
+//! Runs programs: elementwise kernels, and reductions in one pass or two.
+
+mod fours;
+mod pass;
+
+use smallvec::SmallVec;
+
+use super::check_indices;
+use crate::device::Gpu;
+use crate::error::Result;
+use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
+use crate::program::layout::Layout;
+use crate::program::{Node, Program};
+use pass::Pass;
+
+const THREADS: u32 = 256;
+
+/// With pieces of 4 KiB of each operand an H200 reached 3.4 TB/s, from 8 on 4.0, whatever its threads' number.
+const PIECE: u32 = 8 << 10;
+
+/// Workgroups that keep the cores of a processor busy, and the fewest elements of one of them.
+const BUSY: u64 = 128;
+const LEAST: u64 = 1024;
+
+/// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
+pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
+    let layout = layout(gpu, program, blocks, 0)?;
+    let bytes = layout.outputs() * program.result().size();
+    let out = gpu.allocate(Kind::Device, bytes, patience)?;
+    Run { gpu, program, layout: &layout, blocks, patience }.record(&out)?;
+    Ok(Buffer::new(bytes, out))
+}
+
+/// Runs a program with an output place into `out`, a buffer of `bytes`.
+pub fn run_into(
+    gpu: &Gpu,
+    program: &Program,
+    blocks: &[Option<(&Lease, u64)>],
+    (out, bytes): (&Lease, u64),
+    patience: Patience,
+) -> Result<()> {
+    let layout = layout(gpu, program, blocks, bytes)?;
+    Run { gpu, program, layout: &layout, blocks, patience }.record(out)
+}
+
+fn layout(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], out_bytes: u64) -> Result<Layout> {
+    for index in 0..program.inputs.len() + program.nodes.len() {
+        program.type_of(index).check_program(&gpu.caps)?;
+    }
+    let element_size = |input: usize| program.inputs[input].ty.size();
+    let mut lens: SmallVec<[u64; 4]> =
+        blocks.iter().enumerate().map(|(i, block)| block.map_or(0, |(_, bytes)| bytes / element_size(i))).collect();
+    lens.push(out_bytes / program.result().size());
+    let layout = Layout::new(program, &lens)?;
+    check_indices(gpu, layout.wide)?;
+    Ok(layout)
+}
+
+struct Run<'a> {
+    gpu: &'a Gpu,
+    program: &'a Program,
+    layout: &'a Layout,
+    blocks: &'a [Option<(&'a Lease, u64)>],
+    patience: Patience,
+}
+
+/// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
+/// neighbours, which are outputs where `beside` is not 0: so many fours of them.
+struct Shape {
+    across: u32,
+    along: u32,
+    fours: Fours,
+    beside: u32,
+}
+
+impl Run<'_> {
+    fn record(&self, out: &Block) -> Result<()> {
+        if self.program.elements() == 0 {
+            return Ok(());
+        }
+        match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
+            None if self.program.reduced_axes().is_some() => self.fold(out),
+            None => self.map(out),
+            Some(accumulator) => self.reduce(out, &accumulator),
+        }
+    }
+
+    fn map(&self, out: &Block) -> Result<()> {
+        let cpu = self.gpu.caps.cpu;
+        if let Some(mut tile) = Tile::of(self.program, self.layout) {
+            tile.quads = self.tiles_in_quads(&tile, out);
+            // A processor's caches hold the tile.
+            if cpu && !tile.quads {
+                tile.inputs = 0;
+            }
+            let threads = if cpu { lanes(&self.gpu.caps) } else { THREADS };
+            let stage = Stage::Tile { threads, tile };
+            return self.pass(stage, Pass::Map { out, chunk: 0 }, tile.groups(self.layout));
+        }
+        let fours = self.map_in_fours(out);
+        let elements = if fours.is_some() { 4 * QUADS } else { ELEMENTS };
+        let threads = if cpu { lanes(&self.gpu.caps) } else { self.threads_of_map(elements) };
+        let stage = Stage::Map { threads, fours };
+        if cpu {
+            // Each workgroup costs as much as some hundred elements; few keep all cores busy.
+            let run = if fours.is_some() { 4 } else { 1 };
+            let outputs = self.layout.outputs() / run;
+            let chunk = outputs.div_ceil(BUSY).max(LEAST / run).next_multiple_of(threads.into());
+            return self.pass(stage, Pass::Map { out, chunk }, outputs.div_ceil(chunk));
+        }
+        // Fours and what they leave over.
+        let groups = (self.layout.outputs() + 3).div_ceil((threads * elements).into());
+        self.pass(stage, Pass::Map { out, chunk: 0 }, groups)
+    }
+
+    /// Threads of an elementwise workgroup on a GPU whose threads take so many elements. It should move [`PIECE`] bytes of
+    /// each operand, unless what is computed takes longer than that.
+    fn threads_of_map(&self, elements: u32) -> u32 {
+        let program = self.program;
+        let is_long = |node: &Node| node.op.real.is_some_and(|formula| formula.long);
+        if program.nodes.iter().any(|node| is_long(node) || program.is_complex(node)) {
+            return THREADS;
+        }
+        let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
+        let size = sizes.max().unwrap_or(1) as u32;
+        (PIECE / (elements * size)).min(self.gpu.caps.max_threads.min(1024)).max(THREADS)
+    }
+
+    /// The order is the function's: all that runs side by side is the outputs.
+    fn fold(&self, out: &Block) -> Result<()> {
+        let threads = 64;
+        let groups = self.layout.outputs().div_ceil(threads.into());
+        self.pass(Stage::Fold { threads }, Pass::Whole { out, chunk: self.layout.reduced() }, groups)
+    }
+
+    fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
+        let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
+        // Split the reduced axes where the outputs alone do not fill the device: a second pass costs an H200 as much as half
+        // of its threads.
+        let (enough, wanted) = if self.gpu.caps.cpu { (32, 32) } else { (512, 2048) };
+        let chunks = if groups < enough { (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1) } else { 1 };
+        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, fours, beside };
+        if chunks == 1 {
+            return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
+        }
+        let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
+        let chunks = reduced.div_ceil(chunk);
+        let partial = accumulator
+            .parts
+            .iter()
+            .map(|part| {
+                let lease = self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.patience)?;
+                Ok((lease, part.glsl()))
+            })
+            .collect::<Result<SmallVec<[_; 2]>>>()?;
+        let partial = &partial;
+        let _together = self.gpu.stream.together();
+        self.pass(stage(false, true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
+        let (across, along) = match outputs {
+            0.. if self.gpu.caps.cpu => {
+                let lanes = lanes(&self.gpu.caps);
+                if outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
+            }
+            64.. => (64, 4),
+            _ => (1, THREADS),
+        };
+        let fours = Fours::default();
+        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0 };
+        self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
+    }
+
+    /// Neighbouring threads, and the neighbours that one thread takes, should read neighbouring elements.
+    fn shape_of_groups(&self, outputs: u64, reduced: u64) -> Shape {
+        let kept = self.layout.kept;
+        let step = |axis: Option<usize>| {
+            let axis = axis?;
+            // The widest counts: what is read again and again comes from a cache.
+            self.layout.views.iter().map(|view| view.strides[axis].abs()).max().filter(|&step| step != 0)
+        };
+        let inner_kept = step(kept.checked_sub(1)).unwrap_or(i64::MAX);
+        let inner_reduced =
+            step(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept)).unwrap_or(i64::MAX);
+        let (beside, along) = (self.fours_beside(), self.fours_along());
+        if self.gpu.caps.cpu {
+            // One subgroup.
+            let lanes = lanes(&self.gpu.caps);
+            let neighbours = inner_reduced <= inner_kept && along.quads != 0 && reduced >= 64;
+            return if neighbours || outputs < lanes.into() {
+                Shape { across: 1, along: lanes, fours: along, beside: 0 }
+            } else {
+                // Whole lines of memory: what is read of a row lies far from what is read of the next.
+                let times = match outputs {
+                    _ if beside.quads == 0 => 0,
+                    _ if outputs.is_multiple_of(16) && outputs >= u64::from(64 * lanes) => 4,
+                    _ => 1,
+                };
+                Shape { across: lanes, along: 1, fours: beside, beside: times }
+            };
+        }
+        let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
+        if inner_kept < inner_reduced {
+            let run = if beside.quads != 0 { 4 } else { 1 };
+            let across = up(outputs / run).min(if outputs >= 1 << 16 { THREADS / run as u32 } else { 32 });
+            let along = up(reduced.div_ceil(4)).min(THREADS / across);
+            Shape { across, along, fours: beside, beside: run as u32 / 4 }
+        } else {
+            let threads = up(reduced.div_ceil(4));
+            Shape { across: THREADS / threads, along: threads, fours: along, beside: 0 }
+        }
+    }
+}

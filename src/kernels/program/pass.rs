@@ -1,0 +1,189 @@
+//! One pass of a program: what its kernel reads and writes, its parameters, and what it is known by.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::Run;
+use crate::error::Result;
+use crate::kernels::Kernel;
+use crate::memory::{Block, Lease};
+use crate::program::emit::{Fours, Params, Stage, Tile, emit};
+use crate::program::layout::Pattern;
+use crate::program::{Attribute, Source};
+
+/// Tensors of so many bytes together do not fit into a device's caches.
+const LARGE: u64 = 64 << 20;
+
+/// The parts of the partial results with their GLSL types.
+pub(super) type Partial<'a> = &'a [(Lease, &'static str)];
+
+/// Where a pass of a reduction reads and writes.
+#[derive(Clone, Copy)]
+pub(super) enum Pass<'a> {
+    Map { out: &'a Block, chunk: u64 },
+    Whole { out: &'a Block, chunk: u64 },
+    ToPartial { partial: Partial<'a>, chunk: u64, chunks: u64 },
+    FromPartial { partial: Partial<'a>, out: &'a Block, chunks: u64 },
+}
+
+impl Run<'_> {
+    /// The address of the first result, with the offset of an output that is linear or one place.
+    pub(super) fn result_address(&self, out: &Block) -> u64 {
+        let view = self.layout.views.last().filter(|_| self.program.output.is_some());
+        let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
+        out.address + folded as u64 * self.program.result().size()
+    }
+
+    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
+        let mut reads: SmallVec<[&Block; 4]> = SmallVec::new();
+        let mut writes: SmallVec<[&Block; 2]> = SmallVec::new();
+        if !matches!(pass, Pass::FromPartial { .. }) {
+            reads.extend(self.blocks.iter().flatten().map(|(lease, _)| &***lease));
+        }
+        match pass {
+            Pass::Map { out, .. } | Pass::Whole { out, .. } => writes.push(out),
+            Pass::ToPartial { partial, .. } => writes.extend(partial.iter().map(|(lease, _)| &**lease)),
+            Pass::FromPartial { partial, out, .. } => {
+                reads.extend(partial.iter().map(|(lease, _)| &**lease));
+                writes.push(out);
+            }
+        }
+        let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
+        // What the pass before touched last is in the device's cache still: this one begins there.
+        let backwards =
+            stage.turns(&self.gpu.caps).then(|| bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed));
+        let kernel = Kernel {
+            key: &self.key(stage),
+            params: &|params| {
+                self.params(params, pass);
+                if let Some(backwards) = backwards {
+                    params.extent(backwards.into(), self.layout.wide, format_args!("backwards"));
+                }
+            },
+            source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
+            groups,
+            reads: &reads,
+            writes: &writes,
+        };
+        kernel.launch(self.gpu, self.patience)
+    }
+
+    /// The parameters in the order of their declaration: addresses, immediates, then indices.
+    fn params(&self, params: &mut Params, pass: Pass) {
+        let (program, layout, wide) = (self.program, self.layout, self.layout.wide);
+        let result = program.result();
+        let parts = |params: &mut Params, partial: Partial, name: &str| {
+            for (i, (lease, part)) in partial.iter().enumerate() {
+                params.address(lease.address, part, format_args!("{name}{i}"));
+            }
+        };
+        match pass {
+            Pass::Map { out, .. } | Pass::Whole { out, .. } => {
+                params.address(self.result_address(out), result.storage(), format_args!("result"))
+            }
+            Pass::ToPartial { partial, .. } => parts(params, partial, "partial_out"),
+            Pass::FromPartial { partial, out, .. } => {
+                params.address(out.address, result.storage(), format_args!("result"));
+                parts(params, partial, "partial");
+            }
+        }
+        if let Pass::FromPartial { chunks, .. } = pass {
+            params.extent(layout.outputs(), wide, format_args!("outputs"));
+            params.extent(chunks, wide, format_args!("reduced"));
+            params.extent(chunks, wide, format_args!("chunk"));
+            return params.extent(1, wide, format_args!("chunks"));
+        }
+        // A view that is read linearly or at one place has its offset folded into the address.
+        let mut views = layout.views.iter();
+        for (i, input) in program.inputs.iter().enumerate() {
+            match (&input.source, self.blocks[i]) {
+                (Source::Scalar(bits), _) => {
+                    let held = input.ty.size().max(8) as usize;
+                    params.bits(&bits[..held], format_args!("scalar{i}"));
+                }
+                (Source::View { .. }, block) => {
+                    let base = block.map_or(0, |(lease, _)| lease.address);
+                    let view = views.next();
+                    let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
+                    let address = base + folded as u64 * input.ty.size();
+                    params.address(address, input.ty.storage(), format_args!("input{i}"));
+                }
+            }
+        }
+        match pass {
+            Pass::Map { chunk, .. } => {
+                params.extent(layout.outputs(), wide, format_args!("count"));
+                if self.gpu.caps.cpu {
+                    params.extent(chunk, wide, format_args!("chunk"));
+                }
+            }
+            Pass::Whole { chunk, .. } | Pass::ToPartial { chunk, .. } => {
+                let chunks = if let Pass::ToPartial { chunks, .. } = pass { chunks } else { 1 };
+                params.extent(layout.outputs(), wide, format_args!("outputs"));
+                params.extent(layout.reduced(), wide, format_args!("reduced"));
+                params.extent(chunk, wide, format_args!("chunk"));
+                params.extent(chunks, wide, format_args!("chunks"));
+            }
+            Pass::FromPartial { .. } => {}
+        }
+        for (n, node) in program.nodes.iter().enumerate() {
+            let Attribute::Steps(steps) = &node.attribute else { continue };
+            for (k, &(extent, step)) in steps.iter().enumerate() {
+                params.extent(extent, wide, format_args!("extentv{}_{k}", program.inputs.len() + n));
+                params.index(step, wide, format_args!("stepv{}_{k}", program.inputs.len() + n));
+            }
+        }
+        for (axis, &dim) in layout.dims.iter().enumerate() {
+            params.extent(dim, wide, format_args!("dim{axis}"));
+        }
+        for (v, view) in layout.views.iter().enumerate().filter(|(_, view)| view.pattern == Pattern::Strided) {
+            params.index(view.offset, wide, format_args!("offset{v}"));
+            for (axis, &stride) in view.strides.iter().enumerate() {
+                params.index(stride, wide, format_args!("stride{v}_{axis}"));
+            }
+        }
+        for (s, start) in program.starts().iter().enumerate() {
+            params.extent(start.extent, wide, format_args!("extent{s}"));
+            params.index(start.step, wide, format_args!("step{s}"));
+        }
+    }
+
+    /// Everything that the source depends on; extents, strides and values are parameters.
+    fn key(&self, stage: Stage) -> SmallVec<[u8; 256]> {
+        let mut bytes: SmallVec<[u8; 256]> = SmallVec::new();
+        for node in &self.program.nodes {
+            bytes.extend_from_slice(&[node.op.number, node.ty as u8]);
+            bytes.extend(node.args.iter().map(|&arg| arg as u8));
+            let last = matches!(node.attribute, Attribute::Arg { last: true, .. });
+            bytes.extend_from_slice(&[0xff, last as u8]);
+        }
+        for input in &self.program.inputs {
+            bytes.extend_from_slice(&[input.ty as u8, matches!(input.source, Source::Scalar(_)) as u8]);
+        }
+        bytes.extend(self.layout.views.iter().map(|view| view.pattern as u8));
+        for start in self.program.starts() {
+            bytes.extend_from_slice(&[0xfd, start.value as u8]);
+        }
+        bytes.push(self.program.output.is_some().into());
+        bytes.extend_from_slice(&[0xfe, self.layout.dims.len() as u8, self.layout.kept as u8, self.layout.wide as u8]);
+        let (kind, numbers) = match stage {
+            Stage::Map { threads, fours } => {
+                let Fours { quads, ones } = fours.unwrap_or_default();
+                (0, [threads, fours.is_some().into(), 0, quads, ones])
+            }
+            Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside } => {
+                let flags = u32::from(from_partial) + 2 * u32::from(to_partial) + 4 * beside;
+                (1, [across, along, flags, quads, ones])
+            }
+            Stage::Fold { threads } => (2, [threads, 0, 0, 0, 0]),
+            Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {
+                let axes = (u32::from(across) << 16) + (u32::from(along) << 24);
+                (3 + u8::from(quads), [threads + axes, width, height, inputs, 0])
+            }
+        };
+        bytes.push(kind);
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        bytes
+    }
+}
