@@ -13,11 +13,7 @@ impl Emitter<'_> {
         let last = &self.program.nodes[self.program.nodes.len() - 1];
         let (ty, compute, storage) = (last.ty, last.ty.compute().glsl(), last.ty.storage());
         let _ = writeln!(text, "{compute} next(IDX o, IDX r, {compute} accumulator) {{");
-        self.offsets(text);
-        let strided = self.strided();
-        self.places(text, "o", 0..self.layout.kept, &strided);
-        self.places(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
-        self.nodes(text, self.program.nodes.len() - 1);
+        self.reduced(text);
         let next = (format!("v{}", last.args[1]), self.program.type_of(last.args[1]));
         let first = self.program.nodes[last.args[0] - inputs].args[0];
         let first_type = self.program.inputs[first].ty;

@@ -181,6 +181,15 @@ impl Emitter<'_> {
         }
     }
 
+    /// Writes what a reduction reduces, at the output `o` and the place `r` along the reduced axes: all nodes but the last.
+    fn reduced(&self, text: &mut String) {
+        self.offsets(text);
+        let strided = self.strided();
+        self.places(text, "o", 0..self.layout.kept, &strided);
+        self.places(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
+        self.nodes(text, self.program.nodes.len() - 1);
+    }
+
     /// Adds to the places of `views` what the axis contributes, whose index is `at{axis}`.
     fn step(&self, text: &mut String, axis: usize, views: &[usize]) {
         for v in views {

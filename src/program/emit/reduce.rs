@@ -122,11 +122,7 @@ impl Emitter<'_> {
                 let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
             }
         } else {
-            self.offsets(text);
-            let strided = self.strided();
-            self.places(text, "o", 0..self.layout.kept, &strided);
-            self.places(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
-            self.nodes(text, self.program.nodes.len() - 1);
+            self.reduced(text);
             let argument = format!("v{}", last.args[0]);
             let value = convert((argument, self.program.type_of(last.args[0])), element);
             let lifted = match reduction {

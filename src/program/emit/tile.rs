@@ -232,8 +232,7 @@ impl Emitter<'_> {
     /// Four by four elements at a time: a thread turns them on their way into shared memory, whose rows of fours are
     /// rotated so that neither side of the way meets itself in a bank.
     fn quads(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
-        let Tile { across, along, width, height, .. } = tile;
-        let (across, along, rank) = (usize::from(across), usize::from(along), self.layout.dims.len());
+        let Tile { width, height, .. } = tile;
         let (columns, rows) = (width / 4, height / 4);
         let slot = |y: &str| format!("({y}) * {columns} + (x ^ (({y}) / 4 & {}))", columns - 1);
         let _ = writeln!(
@@ -243,7 +242,7 @@ impl Emitter<'_> {
              \x20   if (4 * x < wide && 4 * y < high) {{",
             columns * rows
         );
-        load_block(text, across, held);
+        load_block(text, tile.across, held);
         for &(_, input, storage) in held {
             for k in 0..4 {
                 let turned = (0..4).map(|c| format!("q{c}_{input}[{k}]")).collect::<Vec<_>>().join(", ");
@@ -264,18 +263,9 @@ impl Emitter<'_> {
             let _ = writeln!(text, "      {} q_{input} = tile{input}[{}];", quad_of(storage), slot("y"));
         }
         let result = self.program.result().storage();
-        let element = |c: u32| {
-            let at = |axis: usize| match axis {
-                _ if axis == across => format!("at{axis} + 4 * x + {c}"),
-                _ if axis == along => format!("at{axis} + y"),
-                _ => format!("at{axis}"),
-            };
-            let places = (0..rank).map(at).collect::<Vec<_>>().join(", ");
-            let stored = held.iter().map(|(_, input, _)| format!(", q_{input}[{c}]")).collect::<String>();
-            format!("element({places}{stored}, {})", if c == 0 { "target" } else { "next" })
-        };
         for c in 0..4 {
-            let _ = writeln!(text, "      {result} e{c} = {};", element(c));
+            let stored = held.iter().map(|(_, input, _)| format!(", q_{input}[{c}]")).collect::<String>();
+            let _ = writeln!(text, "      {result} e{c} = {};", self.of_quad(tile, c, "y", &stored));
         }
         let _ = writeln!(
             text,
@@ -284,10 +274,21 @@ impl Emitter<'_> {
         );
     }
 
+    /// The result at `4 * x + c` across and `y` along, from the stored elements of the held inputs; the place of the first of
+    /// a four is that of all.
+    fn of_quad(&self, tile: Tile, c: u32, y: &str, stored: &str) -> String {
+        let at = |axis: usize| match axis {
+            _ if axis == usize::from(tile.across) => format!("at{axis} + 4 * x + {c}"),
+            _ if axis == usize::from(tile.along) => format!("at{axis} + {y}"),
+            _ => format!("at{axis}"),
+        };
+        let places = (0..self.layout.dims.len()).map(at).collect::<Vec<_>>().join(", ");
+        format!("element({places}{stored}, {})", if c == 0 { "target" } else { "next" })
+    }
+
     /// Four by four elements at a time, which a thread turns in its registers: a processor's caches hold the tile.
     fn blocks(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
-        let Tile { across, along, width, height, .. } = tile;
-        let (across, along, rank) = (usize::from(across), usize::from(along), self.layout.dims.len());
+        let Tile { width, height, .. } = tile;
         let result = self.program.result().storage();
         let columns = width / 4;
         // Lanes store to neighbouring places: a processor's stores reach few pages at a time, its loads more.
@@ -299,17 +300,11 @@ impl Emitter<'_> {
              \x20     IDX target, next;",
             height / 4 * columns
         );
-        load_block(text, across, held);
+        load_block(text, tile.across, held);
         for k in 0..4 {
             let element = |c: u32| {
-                let at = |axis: usize| match axis {
-                    _ if axis == across => format!("at{axis} + 4 * x + {c}"),
-                    _ if axis == along => format!("at{axis} + 4 * y + {k}"),
-                    _ => format!("at{axis}"),
-                };
-                let places = (0..rank).map(at).collect::<Vec<_>>().join(", ");
                 let stored = held.iter().map(|(_, input, _)| format!(", q{c}_{input}[{k}]")).collect::<String>();
-                format!("{result} e{k}_{c} = element({places}{stored}, {});", if c == 0 { "target" } else { "next" })
+                format!("{result} e{k}_{c} = {};", self.of_quad(tile, c, &format!("4 * y + {k}"), &stored))
             };
             let elements = (0..4).map(element).collect::<Vec<_>>().join(" ");
             let _ = writeln!(
@@ -324,7 +319,7 @@ impl Emitter<'_> {
 }
 
 /// Loads the four by four elements (x, y) of each held input of a tile.
-fn load_block(text: &mut String, across: usize, held: &[(usize, usize, &str)]) {
+fn load_block(text: &mut String, across: u8, held: &[(usize, usize, &str)]) {
     for &(v, input, storage) in held {
         for c in 0..4 {
             let place = format!("from{input} + IDX(4 * y) + IDX(4 * x + {c}) * p.stride{v}_{across}");
