@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.LeapfrogTest do
 
   alias Nx.Vulkan.NativeV
 
-  # What the chain computes is checked in native_tests/leapfrog.rs; here, how it arrives on the
+  # What the chain computes is checked in native_tests/leapfrog; here, how it arrives on the
   # BEAM.
 
   defp spv(64), do: Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime_f64.spv")
