@@ -11,7 +11,7 @@ use astro_float_num::{BigFloat, Consts, RoundingMode};
 use bytemuck::Pod;
 use nx_vulkan::memory::Buffer;
 use nx_vulkan::program::Type;
-use oracle::{BINARY, UNARY, big, error_in_ulps, to_double};
+use oracle::{BINARY, UNARY, Unary, big, error_in_ulps, to_double};
 use support::{Random, device, download, node, run, upload};
 
 /// Single or double precision: what differs between them.
@@ -124,6 +124,15 @@ impl Precision {
         }
         worst
     }
+
+    /// Likewise of a function of one argument. Of single precision the oracle is the host's double.
+    fn sweep_unary(&self, function: &Unary, args: Vec<f64>, consts: &mut Consts) -> f64 {
+        let args = [args];
+        self.sweep(function.name, &args, function.bound[self.index], |i| match self.index {
+            0 => big((function.double)(args[0][i])),
+            _ => (function.exact)(&big(args[0][i]), consts),
+        })
+    }
 }
 
 fn random() -> Random {
@@ -144,11 +153,8 @@ fn functions_of_one_argument_are_within_their_bounds() {
     for precision in Precision::all() {
         let p = precision.index;
         for function in UNARY {
-            let args = [precision.arguments(&mut random, function.reach[p], COUNT[p])];
-            let worst = precision.sweep(function.name, &args, function.bound[p], |i| match p {
-                0 => big((function.double)(args[0][i])),
-                _ => (function.exact)(&big(args[0][i]), &mut consts),
-            });
+            let args = precision.arguments(&mut random, function.reach[p], COUNT[p]);
+            let worst = precision.sweep_unary(function, args, &mut consts);
             println!("{} {:?}: {worst:.5} ulp", function.name, precision.ty);
         }
     }
@@ -197,12 +203,8 @@ fn trigonometry_holds_next_to_the_multiples_of_half_pi() {
             let k = 2f64.powf(random.unit().abs() * f64::from(precision.bits)).round() * random.unit().signum();
             args.push((precision.round)(to_double(&big(k).mul(&half_pi, 256, RoundingMode::ToEven))));
         }
-        let args = [args];
         for function in UNARY.iter().filter(|function| ["sin", "cos", "tan"].contains(&function.name)) {
-            precision.sweep(function.name, &args, function.bound[p], |i| match p {
-                0 => big((function.double)(args[0][i])),
-                _ => (function.exact)(&big(args[0][i]), &mut consts),
-            });
+            precision.sweep_unary(function, args.clone(), &mut consts);
         }
     }
 }
