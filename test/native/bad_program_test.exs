@@ -1,0 +1,260 @@
+Code.require_file("support/native_case.exs", __DIR__)
+
+defmodule Nx.Vulkan.BadProgramTest do
+  @moduledoc """
+  No program, view or product that Elixir can pass takes the BEAM down: each call gives an error tuple, or
+  an ArgumentError that names the argument, and the next valid call works.
+  """
+
+  use Nx.Vulkan.Test.NativeCase, async: true
+
+  @moduletag timeout: 1_800_000
+
+  setup do
+    %{a: upload!([1.0, 2.0, 3.0, 4.0])}
+  end
+
+  @f32 {:f, 32}
+
+  test "programs that make no sense", %{a: a} do
+    input = {a, @f32, {4}}
+    add = {:add, @f32, [0, 0]}
+
+    for {nodes, inputs, shape} <- [
+          {[], [input], {4}},
+          {:add, [input], {4}},
+          {[add], input, {4}},
+          {[add], [input], [4]},
+          {[add], [input], {-4}},
+          {[add], [input], {2 ** 64}},
+          {[add], [input], {2 ** 40, 2 ** 40}},
+          {[add], [input], {3}},
+          {[add], [input], {1.0}},
+          {[{:no_such_op, @f32, [0]}], [input], {4}},
+          {[{"add", @f32, [0, 0]}], [input], {4}},
+          {[{:add, @f32, [0]}], [input], {4}},
+          {[{:add, @f32, [0, 0, 0]}], [input], {4}},
+          {[{:add, @f32, [0, 1]}], [input], {4}},
+          {[{:add, @f32, [0, -1]}], [input], {4}},
+          {[{:add, @f32, [0, 2 ** 70]}], [input], {4}},
+          {[{:add, @f32, 0}], [input], {4}},
+          {[{:add, :f32, [0, 0]}], [input], {4}},
+          {[{:add, {:f, 32.0}, [0, 0]}], [input], {4}},
+          {[{:add, @f32}], [input], {4}},
+          {[{:add, @f32, [0, 0], nil, nil}], [input], {4}},
+          {[{:sum, @f32, [0], [0]}, {:negate, @f32, [1]}], [input], {4}},
+          {[{:sum, @f32, [0], [1]}], [input], {4}},
+          {[{:sum, @f32, [0], [0, 0]}], [input], {4}},
+          {[{:sum, @f32, [0], [-1]}], [input], {4}},
+          {[{:sum, @f32, [0], 0}], [input], {4}},
+          {[{:sum, @f32, [0]}], [input], {4}},
+          {[{:argmax, {:s, 32}, [0], {1, :low}}], [input], {4}},
+          {[{:argmax, {:s, 32}, [0], {0, :middle}}], [input], {4}},
+          {[{:argmax, {:s, 32}, [0], 0}], [input], {4}},
+          {[{:iota, @f32, [], 1}], [], {4}},
+          {[{:eye, @f32, []}], [], {4}},
+          {[{:bitcast, {:f, 64}, [0]}], [input], {4}},
+          {[{:bitwise_and, @f32, [0, 0]}], [input], {4}},
+          {[{:conjugate, @f32, [0]}], [input], {4}},
+          {[add], [{a, @f32}], {4}},
+          {[add], [{make_ref(), @f32, {4}}], {4}},
+          {[add], [{a, @f32, {5}}], {5}},
+          {[add], [{a, @f32, {2}}], {4}},
+          {[add], [{a, {:f, 64}, {4}}], {4}},
+          {[add], [{:scalar, @f32, <<1>>}], {4}},
+          {[add], [{:scalar, @f32, 1.0}], {4}},
+          {[add], [{a, @f32, 1, [1]}], {4}},
+          {[add], [{a, @f32, -1, [1]}], {4}},
+          {[add], [{a, @f32, 0, [-1]}], {4}},
+          {[add], [{a, @f32, 0, [2]}], {4}},
+          {[add], [{a, @f32, 0, []}], {4}},
+          {[add], [{a, @f32, 0, [1, 1]}], {4}},
+          {[add], [{a, @f32, 2 ** 62, [2 ** 62]}], {4}},
+          {[add], [{a, @f32, 0, [2 ** 80]}], {4}},
+          {[add], [{a, @f32, 0, {1}}], {4}}
+        ] do
+      assert_refused(fn -> Native.call(run(nodes, inputs, shape)) end, {nodes, inputs, shape})
+    end
+
+    assert_works()
+  end
+
+  test "programs of types that there are not", %{a: a} do
+    for type <- [{:u, 3}, {:f, 128}, {:c, 32}, {:x, 32}, {:f8_e4m3fn, 16}, {:bf, 8}] do
+      nodes = [{:add, type, [0, 0]}]
+      call = fn -> Native.call(run(nodes, [{a, @f32, {2}}], {2})) end
+      assert_refused(call, {nodes, type})
+    end
+  end
+
+  test "views that leave their buffers, or make no sense", %{a: a} do
+    data = {a, @f32, 0}
+    row = fn axis -> {[], [axis], [{2, 0, 1, 1}], [{2, 1, 2, 0}], []} end
+
+    border = fn column, depth, border ->
+      {[], [{2, 1, 0, 2}], [column], [depth], [border]}
+    end
+
+    part = fn inputs, offset, strides, starts -> [{inputs, {2}, offset, strides, starts}] end
+    [input, one] = [{a, @f32, {2}}, {a, {:s, 32}, {}}]
+
+    assert {:ok, _} = Native.call(contract(@f32, data, data, row.({2, 2, 0, 2})))
+    {column, depth} = {{2, 0, 1, 1, 0, 1}, {2, 2, 1, 0, 0, 1}}
+
+    assert {:ok, _} =
+             Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+
+    assert {:ok, _} = Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 3, 1}])))
+
+    for call <- [
+          fn -> Native.call(contract(@f32, {a, @f32, 1}, data, row.({2, 2, 0, 2}))) end,
+          fn -> Native.call(contract(@f32, {a, @f32, -1}, data, row.({2, 2, 0, 2}))) end,
+          fn -> Native.call(contract(@f32, data, data, row.({2, 2, 0, 3}))) end,
+          fn -> Native.call(contract(@f32, data, data, row.({2, 2, 1, 2}))) end,
+          fn -> Native.call(contract(@f32, data, data, row.({2 ** 62, 0, 0, 2}))) end,
+          fn -> Native.call(contract(@f32, data, data, {[], [], []})) end,
+          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 5, 1}))) end,
+          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 2}))) end,
+          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4}))) end,
+          fn ->
+            Native.call(contract(@f32, data, data, border.(column, depth, {2 ** 48, 4, 1})))
+          end,
+          fn ->
+            depth = put_elem(depth, 1, 3)
+            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+          end,
+          fn ->
+            depth = put_elem(depth, 4, 1)
+            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+          end,
+          fn ->
+            depth = {2, 2, 1, 0}
+            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+          end,
+          fn -> Native.call(assemble(@f32, {4}, part.([input], 3, [1], []))) end,
+          fn -> Native.call(assemble(@f32, {4}, part.([input], 0, [1, 1], []))) end,
+          fn -> Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 4, 1}]))) end,
+          fn -> Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 0, 1}]))) end,
+          fn -> Native.call(assemble(@f32, {4}, part.([input], 0, [1], [{1, 2, 1}]))) end,
+          fn ->
+            Native.call(assemble(@f32, {4}, part.([input, input], 0, [1], [{1, 2, 1}])))
+          end,
+          fn -> Native.call(assemble(@f32, {4}, part.([], 0, [1], []))) end,
+          fn -> Native.call(assemble(@f32, {2 ** 62, 4}, [])) end,
+          fn -> scatter(a, {5}, [1], [{0, 0}]) end,
+          fn -> scatter(a, {2}, [0], [{0, 0}]) end,
+          fn -> scatter(a, {2, 2}, [1], [{0, 0}]) end,
+          fn -> scatter(a, {2}, [1], [{9, 0}]) end,
+          fn -> scatter(a, {2}, [1], [{2 ** 62, 2 ** 62}]) end
+        ] do
+      assert_refused(call, call)
+    end
+  end
+
+  defp scatter(a, window, strides, padding) do
+    tensor = {a, @f32, {4}}
+
+    Native.call(
+      window_scatter(
+        :window_scatter_max,
+        @f32,
+        tensor,
+        tensor,
+        {a, @f32, {}},
+        window,
+        strides,
+        padding
+      )
+    )
+  end
+
+  test "dots that make no sense", %{a: a} do
+    x = {a, @f32, {2, 2}}
+
+    for {left, c1, b1, right, c2, b2} <- [
+          {x, [2], [], x, [0], []},
+          {x, [1], [], x, [], []},
+          {x, [-1], [], x, [0], []},
+          {x, [1, 1], [], x, [0, 0], []},
+          {x, [0], [0], x, [0], [0]},
+          {x, [1], [], {a, @f32, {4}}, [0], []},
+          {x, [1], [], {a, @f32, {3, 2}}, [0], []},
+          {x, [1], [], {a, @f32, {8, 2}}, [0], []},
+          {x, 1, [], x, [0], []},
+          {{make_ref(), @f32, {2, 2}}, [1], [], x, [0], []},
+          {{a, @f32}, [1], [], x, [0], []},
+          {{:scalar, @f32, <<0::32>>}, [], [], x, [], []}
+        ] do
+      assert_refused(
+        fn -> Native.call(dot(@f32, left, c1, b1, right, c2, b2)) end,
+        {left, c1, b1, right, c2, b2}
+      )
+    end
+
+    assert_works()
+  end
+
+  test "programs of random terms", %{a: a} do
+    :rand.seed(:exsss, {ExUnit.configuration()[:seed], 0, 0})
+
+    for _ <- 1..500 do
+      arguments = [term(a, 3), term(a, 3), term(a, 2)]
+
+      try do
+        apply(Native, :run_dirty, arguments)
+      rescue
+        ArgumentError -> :ok
+      else
+        {:ok, ref} -> assert is_reference(ref), inspect(arguments)
+        error -> assert elem(error, 0) == :error, inspect(arguments)
+      end
+    end
+
+    assert_works()
+  end
+
+  defp assert_refused(fun, context) do
+    case fun.() do
+      {:error, reason} -> assert is_atom(reason)
+      {:error, reason, message} -> assert is_atom(reason) and is_binary(message)
+      other -> flunk("#{inspect(context)} gave #{inspect(other)}")
+    end
+  rescue
+    error in ArgumentError -> assert error.message =~ ~r/^\w+: /, inspect({context, error})
+  end
+
+  # Anything, often with the parts of a real program in it. Shapes stay small: this is not about memory.
+  defp term(a, depth) do
+    leaf = fn ->
+      Enum.random(
+        [a, make_ref(), :add, :sum, :iota, :as_type, :select, :scalar, :f, nil] ++
+          [
+            {:f, 32},
+            {:s, 64},
+            {:u, 8},
+            0,
+            1,
+            2,
+            -1,
+            4,
+            1.5,
+            "abcd",
+            <<0::32>>,
+            [0],
+            [0, 1],
+            {4},
+            {2, 2},
+            {}
+          ]
+      )
+    end
+
+    case :rand.uniform(4) do
+      _ when depth == 0 -> leaf.()
+      1 -> leaf.()
+      2 -> for _ <- 1..:rand.uniform(4)//1, do: term(a, depth - 1)
+      3 -> List.to_tuple(for _ <- 1..:rand.uniform(4)//1, do: term(a, depth - 1))
+      4 -> [{Enum.random([:add, :negate, :sum, :iota]), {:f, 32}, [0], term(a, 1)}]
+    end
+  end
+end
