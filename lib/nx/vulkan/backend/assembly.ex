@@ -40,7 +40,7 @@ defmodule Nx.Vulkan.Backend.Assembly do
     read_at = dot(Enum.map(axes, &elem(&1, 0)), in_strides)
     write_at = dot(Enum.map(axes, &elem(&1, 2)), out_strides)
     steps = Enum.zip_with(axes, out_strides, fn {_, _, _, step}, stride -> step * stride end)
-    input = view(input(tensor, type), read_at, in_strides)
+    input = Storage.view(input(tensor, type), read_at, in_strides)
     part = {[input], List.to_tuple(counts), write_at, steps, []}
 
     cond do
@@ -93,9 +93,6 @@ defmodule Nx.Vulkan.Backend.Assembly do
     do: number |> Nx.as_type(type) |> Storage.input()
 
   defp input(tensor, _type), do: Storage.input(tensor)
-
-  defp view({:scalar, _, _} = scalar, _offset, _strides), do: scalar
-  defp view({ref, type, _shape}, offset, strides), do: {ref, type, offset, strides}
 
   defp assemble(op, args, %T{type: type, shape: shape} = out, parts) do
     # Where nothing is converted only the width matters.

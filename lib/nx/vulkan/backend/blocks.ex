@@ -11,7 +11,6 @@ defmodule Nx.Vulkan.Backend.Blocks do
   @real ~w(u s f bf)a
 
   # As the callbacks' table: group, kinds of type that Nx takes, what they are made of, names.
-  @doc false
   def operations do
     [
       {"equality and logic", @any, :program, [:logical_not, :all_close]},

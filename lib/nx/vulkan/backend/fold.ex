@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Backend.Fold do
   # side by side. A function that cannot be traced is the fallback's.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Movement, Program, Storage, Trace}
+  alias Nx.Vulkan.Backend.{Program, Storage, Trace, Window}
   alias Nx.Vulkan.Fallback
 
   def reduce(out, %T{shape: shape} = tensor, acc, options, fun) do
@@ -14,7 +14,6 @@ defmodule Nx.Vulkan.Backend.Fold do
     fold(:reduce, out, args, Storage.input(tensor), acc, shape, axes, fun)
   end
 
-  # Windows are axes of their own, which step through the padded tensor.
   def window_reduce(%T{type: type} = out, tensor, acc, window, options, fun) do
     args = [tensor, acc, window, options, fun]
     padding = for {low, high} <- options[:padding], do: {low, high, 0}
@@ -24,19 +23,8 @@ defmodule Nx.Vulkan.Backend.Fold do
         do: tensor,
         else: Nx.pad(tensor, Nx.as_type(acc, type), padding)
 
-    strides = Movement.strides(padded.shape)
-    along = Enum.zip_with(strides, options[:strides], &(&1 * &2))
-    within = Enum.zip_with(strides, options[:window_dilations], &(&1 * &2))
-
-    input =
-      case Storage.input(padded) do
-        {:scalar, _type, _binary} = scalar -> scalar
-        {ref, type, _shape} -> {ref, type, 0, along ++ within}
-      end
-
-    rank = tuple_size(window)
-    shape = List.to_tuple(Tuple.to_list(out.shape) ++ Tuple.to_list(window))
-    fold(:window_reduce, out, args, input, acc, shape, Enum.to_list(rank..(2 * rank - 1)//1), fun)
+    {input, shape, axes} = Window.windows(padded, out, window, options)
+    fold(:window_reduce, out, args, input, acc, shape, axes, fun)
   end
 
   defp fold(op, %T{type: type} = out, args, input, acc, shape, axes, fun) do

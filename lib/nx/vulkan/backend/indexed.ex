@@ -31,7 +31,8 @@ defmodule Nx.Vulkan.Backend.Indexed do
     row_strides = indices_shape |> strides() |> Tuple.to_list() |> Enum.take(rows)
     index_strides = row_strides ++ Enum.map(others, fn _ -> 0 end)
     all = Storage.input(indices)
-    inputs = for k <- 0..(depth - 1), do: index(all, k, index_strides)
+    # Of each row of indices the kth.
+    inputs = for k <- 0..(depth - 1), do: Storage.view(all, k, index_strides)
     tensor_strides = List.duplicate(0, rows) ++ ours
 
     out
@@ -39,7 +40,6 @@ defmodule Nx.Vulkan.Backend.Indexed do
     |> Program.result(:gather, out, [tensor, indices, options])
   end
 
-  @doc false
   # `:default` where the device does not compute with the types.
   def take(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
     check!(indices, 1, [axis], shape)
@@ -47,7 +47,8 @@ defmodule Nx.Vulkan.Backend.Indexed do
     {leading, [_ | trailing]} = strides |> Tuple.to_list() |> Enum.split(axis)
     zeros = fn list -> Enum.map(list, fn _ -> 0 end) end
     own = indices_shape |> strides() |> Tuple.to_list()
-    index = index(Storage.input(indices), 0, zeros.(leading) ++ own ++ zeros.(trailing))
+    index_strides = zeros.(leading) ++ own ++ zeros.(trailing)
+    index = Storage.view(Storage.input(indices), 0, index_strides)
     tensor_strides = leading ++ zeros.(own) ++ trailing
 
     out
@@ -55,11 +56,10 @@ defmodule Nx.Vulkan.Backend.Indexed do
     |> Program.block(:take, out)
   end
 
-  @doc false
   def take_along_axis(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
     check!(indices, 1, Nx.axes(shape), shape, axis)
     strides = strides(shape)
-    index = index(Storage.input(indices), 0, Tuple.to_list(strides(indices_shape)))
+    index = Storage.view(Storage.input(indices), 0, Movement.strides(indices_shape))
     tensor_strides = strides |> Tuple.to_list() |> List.replace_at(axis, 0)
 
     out
@@ -75,10 +75,6 @@ defmodule Nx.Vulkan.Backend.Indexed do
     inputs = [{ref, type, 0, strides} | indices]
     Native.call(run([{:gather, type, args, steps}], inputs, shape))
   end
-
-  # Of an input that holds the indices, the `k`th of each row.
-  defp index({:scalar, _type, _binary} = scalar, _k, _strides), do: scalar
-  defp index({ref, type, _shape}, k, strides), do: {ref, type, k, strides}
 
   defp step(shape, strides, axis), do: {elem(shape, axis), elem(strides, axis)}
 

@@ -28,16 +28,6 @@ defmodule Nx.Vulkan.Backend.Program do
       else: result(Native.call(run(nodes, inputs, shape)), op, out, args)
   end
 
-  def dot(out, args, left, left_contract, left_batch, right, right_contract, right_batch) do
-    answer =
-      Native.call(
-        dot(out.type, left, left_contract, left_batch, right, right_contract, right_batch)
-      )
-
-    result(answer, :dot, out, args)
-  end
-
-  @doc false
   # What a NIF answered as the result of the callback `op`: what the device cannot do, it says, and the
   # fallback does it from the callback's arguments.
   @spec result(term(), atom(), T.t(), [term()]) :: T.t()
@@ -48,7 +38,6 @@ defmodule Nx.Vulkan.Backend.Program do
 
   def result(error, op, _out, _args), do: Error.raise!(op, error)
 
-  @doc false
   # As `result/4` for the block `op`, whose results are a tensor or a tuple of them: `:default` for what
   # the device cannot do, as the default body's operations may run there.
   @spec block(term(), atom(), T.t() | tuple()) :: T.t() | tuple() | :default

@@ -2,6 +2,8 @@ defmodule Nx.Vulkan.Backend.Reduction do
   @moduledoc false
   # Reductions over axes of the program's iteration space, which is the tensor's shape, and dot.
 
+  require Nx.Vulkan.Native, as: Native
+
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Movement, Program, Storage}
 
@@ -19,23 +21,20 @@ defmodule Nx.Vulkan.Backend.Reduction do
   # A product with a vector reads each element of the other operand once: that is a sum. Others go to the
   # kernels that read an element many times.
   def dot(out, left, left_contract, left_batch, right, right_contract, right_batch) do
-    axes = [left_contract, left_batch, right_contract, right_batch]
+    args = [left, left_contract, left_batch, right, right_contract, right_batch]
     free_left = Nx.axes(left) -- (left_contract ++ left_batch)
     free_right = Nx.axes(right) -- (right_contract ++ right_batch)
     type = wide(out.type)
 
     if left_contract != [] and (one?(left, free_left) or one?(right, free_right)) and
-         Storage.on_device?(type) do
-      args = [left, left_contract, left_batch, right, right_contract, right_batch]
-      sum(out, args, type, axes, free_left, free_right)
-    else
-      product(out, left, right, axes)
-    end
+         Storage.on_device?(type),
+       do: sum(out, args, type, free_left, free_right),
+       else: product(out, args)
   end
 
   # Iterates over the axes of the result, then over those that are summed.
-  defp sum(out, [left, _, _, right, _, _] = args, type, axes, free_left, free_right) do
-    [left_contract, left_batch, right_contract, right_batch] = axes
+  defp sum(out, args, type, free_left, free_right) do
+    [left, left_contract, left_batch, right, right_contract, right_batch] = args
     no = fn axes -> Enum.map(axes, fn _ -> nil end) end
     space_left = left_batch ++ free_left ++ no.(free_right) ++ left_contract
     space_right = right_batch ++ no.(free_left) ++ free_right ++ right_contract
@@ -66,16 +65,11 @@ defmodule Nx.Vulkan.Backend.Reduction do
   defp wide({:c, 64}), do: {:c, 128}
   defp wide(type), do: type
 
-  defp product(out, left, right, [left_contract, left_batch, right_contract, right_batch]) do
-    Program.dot(
-      out,
-      [left, left_contract, left_batch, right, right_contract, right_batch],
-      Storage.buffer(left),
-      left_contract,
-      left_batch,
-      Storage.buffer(right),
-      right_contract,
-      right_batch
-    )
+  defp product(out, args) do
+    [left, left_contract, left_batch, right, right_contract, right_batch] = args
+    {a, b} = {Storage.buffer(left), Storage.buffer(right)}
+
+    Native.call(dot(out.type, a, left_contract, left_batch, b, right_contract, right_batch))
+    |> Program.result(:dot, out, args)
   end
 end

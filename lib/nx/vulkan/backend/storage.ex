@@ -124,6 +124,11 @@ defmodule Nx.Vulkan.Backend.Storage do
   def literal(number, {_, size} = type),
     do: {:scalar, type, held(<<number::size(size)-native>>, type)}
 
+  # The input as a view, `offset` and `strides` in elements. One element looks the same from everywhere.
+  @spec view(input(), integer(), [integer()]) :: tuple()
+  def view({:scalar, _type, _binary} = scalar, _offset, _strides), do: scalar
+  def view({ref, type, _shape}, offset, strides), do: {ref, type, offset, strides}
+
   # As input/1, for the calls that take buffers alone.
   @spec buffer(T.t()) :: {reference(), Nx.Type.t(), tuple()}
   def buffer(%T{shape: shape} = tensor) do

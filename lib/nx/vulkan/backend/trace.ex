@@ -22,7 +22,6 @@ defmodule Nx.Vulkan.Backend.Trace do
   @typedoc "An input of a program, or a traced value in the place of its buffer."
   @type operand :: Storage.input() | {t(), Nx.Type.t(), tuple()}
 
-  @doc false
   # `{:ok, tensor}`, which need not be a traced one, or `{:error, why it cannot be traced}`. The function
   # is called once.
   @spec call(fun(), [T.t()]) :: {:ok, T.t()} | {:error, String.t()}
@@ -35,11 +34,9 @@ defmodule Nx.Vulkan.Backend.Trace do
     {__MODULE__, reason} -> {:error, reason}
   end
 
-  @doc false
   @spec stop(String.t()) :: no_return()
   def stop(reason), do: throw({__MODULE__, reason})
 
-  @doc false
   # A traced tensor: `node` as in the struct.
   def tensor(type, shape, node) do
     names = List.duplicate(nil, tuple_size(shape))
@@ -48,7 +45,6 @@ defmodule Nx.Vulkan.Backend.Trace do
 
   defp new(type, node), do: %__MODULE__{id: System.unique_integer(), type: type, node: node}
 
-  @doc false
   @spec operand(T.t()) :: operand()
   def operand(%T{data: %B{ref: %__MODULE__{type: type} = trace}, type: type, shape: shape}),
     do: {trace, type, shape}
@@ -59,10 +55,8 @@ defmodule Nx.Vulkan.Backend.Trace do
 
   def operand(tensor), do: Storage.input(tensor)
 
-  @doc false
   def traced?(operands), do: Enum.any?(operands, &match?({%__MODULE__{}, _, _}, &1))
 
-  @doc false
   # The traced value of a program's last node.
   @spec run([tuple()], [operand()]) :: t()
   def run(nodes, operands) do
@@ -79,7 +73,6 @@ defmodule Nx.Vulkan.Backend.Trace do
     |> elem(0)
   end
 
-  @doc false
   # The inputs and nodes of a program that computes the operands, and the operands' indices in it.
   @spec program([operand()]) :: {[Storage.input()], [tuple()], [non_neg_integer()]}
   def program(operands) do

@@ -19,21 +19,20 @@ defmodule Nx.Vulkan.Backend.Window do
   def reduce(op, %T{type: type} = out, tensor, window, options) do
     reduction = Map.fetch!(@reductions, op)
     padded = pad(tensor, options[:padding], identity(reduction, type))
+    {input, shape, axes} = windows(padded, out, window, options)
+    args = [tensor, window, options]
+    Program.run(op, out, args, [{reduction, type, [0], axes}], [input], shape)
+  end
+
+  # The windows over a padded tensor, one for each element of `out`: a program's input, its iteration
+  # space, and those of its axes that go through a window.
+  def windows(padded, %T{shape: shape}, window, options) do
     strides = Movement.strides(padded.shape)
     along = Enum.zip_with(strides, options[:strides], &*/2)
     within = Enum.zip_with(strides, options[:window_dilations], &*/2)
-
-    input =
-      case Storage.input(padded) do
-        {:scalar, _, _} = scalar -> scalar
-        {ref, type, _shape} -> {ref, type, 0, along ++ within}
-      end
-
-    rank = tuple_size(out.shape)
-    shape = List.to_tuple(Tuple.to_list(out.shape) ++ Tuple.to_list(window))
-    axes = Enum.to_list(rank..(2 * rank - 1)//1)
-    args = [tensor, window, options]
-    Program.run(op, out, args, [{reduction, type, [0], axes}], [input], shape)
+    space = List.to_tuple(Tuple.to_list(shape) ++ Tuple.to_list(window))
+    axes = Enum.to_list(tuple_size(shape)..(tuple_size(space) - 1)//1)
+    {Storage.view(Storage.input(padded), 0, along ++ within), space, axes}
   end
 
   # The tensor with `padding`, a list of `{low, high}`, of a value that no reduction notices.
