@@ -7,6 +7,8 @@ defmodule Nx.Vulkan.DecompositionTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
+  import Nx.Vulkan.Test.Matrices
+
   @real [{:f, 32}, {:f, 64}]
   @complex [{:c, 64}, {:c, 128}]
 
@@ -63,8 +65,8 @@ defmodule Nx.Vulkan.DecompositionTest do
         for mode <- [:reduced, :complete] do
           {q, r} = Nx.LinAlg.qr(to_device(matrix), mode: mode)
           {expected_q, expected_r} = Nx.LinAlg.qr(matrix, mode: mode)
-          assert_within(q, expected_q, 200 * eps(type), {type, mode, matrix})
-          assert_within(r, expected_r, 200 * eps(type) * norm(matrix), {type, mode, matrix})
+          assert_within(q, expected_q, 200 * epsilon(type), {type, mode, matrix})
+          assert_within(r, expected_r, 200 * epsilon(type) * norm(matrix), {type, mode, matrix})
         end
       end
     end
@@ -74,7 +76,7 @@ defmodule Nx.Vulkan.DecompositionTest do
         matrix = Generators.tensor({5, 4}, type, {:integer, 0..9})
         {q, r} = Nx.LinAlg.qr(to_device(matrix))
         assert {q.type, r.type} == {{:f, 32}, {:f, 32}}
-        assert_within(dot(q, r), matrix, 40 * eps({:f, 32}) * norm(matrix), matrix)
+        assert_within(dot(q, r), matrix, 40 * epsilon({:f, 32}) * norm(matrix), matrix)
       end
 
       for type <- [{:f, 16}, {:bf, 16}], do: check_qr(random({5, 4}, type), :reduced)
@@ -102,7 +104,7 @@ defmodule Nx.Vulkan.DecompositionTest do
         matrix = for i <- 1..n, do: for(j <- 1..n, do: Enum.at([2, -1], abs(i - j), 0))
         known = for k <- n..1//-1, do: 2 - 2 * :math.cos(k * :math.pi() / (n + 1))
         {values, _} = Nx.LinAlg.eigh(to_device(Nx.tensor(matrix, type: type)))
-        assert_within(values, Nx.tensor(known, type: :f64), 10 * n * eps(type) * 4, {type, n})
+        assert_within(values, Nx.tensor(known, type: :f64), 10 * n * epsilon(type) * 4, {type, n})
       end
     end
 
@@ -124,7 +126,7 @@ defmodule Nx.Vulkan.DecompositionTest do
 
           expected = Enum.sort(spectrum)
           got = Enum.sort(Nx.to_flat_list(found))
-          bound = 10 * n * eps(type) * norm(matrix)
+          bound = 10 * n * epsilon(type) * norm(matrix)
           for {a, b} <- Enum.zip(got, expected), do: assert(abs(a - b) <= bound)
         end
       end
@@ -300,7 +302,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     k = if mode == :complete, do: m, else: min(m, n)
     assert {q.type, r.type} == {matrix.type, matrix.type}
     assert {sides(q), sides(r)} == {{m, k}, {k, n}}
-    tolerance = 10 * max(m, n) * eps(matrix.type)
+    tolerance = 10 * max(m, n) * epsilon(matrix.type)
     [q, r, a] = wide([q, r, matrix])
     assert_within(dot(q, r), a, tolerance * norm(matrix), context)
     assert_orthonormal(q, tolerance, context)
@@ -313,7 +315,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     {n, _} = sides(matrix)
     assert {values.type, vectors.type} == {matrix.type, matrix.type}
     assert values.shape == Tuple.delete_at(matrix.shape, tuple_size(matrix.shape) - 1)
-    tolerance = 10 * n * eps(matrix.type)
+    tolerance = 10 * n * epsilon(matrix.type)
     [l, v, a] = wide([values, vectors, matrix])
     product = dot(Nx.multiply(v, Nx.new_axis(l, -2)), adjoint(v))
     assert_within(product, a, tolerance * norm(matrix), context)
@@ -332,7 +334,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     k = min(m, n)
     assert {u.type, s.type, vt.type} == {matrix.type, matrix.type, matrix.type}
     assert {sides(u), sides(vt)} == if(full?, do: {{m, m}, {n, n}}, else: {{m, k}, {k, n}})
-    tolerance = 10 * max(m, n) * eps(matrix.type)
+    tolerance = 10 * max(m, n) * epsilon(matrix.type)
     [u, s, vt, a] = wide([u, s, vt, matrix])
     left = Nx.slice_along_axis(u, 0, k, axis: -1)
     right = Nx.slice_along_axis(vt, 0, k, axis: -2)
@@ -371,7 +373,7 @@ defmodule Nx.Vulkan.DecompositionTest do
   ## Matrices
 
   # Each with its name; square, of f64. The Kahan matrix is triangular and nearly singular without a
-  # small diagonal element, the Hilbert matrix' condition is about e^(3.5n).
+  # small diagonal element.
   defp difficult(n) do
     row = Nx.iota({n, n}, axis: 0, type: :f64)
     column = Nx.iota({n, n}, axis: 1, type: :f64)
@@ -386,17 +388,10 @@ defmodule Nx.Vulkan.DecompositionTest do
       rank_one: Nx.dot(vector, Nx.transpose(vector)),
       large: Nx.multiply(random({n, n}, {:f, 64}), 1.0e20),
       small: Nx.multiply(random({n, n}, {:f, 64}), 1.0e-20),
-      hilbert: Nx.divide(1, Nx.add(Nx.add(row, column), 1)),
+      hilbert: hilbert(n, {:f, 64}),
       kahan: Nx.multiply(above, Nx.pow(sine, row))
     ]
   end
-
-  defp random(shape, {:c, size}) do
-    parts = for _ <- 1..2, do: random(shape, {:f, div(size, 2)})
-    apply(Nx, :complex, parts)
-  end
-
-  defp random(shape, type), do: Generators.tensor(shape, type, {:float, -1.0, 1.0})
 
   defp hermitian(matrix), do: Nx.add(matrix, adjoint(matrix))
 
@@ -407,20 +402,6 @@ defmodule Nx.Vulkan.DecompositionTest do
     if Enum.any?(tensors, &Nx.Type.complex?(&1.type)),
       do: Enum.map(tensors, &Nx.as_type(host(&1), :c128)),
       else: Enum.map(tensors, &Nx.as_type(&1, :f64))
-  end
-
-  defp dot(a, %{shape: {_}} = b), do: Nx.dot(a, b)
-
-  defp dot(a, b) do
-    batch = Enum.to_list(0..(tuple_size(a.shape) - 3)//1)
-    Nx.dot(a, [-1], batch, b, [-2], batch)
-  end
-
-  defp adjoint(matrix) do
-    rank = tuple_size(matrix.shape)
-    axes = Enum.to_list(0..(rank - 3)//1) ++ [rank - 1, rank - 2]
-    transposed = Nx.transpose(matrix, axes: axes)
-    if Nx.Type.complex?(matrix.type), do: Nx.conjugate(transposed), else: transposed
   end
 
   defp norm(matrix) do
@@ -434,12 +415,4 @@ defmodule Nx.Vulkan.DecompositionTest do
   end
 
   defp rows(tensor, n), do: tensor |> Nx.to_flat_list() |> Enum.chunk_every(n)
-
-  defp host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
-
-  defp eps({:bf, 16}), do: 2.0 ** -7
-  defp eps({:f, 16}), do: 2.0 ** -10
-  defp eps({:f, 32}), do: 2.0 ** -23
-  defp eps({:f, 64}), do: 2.0 ** -52
-  defp eps({:c, size}), do: eps({:f, div(size, 2)})
 end

@@ -9,6 +9,8 @@ defmodule Nx.Vulkan.LinearSystemTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
+  import Nx.Vulkan.Test.Matrices
+
   @real [{:f, 32}, {:f, 64}]
   @types @real ++ [{:c, 64}, {:c, 128}]
 
@@ -381,13 +383,6 @@ defmodule Nx.Vulkan.LinearSystemTest do
 
   defp append(batch, shape), do: List.to_tuple(Tuple.to_list(batch) ++ shape)
 
-  defp random(shape, {:c, size} = type) do
-    part = fn -> Generators.tensor(shape, {:f, div(size, 2)}, {:float, -1.0, 1.0}) end
-    Nx.as_type(Nx.complex(part.(), part.()), type)
-  end
-
-  defp random(shape, type), do: Generators.tensor(shape, type, {:float, -1.0, 1.0})
-
   defp large(shape) do
     bits =
       for _ <- 1..Tuple.product(shape), into: <<>>, do: <<:rand.uniform() - 0.5::float-native>>
@@ -406,11 +401,6 @@ defmodule Nx.Vulkan.LinearSystemTest do
     Nx.add(dot(a, adjoint(a)), Nx.multiply(identity(a), 0.1)) |> Nx.as_type(type)
   end
 
-  defp hilbert(n, type) do
-    [i, j] = for axis <- [0, 1], do: Nx.iota({n, n}, axis: axis, type: {:f, 64})
-    Nx.as_type(Nx.divide(1, Nx.add(Nx.add(i, j), 1)), type)
-  end
-
   defp identity(a) do
     n = Nx.axis_size(a, -1)
     Nx.broadcast(Nx.eye(n, type: a.type), a.shape)
@@ -424,24 +414,10 @@ defmodule Nx.Vulkan.LinearSystemTest do
   defp apply_transform(a, :none), do: a
   defp apply_transform(%{type: {:c, _}} = a, :conjugate), do: Nx.conjugate(a)
   defp apply_transform(a, :conjugate), do: a
-  defp apply_transform(a, :transpose), do: Nx.transpose(a, axes: swapped(a))
-
-  defp adjoint(%{type: {:c, _}} = a), do: Nx.conjugate(apply_transform(a, :transpose))
-  defp adjoint(a), do: apply_transform(a, :transpose)
-
-  defp swapped(a) do
-    [last, before | batch] = Enum.reverse(Nx.axes(a))
-    Enum.reverse(batch) ++ [last, before]
-  end
-
-  defp dot(a, b) do
-    batch = Enum.to_list(0..(Nx.rank(a) - 3)//1)
-    Nx.dot(a, [-1], batch, b, [-2], batch)
-  end
+  defp apply_transform(a, :transpose), do: transpose(a)
 
   defp factors(a), do: Tuple.to_list(Nx.LinAlg.lu(a))
   defp determinant(a), do: Nx.to_number(Nx.LinAlg.determinant(to_device(a)))
-  defp host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
   defp size(number), do: Complex.abs(number)
 
   ## Errors

@@ -90,10 +90,7 @@ defmodule Nx.Vulkan.ReductionTest do
     test "of integers, in any contraction and batching, wraps around" do
       for type <- Generators.integer_types(), _ <- 1..12 do
         {left, right, args} = random_dot(type, type, :any)
-
-        assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot,
-          args: args
-        )
+        check_dot(left, right, args)
       end
     end
 
@@ -107,10 +104,7 @@ defmodule Nx.Vulkan.ReductionTest do
     test "of two types" do
       for {a, b} <- Generators.mixed_types(), {a, b} <- [{a, b}, {b, a}] do
         {left, right, args} = random_dot(a, b, {:integer, 0..9})
-
-        assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot,
-          args: args
-        )
+        check_dot(left, right, args)
       end
     end
 
@@ -137,8 +131,7 @@ defmodule Nx.Vulkan.ReductionTest do
     test "without contraction, and of scalars" do
       left = Generators.tensor({2, 3}, {:s, 32}, :any)
       right = Generators.tensor({2, 4}, {:s, 32}, :any)
-      args = [[], [0], [], [0]]
-      assert_same(dot(operands([left, right]), args), dot([left, right], args), :dot)
+      check_dot(left, right, [[], [0], [], [0]])
 
       scalar = Nx.tensor(3.0)
       assert_same(dot([to_device(scalar), scalar], [[], [], [], []]), Nx.tensor(9.0), :dot)
@@ -146,6 +139,11 @@ defmodule Nx.Vulkan.ReductionTest do
   end
 
   defp dot([left, right], [c1, b1, c2, b2]), do: Nx.dot(left, c1, b1, right, c2, b2)
+
+  defp check_dot(left, right, args) do
+    [got, want] = for tensors <- [operands([left, right]), [left, right]], do: dot(tensors, args)
+    assert_same(got, want, :dot, args: args)
+  end
 
   defp check_float_dot(left, right, args) do
     result = dot(operands([left, right]), args)

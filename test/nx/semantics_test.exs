@@ -255,7 +255,6 @@ defmodule Nx.Vulkan.SemanticsTest do
     if keeps_subnormals?(), do: assert(list(Nx.greater(tiny, 0.0)) == [1, 0])
   end
 
-  defp host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
   defp on_host(fun), do: Nx.with_default_backend(Nx.BinaryBackend, fun)
   defp list(tensor), do: Nx.to_flat_list(tensor)
   defp nans?(tensor), do: Enum.all?(list(tensor), &(&1 == :nan))

@@ -6,6 +6,8 @@ defmodule Nx.Vulkan.Test.Case do
 
   use ExUnit.CaseTemplate
 
+  alias Nx.Vulkan.Test.{Compare, Reference}
+
   using do
     quote do
       # Building kernels is slow on a busy machine, and that is no failure.
@@ -28,6 +30,9 @@ defmodule Nx.Vulkan.Test.Case do
   @doc "The tensor on the device."
   def to_device(tensor), do: Nx.backend_copy(tensor, Nx.Vulkan.VulkanoBackend)
 
+  @doc "The tensor on the host."
+  def host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
+
   @doc "The tensors as Nx hands them: one at least on the device, the others there or on the host."
   def operands(tensors) do
     on_device = :rand.uniform(length(tensors)) - 1
@@ -37,5 +42,17 @@ defmodule Nx.Vulkan.Test.Case do
     |> Enum.map(fn {tensor, i} ->
       if i == on_device or :rand.uniform(3) > 1, do: to_device(tensor), else: tensor
     end)
+  end
+
+  @doc """
+  Asserts that `fun`, which takes the list of tensors and is element-wise, gives on the device what it
+  gives on BinaryBackend element by element. Tolerances are those of the operation `op`.
+  """
+  def check_elements(op, tensors, fun) do
+    result = fun.(operands(tensors))
+    same_shape = Enum.map(tensors, &Nx.broadcast(&1, result.shape))
+    expected = Reference.elements(same_shape, fun)
+    context = [types: Enum.map(tensors, & &1.type), shapes: Enum.map(tensors, & &1.shape)]
+    Compare.assert_elements(result, expected, op, context ++ [inputs: same_shape])
   end
 end
