@@ -13,10 +13,11 @@ void main() {
   IDX start = chunk * p.chunk, end = batch < p.batches ? min(start + p.chunk, p.depth) : start;
   // Each lane finds the places of another pair of rows or columns and of another k, and all of them take one of these in turn.
   IDX own = tile * (2 * LANES) + 2 * lane, panel = QUOTIENT(own, WIDTH);
-  IDX own_place = OUTER_PLACE(own), own_next_place = OUTER_PLACE(own + 1);
+  // Beyond the edges they are those of the last: a load costs less than a branch.
+  IDX own_place = OUTER_PLACE(min(own, p.size - 1)), own_next_place = OUTER_PLACE(min(own + 1, p.size - 1));
   IDX own_to = (batch * p.panels + panel) * p.depth * WIDTH + own - panel * WIDTH;
   for (IDX block = start; block < end; block += LANES) {
-    IDX own_depth = DEPTH_PLACE(block + lane);
+    IDX own_depth = DEPTH_PLACE(min(block + lane, p.k - 1));
     [[unroll]] for (uint turn = 0; turn < LANES; turn++) {
 #if ALONG_K
       IDX k = block + lane, i = tile * (2 * LANES) + 2 * turn, depth = own_depth;
@@ -26,9 +27,9 @@ void main() {
       IDX k = block + turn, i = own, depth = subgroupBroadcast(own_depth, turn);
       IDX place = own_place, next_place = own_next_place, to = own_to;
 #endif
-      ELEMENT x = ELEMENT(0), y = ELEMENT(0);
-      if (i < p.size && k < p.k) x = ELEMENT_AT(place + depth);
-      if (i + 1 < p.size && k < p.k) y = ELEMENT_AT(next_place + depth);
+      ELEMENT x = ELEMENT_AT(place + depth), y = ELEMENT_AT(next_place + depth);
+      x = i < p.size && k < p.k ? x : ELEMENT(0);
+      y = i + 1 < p.size && k < p.k ? y : ELEMENT(0);
       if (i < p.panels * WIDTH) STORE_PAIR(ADDRESS(p.panels_out, to + k * WIDTH), x, y);
     }
   }

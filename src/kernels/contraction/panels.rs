@@ -25,7 +25,7 @@ const STEPS: u64 = 16;
 /// Workgroups that keep a processor's cores busy.
 const BUSY: u64 = 32;
 
-/// A product in panels: `rows` by two columns for each of `lanes`.
+/// A product in panels: a subgroup computes `panels` of `rows`, and two columns for each of `lanes`.
 pub struct Panels<'a> {
     pub contraction: &'a Contraction<'a>,
     pub groups: &'a Groups,
@@ -34,6 +34,7 @@ pub struct Panels<'a> {
     pub accumulator: Compute,
     lanes: u64,
     rows: u64,
+    panels: u64,
 }
 
 /// Rows whose sums, two vectors of `lanes` each, take three quarters of the processor's registers.
@@ -68,28 +69,31 @@ impl<'a> Panels<'a> {
             return None;
         }
         let most = most_rows(lanes, accumulator);
+        // Two panels of A share what is loaded of B, if that leaves every core its part.
+        let panels = if m.div_ceil(2 * most) * n.div_ceil(2 * lanes) * batch < BUSY { 1 } else { 2 };
         // Panels are of one size, and pairs of rows are in one panel.
-        let rows = m.div_ceil(m.div_ceil(most)).next_multiple_of(2);
-        let [a, b] = [m.next_multiple_of(rows), n.next_multiple_of(2 * lanes)];
+        let rows = m.div_ceil(m.div_ceil(panels * most)).div_ceil(panels).next_multiple_of(2);
+        let [a, b] = [m.next_multiple_of(panels * rows), n.next_multiple_of(2 * lanes)];
         let elements = batch * (a + b) * k.next_multiple_of(STEPS);
         let lens = [&contraction.a, &contraction.b].map(|view| view.buffer.len() / view.ty.size());
         let largest = elements.max(batch * m * n).max(lens[0]).max(lens[1]);
         let pays = batch * m * n * k >= LEAST && elements * inner.compute().size() <= MOST && largest < 1 << 31;
-        pays.then_some(Self { contraction, groups, inner, accumulator, lanes, rows })
+        pays.then_some(Self { contraction, groups, inner, accumulator, lanes, rows, panels })
     }
 
     /// The dense result.
     pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
         let [batch, m, n, k] = self.groups.sizes();
         let depth = k.next_multiple_of(STEPS);
-        let (row_panels, column_panels) = (m.div_ceil(self.rows), n.div_ceil(2 * self.lanes));
+        let row_panels = m.div_ceil(self.panels * self.rows) * self.panels;
+        let column_panels = n.div_ceil(2 * self.lanes);
         let _together = gpu.stream.together();
         let Contraction { ty, a, b, .. } = self.contraction;
         let pack = |name, view, width, panels| self.pack(gpu, name, view, [width, panels, depth, batch], patience);
         let panels_a = pack('a', a, self.rows, row_panels)?;
         let panels_b = pack('b', b, 2 * self.lanes, column_panels)?;
         let out = gpu.allocate(Kind::Device, batch * m * n * ty.size(), patience)?;
-        let workgroups = row_panels * column_panels * batch;
+        let workgroups = row_panels / self.panels * column_panels * batch;
         let params = |params: &mut Params| {
             let packed = self.packed().storage();
             params.address(out.address, ty.storage(), format_args!("c"));
@@ -119,8 +123,9 @@ impl<'a> Panels<'a> {
     fn key(&self, part: char, along_k: bool) -> Vec<u8> {
         let Contraction { ty, a, b, .. } = self.contraction;
         let types = [*ty, self.inner, a.ty, b.ty].map(|ty| ty as u8);
-        let numbers = [part as u8, along_k.into(), self.accumulator as u8, self.lanes as u8, self.rows as u8];
-        [b"panels", numbers.as_slice(), &types, &self.groups.pattern()].concat()
+        let tile = [self.lanes, self.rows, self.panels].map(|number| number as u8);
+        let numbers = [part as u8, along_k.into(), self.accumulator as u8];
+        [b"panels", numbers.as_slice(), &tile, &types, &self.groups.pattern()].concat()
     }
 
     /// Writes an operand to panels of `width` rows or columns.
@@ -219,6 +224,8 @@ impl<'a> Panels<'a> {
             "{head}#include \"lib/complex.glsl\"\n{defines}{places}\
              #define ACCUMULATOR {accumulator}\n\
              #define BM {rows}u\n\
+             #define PANELS {panels}u\n\
+             #define APART {apart}\n\
              #define STEPS {STEPS}u\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
@@ -228,6 +235,9 @@ impl<'a> Panels<'a> {
             places = self.groups.places(),
             accumulator = self.accumulator.glsl(),
             rows = self.rows,
+            panels = self.panels,
+            // Where vectors of addresses, 64 bits a lane, are of 512 bits and those of sums are not.
+            apart = u8::from(self.lanes * self.accumulator.size() <= 32),
             multiply_add = multiply_add(caps, self.accumulator),
             store = assign(ty, "c", &target, ("(v)".into(), of_accumulator(self.accumulator, ty))),
         )
