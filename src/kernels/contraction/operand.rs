@@ -57,6 +57,7 @@ impl Contraction<'_> {
         }
         coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
         let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], patience);
+        let _together = gpu.stream.together();
         self.with_dense(gpu, self.bordered(), &coordinates, 1, patience, &run)
     }
 
@@ -113,6 +114,7 @@ impl Contraction<'_> {
         let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], patience);
         let pack_b =
             |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
+        let _together = gpu.stream.together();
         if good_a { pack_b(&ordered) } else { pack(&ordered, 'a', m, &pack_b) }.map(Some)
     }
 
@@ -159,6 +161,7 @@ impl Contraction<'_> {
             contraction.with_dense(gpu, tensor, &coordinates, run, patience, then)
         };
         let product = |copied: &Contraction| copied.run_by(gpu, by, runs.map(|whole| !whole), patience);
+        // Not held back to be submitted together: small products would wait for what is recorded, 4 to 10 % on an H200.
         copy(&single, 0, &|copied: &Contraction| copy(copied, 1, &product))
     }
 
@@ -199,7 +202,6 @@ impl Contraction<'_> {
         // A prompt caller that has to wait for the result's memory has recorded nothing in vain.
         let result = self.kept().iter().map(|axis| axis.dim).product::<u64>();
         drop(gpu.allocate(Kind::Device, result * self.ty.size(), patience)?);
-        let _together = gpu.stream.together();
         write(gpu, view, coordinates, &strides, &buffer, patience)?;
 
         let mut dense = self.reborrow();
