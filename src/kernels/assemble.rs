@@ -16,8 +16,7 @@ pub struct Part<'a> {
 
 /// The program whose results are the first input's elements as the type `ty`.
 pub fn copy(inputs: SmallVec<[Input; 4]>, ty: Type, shape: Axes<u64>) -> Result<Program> {
-    const AS_TYPE: &op::Op = op::find("as_type").expect("the table of ops has conversion");
-    let node = Node { op: AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None };
+    let node = Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None };
     Program::new(inputs, SmallVec::from_iter([node]), shape)
 }
 

@@ -212,7 +212,12 @@ pub static OPS: &[Op] = &numbered([
     op("accumulator", 1, Accumulator, None, None),
 ]);
 
-/// The op of that name. In a constant it is looked up when this is compiled.
+/// What kernels make programs of by themselves.
+pub const AS_TYPE: &Op = find("as_type").expect("a row of the table");
+pub const MULTIPLY: &Op = find("multiply").expect("a row of the table");
+pub const SUM: &Op = find("sum").expect("a row of the table");
+
+/// The op of that name.
 pub const fn find(name: &str) -> Option<&'static Op> {
     let mut place = 0;
     while place < OPS.len() {

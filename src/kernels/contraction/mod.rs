@@ -193,7 +193,7 @@ impl Contraction<'_> {
         let strides = [elements as i64, 1].into_iter().collect();
         let parts = Input { ty: stored, source: Source::View { offset: 0, strides } };
         let sum = Node {
-            op: operation("sum"),
+            op: op::SUM,
             ty: *ty,
             args: SmallVec::from_slice(&[0]),
             attribute: Attribute::Axes([0].into_iter().collect()),
@@ -279,23 +279,15 @@ impl Contraction<'_> {
         let input = |view: &View, strides| Input { ty: view.ty, source: Source::View { offset: view.offset, strides } };
         let inputs =
             [input(&self.a, axes().map(|axis| axis.a).collect()), input(&self.b, axes().map(|axis| axis.b).collect())];
-        let multiply = Node {
-            op: operation("multiply"),
-            ty: inner,
-            args: SmallVec::from_slice(&[0, 1]),
-            attribute: Attribute::None,
-        };
+        let multiply =
+            Node { op: op::MULTIPLY, ty: inner, args: SmallVec::from_slice(&[0, 1]), attribute: Attribute::None };
         let reduced = Attribute::Axes((kept.len()..shape.len()).collect());
-        let sum = Node { op: operation("sum"), ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
+        let sum = Node { op: op::SUM, ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
         let program = Program::new(inputs.into_iter().collect(), [multiply, sum].into_iter().collect(), shape)?;
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.lease()?, b.lease()?);
         super::program::run(gpu, &program, &[Some((&*la, a.len())), Some((&*lb, b.len()))], patience)
     }
-}
-
-fn operation(name: &str) -> &'static op::Op {
-    op::find(name).expect("the table of ops holds the ops that this module names")
 }
 
 /// The element type of what the accumulator holds: the result's own but where it is wider.
