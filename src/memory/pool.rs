@@ -96,7 +96,7 @@ struct State {
     leased: u64,
     /// Blocks of read-back data that the host still holds.
     readbacks: u64,
-    /// The most that live buffers held at a time.
+    /// The most that live buffers held when there was no garbage to collect.
     peak: u64,
     /// What may be taken before a prompt caller is asked to collect garbage: the BEAM does not see how large the memory
     /// behind a reference is. Grows when that was in vain, by a share of what is taken, as a heap does.
@@ -184,12 +184,13 @@ impl Pool {
                     Patience::Patient => {
                         let rest = shared.limit.saturating_sub(state.taken).max(size);
                         state.slack = (size + (state.taken / GROWTH).max(FIRST)).min(rest);
+                        state.peak = state.peak.max(state.used + size);
                     }
                 }
             }
             state.slack -= size;
             // Sizes that come and go do not add up: what lies free of other sizes makes room.
-            let most = (FIRST + 2 * state.peak.max(state.used + size)).min(shared.limit);
+            let most = (FIRST + 2 * state.peak).min(shared.limit);
             let wanted = (state.taken + size).saturating_sub(most);
             let released = shared.release(&mut state, wanted);
             if state.taken + size > shared.limit {
@@ -226,7 +227,6 @@ impl Pool {
         match block.kind {
             Kind::Device => {
                 state.used += block.size;
-                state.peak = state.peak.max(state.used);
                 state.leased += 1;
             }
             Kind::Readback => state.readbacks += 1,
