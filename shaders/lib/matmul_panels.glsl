@@ -5,8 +5,9 @@
 // `p.none` is 0, which the compiler does not know: lanes of vectors that it cannot name are read from where the vector is spilled,
 // by a broadcasting load each. Shuffles would take the port on which half of the arithmetic runs, and registers for their patterns.
 //
-// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`, and APART, 1 where
-// loads are to be kept apart from the arithmetic.
+// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`, APART, 1 where
+// loads are to be kept apart from the arithmetic, and WHOLE, 1 where pairs of columns of C are words: then also PLACE(i, j) of an
+// element and RESULT(value, old), what becomes of it.
 
 layout(local_size_x = LANES) in;
 
@@ -59,8 +60,17 @@ void main() {
   [[unroll]] for (uint r = 0; r < PANELS * BM; r++) {
     IDX i = row_panels * (PANELS * BM) + r, j = column_panel * BN + 2 * lane;
     bool within = group < p.groups && i < p.m;
+#if WHOLE
+    if (within && j < p.n) {
+      uint64_t at = ADDRESS(p.c, PLACE(i, j));
+      ELEMENT x, y;
+      LOAD_PAIR(at, x, y);
+      STORE_PAIR(at, RESULT(sums[r][0], x), RESULT(sums[r][1], y));
+    }
+#else
     if (within && j < p.n) STORE(i, j, sums[r][0]);
     j++;
     if (within && j < p.n) STORE(i, j, sums[r][1]);
+#endif
   }
 }

@@ -1,29 +1,13 @@
 // As lu_panel.glsl, for panels whose rows the threads hold in registers: thread t those that stood at start + t,
 // start + t + LOCAL_SIZE, …. Rows are not exchanged, but the places at which they stand.
 
+#include "lib/linalg/first_of.glsl"
+
 const uint SUBGROUPS = LOCAL_SIZE / SUBGROUP;
 
 shared PART sizes[SUBGROUPS];
 shared uint rows[SUBGROUPS];
 shared ELEMENT pivot[WIDTH];
-
-// Whether row i with magnitude a comes before row j with magnitude b: the largest, the first of equal ones, the last NaN.
-bool before(PART a, uint i, PART b, uint j) {
-  if (is_nan(a)) return !is_nan(b) || i > j;
-  return !is_nan(b) && (a > b || (a == b && i < j));
-}
-
-// The first of all lanes' rows in that order.
-void first_of(inout PART best, inout uint row) {
-  for (uint mask = SUBGROUP / 2; mask > 0; mask /= 2) {
-    PART other = subgroupShuffleXor(best, mask);
-    uint its = subgroupShuffleXor(row, mask);
-    if (before(other, its, best, row)) {
-      best = other;
-      row = its;
-    }
-  }
-}
 
 void main() {
   if (workgroup() >= p.groups) return;

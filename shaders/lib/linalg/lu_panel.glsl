@@ -7,11 +7,7 @@ shared uint rows[LOCAL_SIZE];
 // The row whose turn it is and the pivot's.
 shared ELEMENT current[WIDTH], pivot[WIDTH];
 
-// Whether row i with magnitude a comes before row j with magnitude b: the largest, the first of equal ones, the last NaN.
-bool before(PART a, uint i, PART b, uint j) {
-  if (is_nan(a)) return !is_nan(b) || i > j;
-  return !is_nan(b) && (a > b || (a == b && i < j));
-}
+#include "lib/linalg/before.glsl"
 
 void main() {
   uint lane = INVOCATION;

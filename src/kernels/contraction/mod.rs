@@ -25,8 +25,8 @@ use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
 pub use border::Border;
 use border::Borders;
-use groups::Groups;
-use panels::Panels;
+pub(super) use groups::Groups;
+pub(super) use panels::{Held, Panels};
 use product::Product;
 pub(super) use product::{multiply_add, vector};
 use tile::Method;
@@ -111,12 +111,15 @@ impl Contraction<'_> {
         // Operands of other types may have more digits than a narrow result.
         let inner = if a.ty == *ty && b.ty == *ty { *ty } else { of_accumulator(ty.compute(), *ty) };
         let accumulator = if elements * k <= EXACT { exact.compute() } else { ty.compute() };
-        if by.is_none()
-            && let Some(panels) = Panels::of(&gpu.caps, self, &groups, inner, accumulator)
-        {
-            return panels.run(gpu, patience);
-        }
         let (la, lb) = (a.buffer.lease()?, b.buffer.lease()?);
+        let held = [(a, &la), (b, &lb)].map(|(view, lease)| Held { block: lease, ty: view.ty, offset: view.offset });
+        if by.is_none()
+            && let Some(panels) = Panels::of(&gpu.caps, &groups, held, inner, accumulator)
+        {
+            let c = gpu.allocate(Kind::Device, elements * ty.size(), patience)?;
+            panels.run(gpu, Held { block: &c, ty: *ty, offset: 0 }, false, patience)?;
+            return Ok(Buffer::new(elements * ty.size(), c));
+        }
         let start = |tensor| groups.borders.as_ref().map_or(0, |borders| borders.start(tensor));
         let at = |base: u64, view: &View, start: i64| {
             base.wrapping_add_signed(view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64))

@@ -6,12 +6,12 @@
 //! High-Performance Matrix Multiplication", 2008). Then every subgroup computes a tile whose sums stay in registers.
 
 use super::groups::Groups;
+use super::of_accumulator;
 use super::product::multiply_add;
-use super::{Contraction, View, of_accumulator};
 use crate::device::{Capabilities, Gpu};
 use crate::error::Result;
 use crate::kernels::Kernel;
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::memory::{Block, Kind, Lease, Patience};
 use crate::program::Type;
 use crate::program::emit::{Params, assign, convert, element, head, of_compute};
 use crate::program::types::Compute;
@@ -25,13 +25,41 @@ const STEPS: u64 = 16;
 /// Workgroups that keep a processor's cores busy.
 const BUSY: u64 = 32;
 
+/// A tensor that begins at the element `offset` of a block.
+#[derive(Clone, Copy)]
+pub struct Held<'a> {
+    pub block: &'a Block,
+    pub ty: Type,
+    pub offset: i64,
+}
+
+impl Held<'_> {
+    fn address(&self) -> u64 {
+        self.block.address.wrapping_add_signed(self.offset * self.ty.size() as i64)
+    }
+
+    fn elements(&self) -> u64 {
+        self.block.size / self.ty.size()
+    }
+}
+
+/// What becomes of a product: the result's type, whether it is subtracted from what is there, and whether pairs of columns are
+/// words.
+#[derive(Clone, Copy)]
+struct Way {
+    ty: Type,
+    subtract: bool,
+    whole: bool,
+}
+
 /// A product in panels: a subgroup computes `panels` of `rows`, and two columns for each of `lanes`.
 pub struct Panels<'a> {
-    pub contraction: &'a Contraction<'a>,
-    pub groups: &'a Groups,
+    groups: &'a Groups,
+    a: Held<'a>,
+    b: Held<'a>,
     /// That both operands are multiplied in.
-    pub inner: Type,
-    pub accumulator: Compute,
+    inner: Type,
+    accumulator: Compute,
     lanes: u64,
     rows: u64,
     panels: u64,
@@ -55,8 +83,8 @@ impl<'a> Panels<'a> {
     /// Where the device is a processor and the product large enough.
     pub fn of(
         caps: &Capabilities,
-        contraction: &'a Contraction<'a>,
         groups: &'a Groups,
+        [a, b]: [Held<'a>; 2],
         inner: Type,
         accumulator: Compute,
     ) -> Option<Self> {
@@ -73,30 +101,28 @@ impl<'a> Panels<'a> {
         let panels = if m.div_ceil(2 * most) * n.div_ceil(2 * lanes) * batch < BUSY { 1 } else { 2 };
         // Panels are of one size, and pairs of rows are in one panel.
         let rows = m.div_ceil(m.div_ceil(panels * most)).div_ceil(panels).next_multiple_of(2);
-        let [a, b] = [m.next_multiple_of(panels * rows), n.next_multiple_of(2 * lanes)];
-        let elements = batch * (a + b) * k.next_multiple_of(STEPS);
-        let lens = [&contraction.a, &contraction.b].map(|view| view.buffer.len() / view.ty.size());
-        let largest = elements.max(batch * m * n).max(lens[0]).max(lens[1]);
+        let lines = m.next_multiple_of(panels * rows) + n.next_multiple_of(2 * lanes);
+        let elements = batch * lines * k.next_multiple_of(STEPS);
+        let largest = elements.max(batch * m * n).max(a.elements()).max(b.elements());
         let pays = batch * m * n * k >= LEAST && elements * inner.compute().size() <= MOST && largest < 1 << 31;
-        pays.then_some(Self { contraction, groups, inner, accumulator, lanes, rows, panels })
+        pays.then_some(Self { groups, a, b, inner, accumulator, lanes, rows, panels })
     }
 
-    /// The dense result.
-    pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
+    /// Writes the product to `c`, of fewer than 2³¹ elements, or subtracts it from what is there.
+    pub fn run(&self, gpu: &Gpu, c: Held, subtract: bool, patience: Patience) -> Result<()> {
         let [batch, m, n, k] = self.groups.sizes();
         let depth = k.next_multiple_of(STEPS);
         let row_panels = m.div_ceil(self.panels * self.rows) * self.panels;
         let column_panels = n.div_ceil(2 * self.lanes);
         let _together = gpu.stream.together();
-        let Contraction { ty, a, b, .. } = self.contraction;
-        let pack = |name, view, width, panels| self.pack(gpu, name, view, [width, panels, depth, batch], patience);
-        let panels_a = pack('a', a, self.rows, row_panels)?;
-        let panels_b = pack('b', b, 2 * self.lanes, column_panels)?;
-        let out = gpu.allocate(Kind::Device, batch * m * n * ty.size(), patience)?;
+        let pack = |name, held, width, panels| self.pack(gpu, name, held, [width, panels, depth, batch], patience);
+        let panels_a = pack('a', self.a, self.rows, row_panels)?;
+        let panels_b = pack('b', self.b, 2 * self.lanes, column_panels)?;
         let workgroups = row_panels / self.panels * column_panels * batch;
+        let way = Way { ty: c.ty, subtract, whole: self.whole(&c) };
         let params = |params: &mut Params| {
             let packed = self.packed().storage();
-            params.address(out.address, ty.storage(), format_args!("c"));
+            params.address(c.address(), c.ty.storage(), format_args!("c"));
             params.address(panels_a.address, packed, format_args!("a"));
             params.address(panels_b.address, packed, format_args!("b"));
             let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups"), (0, "none")];
@@ -104,15 +130,20 @@ impl<'a> Panels<'a> {
             self.groups.params(params, false);
         };
         let kernel = Kernel {
-            key: &self.key('c', false),
+            key: &self.key('c', c.ty, u8::from(subtract) | u8::from(way.whole) << 1),
             params: &params,
-            source: &|parameters| self.source(&gpu.caps, parameters),
+            source: &|parameters| self.source(&gpu.caps, parameters, way),
             groups: workgroups,
             reads: &[&panels_a, &panels_b],
-            writes: &[&out],
+            writes: &[c.block],
         };
-        kernel.launch(gpu, patience)?;
-        Ok(Buffer::new(batch * m * n * ty.size(), out))
+        kernel.launch(gpu, patience)
+    }
+
+    /// Whether pairs of the result's columns are aligned words.
+    fn whole(&self, c: &Held) -> bool {
+        let single = [c.ty, self.inner].iter().all(|&ty| ty == Type::F32) && self.accumulator == Compute::Float;
+        single && c.address().is_multiple_of(8) && self.groups.runs('c', "n", 2)
     }
 
     /// The type of the panels' elements.
@@ -120,11 +151,10 @@ impl<'a> Panels<'a> {
         of_compute(self.inner.compute())
     }
 
-    fn key(&self, part: char, along_k: bool) -> Vec<u8> {
-        let Contraction { ty, a, b, .. } = self.contraction;
-        let types = [*ty, self.inner, a.ty, b.ty].map(|ty| ty as u8);
+    fn key(&self, part: char, ty: Type, way: u8) -> Vec<u8> {
+        let types = [ty, self.inner].map(|ty| ty as u8);
         let tile = [self.lanes, self.rows, self.panels].map(|number| number as u8);
-        let numbers = [part as u8, along_k.into(), self.accumulator as u8];
+        let numbers = [part as u8, way, self.accumulator as u8];
         [b"panels", numbers.as_slice(), &tile, &types, &self.groups.pattern()].concat()
     }
 
@@ -133,13 +163,12 @@ impl<'a> Panels<'a> {
         &self,
         gpu: &Gpu,
         name: char,
-        view: &View,
+        held: Held,
         [width, panels, depth, batch]: [u64; 4],
         patience: Patience,
     ) -> Result<Lease> {
         let [_, m, n, k] = self.groups.sizes();
         let packed = self.packed();
-        let lease = view.buffer.lease()?;
         let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), patience)?;
         let (group, size) = if name == 'a' { ("m", m) } else { ("n", n) };
         let along_k = self.groups.closer(name, "k", group);
@@ -148,9 +177,8 @@ impl<'a> Panels<'a> {
         let chunk = (depth / STEPS).div_ceil(chunks) * STEPS;
         let chunks = depth.div_ceil(chunk);
         let params = |params: &mut Params| {
-            let base = lease.address.wrapping_add_signed(view.offset * view.ty.size() as i64);
             params.address(out.address, packed.storage(), format_args!("panels_out"));
-            params.address(base, view.ty.storage(), format_args!("operand"));
+            params.address(held.address(), held.ty.storage(), format_args!("operand"));
             let extents = [(size, "size"), (k, "k"), (depth, "depth"), (panels, "panels"), (batch, "batches")];
             params.extents(false, extents);
             params.extents(false, [(tiles, "tiles"), (chunk, "chunk"), (chunks, "chunks")]);
@@ -158,11 +186,11 @@ impl<'a> Panels<'a> {
         };
         let block: &Block = &out;
         let kernel = Kernel {
-            key: &self.key(name, along_k),
+            key: &self.key(name, held.ty, along_k.into()),
             params: &params,
-            source: &|parameters| self.pack_source(&gpu.caps, parameters, (name, group), view.ty, (width, along_k)),
+            source: &|parameters| self.pack_source(&gpu.caps, parameters, (name, group), held.ty, (width, along_k)),
             groups: batch * tiles * chunks,
-            reads: &[&lease],
+            reads: &[held.block],
             writes: &[block],
         };
         kernel.launch(gpu, patience)?;
@@ -205,7 +233,7 @@ impl<'a> Panels<'a> {
              #define OUTER_PLACE(i) {batch} + {outer}\n\
              #define DEPTH_PLACE(k) {depth}\n\
              #include \"lib/panels_pack.glsl\"\n",
-            head = head(caps, false, &[self.packed().storage(), ty.storage()], &self.computes(), parameters),
+            head = head(caps, false, &[self.packed().storage(), ty.storage()], &self.computes(ty), parameters),
             defines = self.defines(),
             places = self.groups.places(),
             along_k = u8::from(along_k),
@@ -216,35 +244,44 @@ impl<'a> Panels<'a> {
         )
     }
 
-    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        let ty = self.contraction.ty;
+    fn source(&self, caps: &Capabilities, parameters: &str, Way { ty, subtract, whole }: Way) -> String {
         let place = |group, index| self.groups.place('c', group, index);
         let target = format!("{} + {} + {}", place("batch", "batch"), place("m", "i"), place("n", "j"));
+        let held = of_accumulator(self.accumulator, ty);
+        let value = if subtract {
+            format!("{} - (v)", convert(element(ty, "c", &format!("({target})")), held))
+        } else {
+            "(v)".into()
+        };
         format!(
             "{head}#include \"lib/complex.glsl\"\n{defines}{places}\
              #define ACCUMULATOR {accumulator}\n\
              #define BM {rows}u\n\
              #define PANELS {panels}u\n\
              #define APART {apart}\n\
+             #define WHOLE {whole}\n\
+             #define PLACE(i, j) {target}\n\
+             #define RESULT(v, old) {result}\n\
              #define STEPS {STEPS}u\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
              #include \"lib/matmul_panels.glsl\"\n",
-            head = head(caps, false, &[ty.storage(), self.packed().storage()], &self.computes(), parameters),
+            head = head(caps, false, &[ty.storage(), self.packed().storage()], &self.computes(ty), parameters),
             defines = self.defines(),
             places = self.groups.places(),
             accumulator = self.accumulator.glsl(),
             rows = self.rows,
             panels = self.panels,
+            whole = u8::from(whole),
+            result = if subtract { "(old) - (v)" } else { "(v)" },
             // Where vectors of addresses, 64 bits a lane, are of 512 bits and those of sums are not.
             apart = u8::from(self.lanes * self.accumulator.size() <= 32),
             multiply_add = multiply_add(caps, self.accumulator),
-            store = assign(ty, "c", &target, ("(v)".into(), of_accumulator(self.accumulator, ty))),
+            store = assign(ty, "c", &target, (value, held)),
         )
     }
 
-    fn computes(&self) -> [Compute; 5] {
-        let Contraction { ty, a, b, .. } = self.contraction;
-        [ty.compute(), a.ty.compute(), b.ty.compute(), self.inner.compute(), self.accumulator]
+    fn computes(&self, ty: Type) -> [Compute; 3] {
+        [ty.compute(), self.inner.compute(), self.accumulator]
     }
 }

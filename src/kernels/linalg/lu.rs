@@ -26,9 +26,9 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
     if elements == 0 {
         return Ok(Factors { packed: gpu.zeroed(0, patience)?, permutation: gpu.zeroed(0, patience)? });
     }
-    let threads = panel_threads(gpu, n);
-    let block = if threads.is_some() && n > width(ty) { REGISTERS } else { width(ty) };
-    patience.may_record(n.div_ceil(block) * 4)?;
+    let threads = panel_threads(gpu, n).filter(|_| n > width(ty) && !processor(gpu));
+    let block = if threads.is_some() { REGISTERS } else { width(ty) };
+    patience.may_record(n.div_ceil(block) * (3 + Update::commands(gpu)))?;
     let packed = Pack::Transposed.copy(gpu, a, ty, patience)?;
     let permutation = gpu.allocate(Kind::Device, bytes.1, patience)?;
     let pivots = gpu.allocate(Kind::Device, bytes.1, patience)?;
@@ -37,11 +37,17 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
         let size = block.min(n - start);
         let rest = start + size;
         let panel = Panel { gpu, patience, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
-        match threads.filter(|_| n > width(ty)) {
-            Some(threads) => panel.factor_in_registers(threads)?,
-            None => panel.factor()?,
+        match threads {
+            _ if processor(gpu) => panel.factor_by_lanes(&permutation)?,
+            Some(threads) => {
+                panel.factor_in_registers(threads)?;
+                panel.exchange(&permutation)?;
+            }
+            None => {
+                panel.factor()?;
+                panel.exchange(&permutation)?;
+            }
         }
-        panel.exchange(&permutation)?;
         let right = view.at(start, rest);
         System {
             ty,
@@ -98,6 +104,7 @@ impl Panel<'_> {
         writes.push(("pivots", Holds::Indices, self.pivots));
         writes.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
         Step {
+            coherent: processor(self.gpu),
             defines,
             writes: &writes,
             extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
@@ -121,6 +128,14 @@ impl Panel<'_> {
         let threads = rows.next_power_of_two().max(subgroup).min(threads);
         let defines = [("WIDTH", REGISTERS as u32), ("EACH", rows.div_ceil(threads) as u32)];
         self.record("lu_columns", threads as u32, &defines, self.batch, None)
+    }
+
+    /// As [`Panel::factor`] and [`Panel::exchange`] by subgroups.
+    fn factor_by_lanes(&self, permutation: &Block) -> Result<()> {
+        let lanes = self.gpu.caps.subgroup;
+        self.record("lu_lanes", lanes, &[], self.batch, Some(permutation))?;
+        let groups = self.batch * (self.n - self.size).div_ceil(lanes.into());
+        if groups == 0 { Ok(()) } else { self.record("lu_exchange_lanes", lanes, &[], groups, None) }
     }
 
     /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.

@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use super::contraction::{Tile, multiply_add, vector};
+use super::contraction::{Axis, Groups, Held, Panels, Tile, multiply_add, vector};
 use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
@@ -173,6 +173,9 @@ fn unpack(gpu: &Gpu, lease: Lease, from: Type, elements: u64, to: Type, patience
     Ok(Buffer::new(elements * to.size(), result))
 }
 
+/// An update of fewer multiplications is not worth two more kernels.
+const LARGE: u64 = 1 << 18;
+
 /// `c -= a · b`, where c has `rows` rows and `columns` columns and the product sums over `depth`.
 struct Update<'a> {
     ty: Type,
@@ -188,6 +191,56 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
+    /// How many commands it records at most.
+    fn commands(gpu: &Gpu) -> u64 {
+        if processor(gpu) { 3 } else { 1 }
+    }
+
+    /// By the panels of `contraction` where the device is a processor and the product large enough.
+    fn by_panels(&self, gpu: &Gpu, patience: Patience) -> Result<bool> {
+        let &Update { ty, batch, rows, columns, depth, mut a, mut b, mut c, .. } = self;
+        let conjugates = ty.is_complex() && self.conjugate != [false; 2];
+        if !processor(gpu)
+            || conjugates
+            || c.block.size / ty.size() >= 1 << 31
+            || batch * rows * columns * depth < LARGE
+        {
+            return Ok(false);
+        }
+        // Panels begin at the lowest address.
+        let ascend = |count: u64, first: (&mut i64, &mut i64), second: (&mut i64, &mut i64)| {
+            for (offset, stride) in [first, second] {
+                *offset += (count as i64 - 1) * *stride;
+                *stride = -*stride;
+            }
+        };
+        if a.row < 0 && c.row < 0 {
+            ascend(rows, (&mut a.offset, &mut a.row), (&mut c.offset, &mut c.row));
+        }
+        if b.column < 0 && c.column < 0 {
+            ascend(columns, (&mut b.offset, &mut b.column), (&mut c.offset, &mut c.column));
+        }
+        if a.column < 0 && b.row < 0 {
+            ascend(depth, (&mut a.offset, &mut a.column), (&mut b.offset, &mut b.row));
+        }
+        if [a.row, a.column, b.row, b.column, c.row, c.column].iter().any(|&stride| stride < 0) {
+            return Ok(false);
+        }
+        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, border: None }];
+        let groups = Groups {
+            batch: axis(batch, a.batch, b.batch, c.batch),
+            m: axis(rows, a.row, 0, c.row),
+            n: axis(columns, 0, b.column, c.column),
+            k: axis(depth, a.column, b.row, 0),
+            borders: None,
+        };
+        let [a, b, c] = [a, b, c].map(|view| Held { block: view.block, ty, offset: view.offset });
+        match Panels::of(&gpu.caps, &groups, [a, b], ty, ty.compute()) {
+            Some(panels) => panels.run(gpu, c, true, patience).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
         let &Update { ty, batch, rows, columns, depth, a, b, c, .. } = self;
         if batch == 0 || rows == 0 || columns == 0 || depth == 0 {
@@ -198,6 +251,9 @@ impl Update<'_> {
             let conjugate = [self.conjugate[1], self.conjugate[0]];
             let (a, b, c) = (b.transposed(), a.transposed(), c.transposed());
             return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, patience);
+        }
+        if self.by_panels(gpu, patience)? {
+            return Ok(());
         }
         let (tile, _) = Tile::choose(&gpu.caps, ty.compute(), ty.compute(), [batch, rows, columns, depth.min(32)]);
         let (width, _) = vector(ty.compute());

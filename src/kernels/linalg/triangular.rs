@@ -50,7 +50,7 @@ pub fn run(
     if elements == 0 {
         return gpu.zeroed(0, patience);
     }
-    patience.may_record(n.div_ceil(width(inner)) * 2)?;
+    patience.may_record(n.div_ceil(width(inner)) * (1 + Update::commands(gpu)))?;
     let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
     let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
     let x = pack.copy(gpu, b, inner, patience)?;
