@@ -1,7 +1,8 @@
 // Matrix product of 16-bit floats by cooperative matrices (GL_KHR_cooperative_matrix) of 16×16 with sums in f32. A
-// workgroup computes BM×BN of C in steps of BK along k, a subgroup WM×WN of it. Tiles lie in shared memory as they do in
-// memory; while one step is computed, the next one's elements are on their way to registers. Shared memory for a second
-// step would cost more, by the workgroups that no longer fit beside each other, than it saves in barriers.
+// workgroup computes BM×BN of C in steps of BK along k, a subgroup WM×WN of it. While one step is computed, the next one's
+// elements are on their way to registers. Shared memory for a second step would cost more, by the workgroups that no longer
+// fit beside each other, than it saves in barriers. So that subgroups multiply while they wait for the next step in shared
+// memory, the last 16 of a step along k are multiplied after it has been overwritten.
 //
 // The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), A_ROW(i),
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_BORDERS, B_BORDERS, LINE_WORD(i) and
@@ -13,9 +14,11 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 
-// Eight more, so that lines begin in different banks.
-const uint A_LINE = (A_ALONG_K != 0 ? BK : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM : BK;
-const uint B_LINE = (B_ALONG_N != 0 ? BN : BK) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN;
+// Tiles lie in shared memory in the direction in which elements are neighbours in memory. Along k a line has BK of 128 / BK
+// rows, or columns, that are 16 apart. Eight more elements, so that lines begin in different banks.
+const uint ABREAST = 128 / BK;
+const uint A_LINE = (A_ALONG_K != 0 ? 128 : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM / ABREAST : BK;
+const uint B_LINE = (B_ALONG_N != 0 ? BN : 128) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN / ABREAST;
 const uint A_SIZE = A_LINE * A_LINES, B_SIZE = B_LINE * B_LINES;
 const uint ACROSS = BN / WN, SUBGROUPS = BM / WM * ACROSS, LANES = 32, THREADS = LANES * SUBGROUPS;
 const uint A_TURNS = BM * BK / 8 / THREADS, B_TURNS = BN * BK / 8 / THREADS;
@@ -23,8 +26,8 @@ const uint A_TURNS = BM * BK / 8 / THREADS, B_TURNS = BN * BK / 8 / THREADS;
 #define FIRST_STEP(start)
 #define NEXT_STEP
 #endif
-// Of 16 numbers of C, and four more.
-const uint PART_LINE = 5;
+// Of 32 numbers of C, and four more.
+const uint PART_LINE = 9;
 
 // The tile of A and that of B behind it; in the end, parts of C.
 shared uvec4 tiles[A_SIZE + B_SIZE];
@@ -44,16 +47,19 @@ uint words_b[B_TURNS];
 #define B_EXISTS(t, start, k) true
 #endif
 
-// The line that load `e` is a part of, and where in it the load begins. Where two lines of four loads serve eight lanes,
-// they are lines four apart: these lie in different banks.
-#define LINE(e, line) (line == 5 ? (e) / 32 * 8 + (e) / 8 % 4 + (e) / 4 % 2 * 4 : (e) / (line - 1))
+// The line that load `e` is a part of, and where in it the load begins.
+#define LINE(e, line) ((e) / (line - 1))
 #define WITHIN(e, line) ((e) % (line - 1))
+// Of lines along k: the row or column of a load, and where in it the load begins; and where 16 of them begin.
+#define ACROSS_K(e, line) ((LINE(e, line) / 16 * ABREAST + WITHIN(e, line) / (BK / 8)) * 16 + LINE(e, line) % 16)
+#define ALONG_K(e, line) (WITHIN(e, line) % (BK / 8) * 8)
+#define BLOCK(i, line) ((i) / 16 / ABREAST * 16 * line + (i) / 16 % ABREAST * (BK / 8))
 
 // Rows and columns beyond the matrices repeat the last ones: their sums are not stored.
 void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
     uint e = lane + t * THREADS;
-    IDX i = A_ALONG_K != 0 ? min(row + LINE(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
+    IDX i = A_ALONG_K != 0 ? min(row + ACROSS_K(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
     places_a[t] = A_ROW(i);
 #if A_BORDERS
     words_a[t] = LINE_WORD(i);
@@ -61,7 +67,7 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
     uint e = lane + t * THREADS;
-    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + LINE(e, B_LINE), n - 1);
+    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + ACROSS_K(e, B_LINE), n - 1);
     places_b[t] = B_COLUMN(j);
 #if B_BORDERS
     words_b[t] = LINE_WORD(j);
@@ -72,14 +78,14 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
 // A step of `count` elements along k from `start`; zeros to a shorter one than BK, and beyond borders.
 void fetch(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
-    uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? WITHIN(e, A_LINE) * 8 : LINE(e, A_LINE);
+    uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? ALONG_K(e, A_LINE) : LINE(e, A_LINE);
     fetched_a[t] = uvec4(0);
     if ((count == BK || k < count) && A_EXISTS(t, start, k)) {
       fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(start, k));
     }
   }
   [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
-    uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : WITHIN(e, B_LINE) * 8;
+    uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : ALONG_K(e, B_LINE);
     fetched_b[t] = uvec4(0);
     if ((count == BK || k < count) && B_EXISTS(t, start, k)) {
       fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(start, k));
@@ -102,9 +108,45 @@ void put(uint lane) {
 #define MATRIX_B coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
 #define MATRIX_C coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
 
+#if A_ALONG_K
+#define LOAD_A(matrix, i, k) coopMatLoad(matrix, tiles, BLOCK(i, A_LINE) + (k) / 8, A_LINE, gl_CooperativeMatrixLayoutRowMajor)
+#else
+#define LOAD_A(matrix, i, k) coopMatLoad(matrix, tiles, (k) * A_LINE + (i) / 8, A_LINE, gl_CooperativeMatrixLayoutColumnMajor)
+#endif
+#if B_ALONG_N
+#define LOAD_B(matrix, j, k) \
+  coopMatLoad(matrix, tiles, A_SIZE + (k) * B_LINE + (j) / 8, B_LINE, gl_CooperativeMatrixLayoutRowMajor)
+#else
+#define LOAD_B(matrix, j, k) \
+  coopMatLoad(matrix, tiles, A_SIZE + BLOCK(j, B_LINE) + (k) / 8, B_LINE, gl_CooperativeMatrixLayoutColumnMajor)
+#endif
+
+// Matrices at k of a step, in one of two places by turns.
+#define LOAD(k) \
+  { \
+    [[unroll]] for (uint i = 0; i < WM / 16; i++) LOAD_A(a[(k) / 16 % 2][i], warp_row + i * 16, k); \
+    [[unroll]] for (uint j = 0; j < WN / 16; j++) LOAD_B(b[(k) / 16 % 2][j], warp_column + j * 16, k); \
+  }
+#define MULTIPLY(k) \
+  { \
+    [[unroll]] for (uint i = 0; i < WM / 16; i++) { \
+      [[unroll]] for (uint j = 0; j < WN / 16; j++) { \
+        sums[i][j] = coopMatMulAdd(a[(k) / 16 % 2][i], b[(k) / 16 % 2][j], sums[i][j]); \
+      } \
+    } \
+  }
+// All of a step but its first loads and its last products.
+#define COMPUTE \
+  [[unroll]] for (uint k = 16; k < BK; k += 16) { \
+    LOAD(k) \
+    MULTIPLY(k - 16) \
+  }
+
 void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   uint lane = gl_SubgroupID * LANES + gl_SubgroupInvocationID;
   uint warp_row = gl_SubgroupID / ACROSS * WM, warp_column = gl_SubgroupID % ACROSS * WN;
+  MATRIX_A a[2][WM / 16];
+  MATRIX_B b[2][WN / 16];
   MATRIX_C sums[WM / 16][WN / 16];
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
     [[unroll]] for (uint j = 0; j < WN / 16; j++) sums[i][j] = MATRIX_C(0.0);
@@ -118,47 +160,39 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   put(lane);
   barrier();
   if (!whole) end -= rest;
-  for (IDX at = whole ? start + BK : start;; at += BK) {
-    if (at < end) {
-      NEXT_STEP
-      fetch(lane, at, BK);
-    }
-    [[unroll]] for (uint k = 0; k < BK; k += 16) {
-      MATRIX_A a[WM / 16];
-      [[unroll]] for (uint i = 0; i < WM / 16; i++) {
-        uint at_row = warp_row + i * 16;
-#if A_ALONG_K
-        coopMatLoad(a[i], tiles, at_row * A_LINE + k / 8, A_LINE, gl_CooperativeMatrixLayoutRowMajor);
-#else
-        coopMatLoad(a[i], tiles, k * A_LINE + at_row / 8, A_LINE, gl_CooperativeMatrixLayoutColumnMajor);
-#endif
-      }
-      [[unroll]] for (uint j = 0; j < WN / 16; j++) {
-        uint at_column = warp_column + j * 16;
-        MATRIX_B b;
-#if B_ALONG_N
-        coopMatLoad(b, tiles, A_SIZE + k * B_LINE + at_column / 8, B_LINE, gl_CooperativeMatrixLayoutRowMajor);
-#else
-        coopMatLoad(b, tiles, A_SIZE + at_column * B_LINE + k / 8, B_LINE, gl_CooperativeMatrixLayoutColumnMajor);
-#endif
-        [[unroll]] for (uint i = 0; i < WM / 16; i++) sums[i][j] = coopMatMulAdd(a[i], b, sums[i][j]);
-      }
-    }
-    barrier();
-    if (at >= end) break;
-    put(lane);
-    barrier();
+  IDX at = whole ? start + BK : start;
+  if (at < end) {
+    NEXT_STEP
+    fetch(lane, at, BK);
   }
+  LOAD(0)
+  for (; at < end; at += BK) {
+    COMPUTE
+    barrier();
+    put(lane);
+    // Without a branch, the last step once more: drivers wait for loads where branches meet.
+    if (at + BK < end) {
+      NEXT_STEP
+    }
+    fetch(lane, min(at + BK, end - BK), BK);
+    barrier();
+    LOAD(0)
+    MULTIPLY(BK - 16)
+  }
+  COMPUTE
+  MULTIPLY(BK - 16)
+  barrier();
   // How a matrix lies in the lanes is the device's own affair: through shared memory each gets four neighbours to store.
   uint base = gl_SubgroupID * 16 * PART_LINE;
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
-    [[unroll]] for (uint j = 0; j < WN / 16; j++) {
+    [[unroll]] for (uint j = 0; j < WN / 16; j += 2) {
       coopMatStore(sums[i][j], tiles, base, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
-      barrier();
-      [[unroll]] for (uint e = 0; e < 64; e += LANES) {
+      coopMatStore(sums[i][j + 1], tiles, base + 4, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
+      subgroupBarrier();
+      [[unroll]] for (uint e = 0; e < 128; e += LANES) {
         uint quad = e + gl_SubgroupInvocationID;
-        vec4 values = uintBitsToFloat(tiles[base + quad / 4 * PART_LINE + quad % 4]);
-        IDX at_row = row + warp_row + i * 16 + quad / 4, at_column = column + warp_column + j * 16 + quad % 4 * 4;
+        vec4 values = uintBitsToFloat(tiles[base + quad / 8 * PART_LINE + quad % 8]);
+        IDX at_row = row + warp_row + i * 16 + quad / 8, at_column = column + warp_column + j * 16 + quad % 8 * 4;
 #if C_QUADS
         if (at_row < m && at_column < n) {
           STORE_QUAD(at_row, at_column, values.x, values.y, values.z, values.w);
@@ -169,7 +203,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
         }
 #endif
       }
-      barrier();
+      subgroupBarrier();
     }
   }
 }

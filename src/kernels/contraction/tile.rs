@@ -54,8 +54,12 @@ const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
 }
 
 /// For cooperative matrices, likewise, with subgroups of 32.
-const MATRIX_TILES: [Tile; 3] =
-    [matrix([128, 128, 32], [64, 64]), matrix([64, 128, 32], [32, 64]), matrix([64, 64, 64], [32, 32])];
+const MATRIX_TILES: [Tile; 4] = [
+    matrix([128, 256, 32], [64, 64]),
+    matrix([128, 128, 32], [64, 64]),
+    matrix([64, 128, 32], [32, 64]),
+    matrix([64, 64, 64], [32, 32]),
+];
 
 /// Invocations of a workgroup where they are lanes.
 const LANES: u32 = 32;
@@ -78,7 +82,7 @@ impl Tile {
 
     /// The tile of cooperative matrices for products of these sizes, if any fits the device and is filled.
     pub fn matrix(caps: &Capabilities, [batch, m, n, k]: [u64; 4]) -> Option<(Self, u64)> {
-        let fits = |tile: &&Tile| 2 * (tile.rows + tile.columns) * (tile.depth + 16) <= caps.max_shared;
+        let fits = |tile: &&Tile| 2 * (tile.rows + tile.columns) * (tile.depth + tile.depth / 8) <= caps.max_shared;
         let full = |tile: &&Tile| fits(tile) && tile.groups(m, n) * batch >= FULL;
         if caps.subgroup != 32 || m < 64 || n < 64 || k < 64 {
             return None;
