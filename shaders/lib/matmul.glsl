@@ -12,6 +12,7 @@
 // - A_ALONG_K and B_ALONG_N: 1 or 0, whether neighbouring threads should load neighbours along k of A, along n of B;
 // - A_QUADS and B_QUADS: whether A_QUAD(place) and B_QUAD(place), of types A_STORED and B_STORED, read four neighbours
 //   in that direction at once; such runs of four are aligned and whole;
+// - with quads across k, A_APART and B_APART: 1 where each element of a four has a place of its own instead;
 // - EAGER: whether most steps should be free of branches, which takes registers that sums may need;
 // - STORE(i, j, value) for an element of C, or with C_QUADS, for WIDTH = 4 only, STORE_QUAD(i, j, v0, v1, v2, v3).
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one, without C_QUADS stored one by one.
@@ -25,11 +26,13 @@
 #define A_STORED ELEMENT
 #define A_VALUE(x) x
 #define A_QUADS 0
+#define A_APART 0
 #endif
 #ifndef B_STORED
 #define B_STORED ELEMENT
 #define B_VALUE(x) x
 #define B_QUADS 0
+#define B_APART 0
 #endif
 #ifndef FIRST_STEP
 #define FIRST_STEP(start)
@@ -64,6 +67,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define ALONG_K A_ALONG_K
 #define QUADS A_QUADS
 #define BORDERS A_BORDERS
+#define APART A_APART
 #include "lib/matmul_operand.glsl"
 
 #define OPERAND(name) B_##name
@@ -72,6 +76,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define ALONG_K (1 - B_ALONG_N)
 #define QUADS B_QUADS
 #define BORDERS B_BORDERS
+#define APART B_APART
 #include "lib/matmul_operand.glsl"
 
 ACCUMULATOR sums[TM][TN];

@@ -105,6 +105,12 @@ impl Borders {
         text
     }
 
+    /// The function `depth_word`, the bits that an index along k needs.
+    pub fn of_depth(&self, groups: &Groups) -> String {
+        let (indices, needed) = (groups.indices("k"), self.needed("word", "at"));
+        format!("uint depth_word(IDX i) {{\n{indices}  uint word;\n{needed}  return word;\n}}")
+    }
+
     /// The function `line_word`, the bits for which a row or column is outside.
     pub fn outside(&self, groups: &Groups) -> String {
         let mut text = format!("uint line_word(IDX i) {{\n{}  uint word = 0, bit = 0;\n", groups.indices(self.group()));

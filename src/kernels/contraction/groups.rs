@@ -7,6 +7,9 @@ use super::border::Borders;
 use super::{Axis, Contraction};
 use crate::program::emit::Params;
 
+/// Half of what is read from memory is wanted where elements are so far apart.
+const CLOSE: i64 = 2;
+
 /// The axes by their parts, as few as step alike. Axes of the result go from its outermost to its innermost.
 pub struct Groups {
     pub batch: Vec<Axis>,
@@ -139,11 +142,12 @@ impl Groups {
 
     /// Whether runs of `run` elements of a tensor along `group` are neighbours in memory and begin at multiples of `run`.
     pub fn runs(&self, tensor: char, group: &str, run: u64) -> bool {
+        let cut = self.borders.as_ref().is_some_and(|borders| borders.tensor == tensor);
         self.named().iter().filter(|(_, tensors, _)| tensors.contains(tensor)).all(|(name, _, axes)| {
             // The innermost axes that are one axis of neighbours in this tensor.
             let mut neighbours = 1;
             let inner = |axis: &&Axis| {
-                let next = axis.stride(tensor) == neighbours as i64 && axis.border.is_none();
+                let next = axis.stride(tensor) == neighbours as i64 && !(cut && axis.border.is_some());
                 neighbours *= if next { axis.dim } else { 1 };
                 next
             };
@@ -153,10 +157,22 @@ impl Groups {
         })
     }
 
+    /// Whether the elements of an operand should be loaded along k: where they lie closer than along its lines, which is
+    /// worth little if they are no whole fours and those along the lines lie close as well.
+    pub fn along_k(&self, tensor: char) -> bool {
+        let lines = if tensor == 'a' { "m" } else { "n" };
+        let closer = if tensor == 'a' { self.closer('a', "k", lines) } else { !self.closer('b', lines, "k") };
+        closer && (self.step(tensor, lines) > CLOSE || self.runs(tensor, "k", 4))
+    }
+
     /// Whether elements of a tensor lie closer along `first` than along `second`.
     pub fn closer(&self, tensor: char, first: &str, second: &str) -> bool {
-        let step = |group| self.axes(group).last().map_or(0, |axis| axis.stride(tensor).abs());
-        step(first) <= step(second)
+        self.step(tensor, first) <= self.step(tensor, second)
+    }
+
+    /// How far neighbours along a group are apart in a tensor.
+    fn step(&self, tensor: char, group: &str) -> i64 {
+        self.axes(group).last().map_or(0, |axis| axis.stride(tensor).abs())
     }
 }
 

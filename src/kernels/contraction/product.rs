@@ -27,6 +27,8 @@ pub struct Product<'a> {
     pub along: [bool; 2],
     /// Whether four elements of the operands and the result at once are loaded and stored.
     pub quads: [bool; 3],
+    /// Whether the elements of the operands' fours may be anywhere.
+    pub apart: [bool; 2],
 }
 
 /// The lines that choose the tile in `lib/matmul.glsl`.
@@ -70,7 +72,9 @@ impl Product<'_> {
         let tile = [method as u32, rows, columns, depth, thread_rows, thread_columns].map(u32::to_le_bytes).concat();
         let [along_k, along_n] = self.along;
         let [quads_a, quads_b, quads_c] = self.quads;
-        let flags = [along_k, along_n, quads_a, quads_b, quads_c, self.wide, self.steps()].map(u8::from);
+        let [apart_a, apart_b] = self.apart;
+        let flags =
+            [along_k, along_n, quads_a, quads_b, quads_c, apart_a, apart_b, self.wide, self.steps()].map(u8::from);
         let types = [self.ty, self.inner, self.types[0], self.types[1]].map(|ty| ty as u8);
         [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.pattern(), &tile, &flags].concat()
     }
@@ -138,7 +142,8 @@ impl Product<'_> {
         )
     }
 
-    /// Tables in shared memory of the depth's places where they take divisions to find, so that loads need not divide.
+    /// Tables in shared memory of the depth's places where they take divisions to find, so that loads need not divide, and
+    /// of its words where there are borders.
     fn depth_in_tables(&self) -> String {
         let (mut tables, mut fill, mut text) = (String::new(), String::new(), String::new());
         for (name, tensor) in [('A', 'a'), ('B', 'b')] {
@@ -152,6 +157,11 @@ impl Product<'_> {
                 _ => place("(start) + (k)"),
             };
             let _ = writeln!(text, "#define {name}_DEPTH(start, k) {place}");
+        }
+        if let Some(borders) = &self.groups.borders {
+            let _ = writeln!(tables, "shared uint depth_words[2 * DEPTHS];\n{}", borders.of_depth(self.groups));
+            let _ = writeln!(fill, "    depth_words[uint(at)] = depth_word(i);");
+            text += "#define DEPTH_WORD(start, k) depth_words[uint(((start) + (k)) % (2 * DEPTHS))]\n";
         }
         if tables.is_empty() {
             return text;
@@ -179,18 +189,20 @@ impl Product<'_> {
     }
 
     /// How elements of an operand are read.
-    fn operand(&self, text: &mut String, name: char, ty: Type, quads: bool) {
+    fn operand(&self, text: &mut String, name: char, ty: Type, [quads, apart]: [bool; 2]) {
         let (upper, storage) = (name.to_ascii_uppercase(), ty.storage());
         let stored = if quads { quad_of(storage) } else { storage };
         let _ = writeln!(
             text,
             "#define {upper}_STORED {stored}\n\
              #define {upper}_QUADS {}\n\
+             #define {upper}_APART {}\n\
              #define {upper}_AT(place) AT({storage}, p.{name}, {name}_base + place)\n\
              #define {upper}_QUAD(place) QUAD({storage}, p.{name}, ({name}_base + place) / 4)\n\
              #define {upper}_EIGHT(place) EIGHT(p.{name}, {name}_base + place)\n\
              #define {upper}_VALUE(x) ELEMENT({})",
             u8::from(quads),
+            u8::from(apart),
             convert((load(ty, "x"), ty), self.inner),
         );
     }
@@ -203,8 +215,8 @@ impl Product<'_> {
         let storages = [ty.storage(), self.types[0].storage(), self.types[1].storage()];
         let computes = [ty.compute(), self.types[0].compute(), self.types[1].compute(), self.accumulator];
         let mut operands = String::new();
-        self.operand(&mut operands, 'a', self.types[0], quads_a);
-        self.operand(&mut operands, 'b', self.types[1], quads_b);
+        self.operand(&mut operands, 'a', self.types[0], [quads_a, self.apart[0]]);
+        self.operand(&mut operands, 'b', self.types[1], [quads_b, self.apart[1]]);
         let place = format!("c_base + {} + {}", groups.place('c', "m", "i"), groups.place('c', "n", "j"));
         let values = ["v0", "v1", "v2", "v3"].map(converted).join(", ");
         format!(
@@ -295,6 +307,7 @@ mod tests {
                     wide: false,
                     along: [a.1 == 1, b.1 == 1],
                     quads: [true; 3],
+                    apart: [false; 2],
                 };
                 let mut params = crate::program::emit::Params::with_declarations();
                 for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {

@@ -104,10 +104,10 @@ impl Tile {
         m.div_ceil(self.rows.into()) * n.div_ceil(self.columns.into())
     }
 
-    /// Bytes that a workgroup shares: two steps of both tiles, whose rows are a vector longer, and tables of places.
+    /// Bytes that a workgroup shares: two steps of both tiles, whose rows are a vector longer, and tables of places and words.
     fn shared(&self, size: u64) -> u64 {
         let vector = size.max(16);
-        let tables = 2 * 2 * u64::from(DEPTHS) * 8;
+        let tables = 2 * u64::from(DEPTHS) * (2 * 8 + 4);
         u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * size + 2 * vector) + tables
     }
 
