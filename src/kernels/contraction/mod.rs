@@ -390,7 +390,7 @@ mod tests {
         let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
         let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
         // And by what suits the device.
-        let ways = tile::TILES.into_iter().zip([1, 1, 3, 2, 1, 5]).map(Some).chain([None]);
+        let ways = tile::TILES.into_iter().zip([1, 1, 3, 2, 2, 2, 1, 5]).map(Some).chain([None]);
         for (i, by) in ways.enumerate() {
             let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
             for (sizes, (by_k, by_n, offset)) in cases {

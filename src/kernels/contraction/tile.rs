@@ -40,10 +40,12 @@ const fn tile([rows, columns, depth]: [u32; 3], [thread_rows, thread_columns]: [
 }
 
 /// From the least work for each element that is loaded to the most workgroups.
-pub const TILES: [Tile; 6] = [
+pub const TILES: [Tile; 8] = [
     tile([128, 128, 8], [8, 8]),
     tile([64, 128, 8], [8, 8]),
     tile([64, 64, 8], [4, 8]),
+    tile([32, 128, 8], [4, 8]),
+    tile([128, 32, 8], [8, 4]),
     tile([32, 32, 16], [4, 4]),
     tile([128, 16, 16], [4, 4]),
     tile([16, 128, 16], [4, 4]),
@@ -69,6 +71,9 @@ pub const DEPTHS: u32 = 128;
 
 /// As many workgroups fill a large device.
 const FULL: u64 = 128;
+
+/// Of the device that tiles were measured on.
+const PROCESSORS: u64 = 132;
 
 impl Tile {
     pub fn threads(&self) -> u32 {
@@ -133,13 +138,13 @@ impl Tile {
         let cost = |tile: &Tile| {
             let groups = batch * tile.groups(m, n);
             let splits = splits(groups, k);
-            let turns = (groups * splits).div_ceil(FULL);
+            let turns = (groups * splits).div_ceil(PROCESSORS);
             // What one step costs: its products, and the loads for them.
             let area = u64::from(tile.rows * tile.columns);
             let step = area + 12 * u64::from(tile.rows + tile.columns);
             (turns * k.div_ceil(splits) * step, splits)
         };
-        let best = TILES.iter().filter(fits).min_by_key(|tile| cost(tile).0).unwrap_or(&TILES[3]);
+        let best = TILES.iter().filter(fits).min_by_key(|tile| cost(tile).0).unwrap_or(&TILES[5]);
         (*best, cost(best).1)
     }
 }
