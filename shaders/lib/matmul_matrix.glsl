@@ -127,9 +127,9 @@ void put(uint lane) {
     [[unroll]] for (uint i = 0; i < WM / 16; i++) LOAD_A(a[(k) / 16 % 2][i], warp_row + i * 16, k); \
     [[unroll]] for (uint j = 0; j < WN / 16; j++) LOAD_B(b[(k) / 16 % 2][j], warp_column + j * 16, k); \
   }
-#define MULTIPLY(k) \
+#define MULTIPLY(k, first, last) \
   { \
-    [[unroll]] for (uint i = 0; i < WM / 16; i++) { \
+    [[unroll]] for (uint i = first; i < last; i++) { \
       [[unroll]] for (uint j = 0; j < WN / 16; j++) { \
         sums[i][j] = coopMatMulAdd(a[(k) / 16 % 2][i], b[(k) / 16 % 2][j], sums[i][j]); \
       } \
@@ -139,7 +139,7 @@ void put(uint lane) {
 #define COMPUTE \
   [[unroll]] for (uint k = 16; k < BK; k += 16) { \
     LOAD(k) \
-    MULTIPLY(k - 16) \
+    MULTIPLY(k - 16, 0, WM / 16) \
   }
 
 void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
@@ -175,12 +175,13 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
       NEXT_STEP
     }
     fetch(lane, min(at + BK, end - BK), BK);
+    MULTIPLY(BK - 16, 0, WM / 32)
     barrier();
     LOAD(0)
-    MULTIPLY(BK - 16)
+    MULTIPLY(BK - 16, WM / 32, WM / 16)
   }
   COMPUTE
-  MULTIPLY(BK - 16)
+  MULTIPLY(BK - 16, 0, WM / 16)
   barrier();
   // How a matrix lies in the lanes is the device's own affair: through shared memory each gets four neighbours to store.
   uint base = gl_SubgroupID * 16 * PART_LINE;
