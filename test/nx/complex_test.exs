@@ -259,7 +259,9 @@ defmodule Nx.Vulkan.ComplexTest do
 
   # In c128 BinaryBackend's intermediate results leave the range of doubles long before the numbers do, and are
   # subnormal, with fewer digits, before it raises.
-  defp range(op, {:c, 128}, :any) when op in [:divide, :rsqrt], do: {:float, -1.0e5, 1.0e5}
+  defp range(op, {:c, 128}, :any) when op in [:divide, :rsqrt, :atan, :atanh],
+    do: {:float, -1.0e5, 1.0e5}
+
   defp range(_op, _type, values), do: values
 
   defp part(:nan, type), do: Nx.to_binary(Nx.Constants.nan(part_type(type)))
