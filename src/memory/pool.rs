@@ -188,7 +188,6 @@ impl Pool {
                     }
                 }
             }
-            state.slack -= size;
             // Sizes that come and go do not add up: what lies free of other sizes makes room.
             let most = (FIRST + 2 * state.peak).min(shared.limit);
             let wanted = (state.taken + size).saturating_sub(most);
@@ -200,6 +199,7 @@ impl Pool {
                 )));
             }
             state.taken += size;
+            state.slack -= size;
             released
         };
         drop(released);

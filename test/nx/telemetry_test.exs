@@ -32,6 +32,18 @@ defmodule Nx.Vulkan.TelemetryTest do
     [nodes, [{ref, type, shape}], shape]
   end
 
+  test "memory: the pool's figures before it grows" do
+    assert {:ok, _} = Nx.Vulkan.Native.again(:collect, {:buf_alloc, :buf_alloc_dirty}, [1000])
+    assert_received {:memory, %{pool_bytes: _}, %{reason: :pool_grows}}
+  end
+
+  test "a pending call has its answer, also from a device that makes nobody look twice" do
+    assert Nx.Vulkan.Native.again(:pending, {:sync, :sync_dirty}, []) == :ok
+    names = {:buf_alloc, :buf_alloc_dirty}
+    assert {:error, :out_of_memory, _} = Nx.Vulkan.Native.again(:pending, names, [1 <<< 46])
+    refute_received {:memory, _, %{reason: :pool_grows}}
+  end
+
   test "memory: the pool's figures where it is short" do
     assert {:error, :out_of_memory, _} =
              Nx.Vulkan.Native.again(

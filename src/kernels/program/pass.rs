@@ -49,10 +49,11 @@ impl Run<'_> {
                 writes.push(out);
             }
         }
-        let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
         // What the pass before touched last is in the device's cache still: this one begins there.
-        let backwards =
-            stage.turns(&self.gpu.caps).then(|| bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed));
+        let backwards = stage.turns(&self.gpu.caps).then(|| {
+            let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
+            bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed)
+        });
         let kernel = Kernel {
             key: &self.key(stage),
             params: &|params| {
