@@ -103,6 +103,8 @@ struct State {
     slack: u64,
     /// The size for which a prompt caller was last asked to in place of memory of the driver's, which is what comes next.
     asked: u64,
+    /// Whether one more tensor of the size of the last large one would have to wait for memory.
+    low: bool,
 }
 
 struct Shared {
@@ -127,6 +129,8 @@ const SMALL: u64 = 64;
 const SLAB: u64 = 32 << 20;
 /// And of those of the host's: 32 MiB of it took the driver of an H200 10 ms.
 const HOST_SLAB: u64 = 8 << 20;
+/// Memory for tensors from this size on is worth a collection of garbage while the device works.
+const LARGE: u64 = 8 << 20;
 
 /// Rounds up to the size class: four classes to each power of two, so that at most a quarter is lost.
 fn size_class(len: u64) -> Option<u64> {
@@ -152,6 +156,7 @@ impl Pool {
             peak: 0,
             slack: FIRST.min(limit),
             asked: 0,
+            low: false,
         };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
@@ -228,11 +233,21 @@ impl Pool {
             Kind::Device => {
                 state.used += block.size;
                 state.leased += 1;
+                if block.size >= LARGE {
+                    let free = state.free.get(&(block.kind, block.size));
+                    state.low = free.is_none_or(Vec::is_empty);
+                }
             }
             Kind::Readback => state.readbacks += 1,
             Kind::Upload => {}
         }
         Lease { block: Some(block), pool: self.0.clone() }
+    }
+
+    /// Whether callers who wait for the device should collect garbage meanwhile, or the next large tensor has to wait for that. Told
+    /// once for each tensor.
+    pub fn is_low(&self) -> bool {
+        std::mem::take(&mut self.0.state.lock().low)
     }
 
     /// Whether a block for reading back `len` bytes would have to be made while earlier ones are still held.

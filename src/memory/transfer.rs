@@ -134,6 +134,16 @@ impl Gpu {
         Ok(readback)
     }
 
+    /// What a normal scheduler can do about waiting. While the device works, garbage can be collected whose memory the next
+    /// tensor needs: [`Error::Collect`], once.
+    pub fn finish_promptly(&self) -> Result<()> {
+        if self.pool.is_low() {
+            self.stream.start()?;
+            return Err(Error::Collect);
+        }
+        self.stream.submit_and_look()
+    }
+
     /// What a normal scheduler can do about reading: a few bytes, if the device has them soon, else [`Error::Pending`]. With more
     /// the device starts meanwhile, and the error tells whether garbage should be collected before a dirty scheduler waits.
     pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
@@ -149,7 +159,7 @@ impl Gpu {
             }
         }
         self.stream.submit()?;
-        let short = len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
+        let short = self.pool.is_low() || len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
         Err(if short { Error::Collect } else { Error::Defer })
     }
 

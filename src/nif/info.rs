@@ -80,9 +80,9 @@ pair!(sync, sync_dirty, (), reply_ok, wait);
 
 /// A prompt caller has the device start before it goes where it may wait.
 fn wait(patience: Patience) -> Result<()> {
-    let stream = &gpu(patience)?.stream;
+    let gpu = gpu(patience)?;
     match patience {
-        Patience::Prompt => stream.submit_and_look(),
-        Patience::Patient => stream.finish(),
+        Patience::Prompt => gpu.finish_promptly(),
+        Patience::Patient => gpu.stream.finish(),
     }
 }

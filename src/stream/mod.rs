@@ -70,11 +70,17 @@ impl Stream {
         self.recorder().submit().map(drop)
     }
 
+    /// Has the device start on what is recorded; the timeline value after which all of it has run.
+    pub fn start(&self) -> Result<u64> {
+        let value = self.recorder().submit()?;
+        self.submitter.try_flush()?;
+        Ok(value)
+    }
+
     /// Submits what is recorded and waits as long as a normal scheduler may: [`Error::Pending`] where that was not enough,
     /// [`Error::Defer`] where the device needs the scheduler's core.
     pub fn submit_and_look(&self) -> Result<()> {
-        let value = self.recorder().submit()?;
-        self.submitter.try_flush()?;
+        let value = self.start()?;
         match self.timeline.passes_soon(value)? {
             true => Ok(()),
             false => Err(if self.timeline.on_cpu() { Error::Defer } else { Error::Pending }),

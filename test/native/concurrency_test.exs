@@ -71,6 +71,28 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     eventually(fn -> figures() == before end)
   end
 
+  test "a wait collects the garbage whose memory the next large tensor needs" do
+    before = figures()
+    test = self()
+
+    wait = fn ->
+      {:ok, _} = NativeV.buf_alloc(64_000_000)
+      send(test, {:held, Native.call(memory_info()).used_bytes})
+      :ok = Nx.Vulkan.synchronize()
+      send(test, :waited)
+      Process.sleep(:infinity)
+    end
+
+    # With a heap of this size a process collects nothing by itself.
+    waiting = :erlang.spawn_opt(wait, [:link, min_heap_size: 1_000_000])
+    assert_receive {:held, held}, 60_000
+    assert held >= before.used_bytes + 64_000_000
+    assert_receive :waited, 60_000
+    eventually(fn -> figures() == before end)
+    Process.unlink(waiting)
+    Process.exit(waiting, :kill)
+  end
+
   test "a loop that makes 50 GB of temporaries lives with 256 MB" do
     # A process that only loops makes no garbage that the BEAM would notice.
     code = """
