@@ -67,12 +67,12 @@ impl Stream {
 
     /// Submits what is recorded, without waiting for it.
     pub fn submit(&self) -> Result<()> {
-        self.recorder().submit().map(drop)
+        self.recorder().submit(false).map(drop)
     }
 
     /// Has the device start on what is recorded; the timeline value after which all of it has run.
     pub fn start(&self) -> Result<u64> {
-        let value = self.recorder().submit()?;
+        let value = self.recorder().submit(true)?;
         self.submitter.try_flush()?;
         Ok(value)
     }
@@ -118,7 +118,7 @@ impl Stream {
     }
 
     fn submit_now(&self) -> Result<u64> {
-        let value = self.recorder().submit()?;
+        let value = self.recorder().submit(true)?;
         self.submitter.flush()?;
         Ok(value)
     }

@@ -127,8 +127,8 @@ impl Recorder {
         self.recorded(len)
     }
 
-    /// Hands over what is recorded, if anything is; the timeline value after which all of it has run.
-    pub fn submit(&mut self) -> Result<u64> {
+    /// Hands over what is recorded, if anything is; the timeline value after which all of it has run. See [`Submitter::push`].
+    pub fn submit(&mut self, at_once: bool) -> Result<u64> {
         self.submitter.check()?;
         if self.batch.commands.is_empty() {
             return Ok(self.submitted());
@@ -137,7 +137,7 @@ impl Recorder {
         let next = Batch::with_room(self.batch.commands.len());
         let batch = std::mem::replace(&mut self.batch, next);
         let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
-        self.submitter.push(batch, value)?;
+        self.submitter.push(batch, value, at_once)?;
         Ok(value)
     }
 
@@ -203,11 +203,12 @@ impl Recorder {
             return Ok(());
         }
         let full = self.commands >= MOST * BATCH_COMMANDS;
-        let due = self.commands >= BATCH_COMMANDS || self.bytes >= BATCH_BYTES;
+        let large = self.bytes >= BATCH_BYTES;
+        let due = self.commands >= BATCH_COMMANDS || large;
         // One batch is enough for the device not to run dry. Many who hold in turn do not keep it waiting for ever.
         let idle = || self.holding == 0 && self.timeline.passed(self.submitted().saturating_sub(1));
         if full || due && idle() {
-            self.submit()?;
+            self.submit(large)?;
         }
         Ok(())
     }

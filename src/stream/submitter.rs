@@ -59,14 +59,20 @@ impl Submitter {
         Ok(submitter)
     }
 
-    /// Takes a batch; it is submitted soon, at the latest by the next [`Submitter::flush`].
-    pub fn push(&self, batch: Batch, value: u64) -> Result<()> {
+    /// Takes a batch; it is submitted soon, at the latest by the next [`Submitter::flush`], and by the caller where the device
+    /// should start at once: waking the thread takes longer.
+    pub fn push(&self, batch: Batch, value: u64, at_once: bool) -> Result<()> {
         self.waiting.lock().list.push_back((batch, value));
-        if self.threaded {
-            self.pushed.notify_one();
-            return self.check();
+        if !self.threaded {
+            return self.flush();
         }
-        self.flush()
+        match at_once.then(|| self.encoder.try_lock()).flatten() {
+            Some(encoder) => self.flush_by(encoder),
+            None => {
+                self.pushed.notify_one();
+                self.check()
+            }
+        }
     }
 
     /// Submits what waits.
