@@ -54,8 +54,6 @@ void main() {
   turns = (first + pair) * BOTH * BOTH;
 #if !PROCESSOR
   for (uint e = INVOCATION; e < BOTH * BOTH; e += THREADS) tile[e % BOTH][e / BOTH] = source(e % BOTH, e / BOTH);
-#endif
-#if !PROCESSOR
   LOAD_TURN
   barrier();
 #endif

@@ -23,6 +23,9 @@ const PIECE: u32 = 8 << 10;
 const BUSY: u64 = 128;
 const LEAST: u64 = 1024;
 
+/// A partial result stands for as many elements at least where there are more parts than fill the device.
+const PARTIAL: u64 = 1024;
+
 /// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
 pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
     let layout = layout(gpu, program, blocks, 0)?;
@@ -139,9 +142,10 @@ impl Run<'_> {
         let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
         let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
         // Split the reduced axes where the outputs alone do not fill the device: a second pass costs an H200 as much as half
-        // of its threads.
-        let (enough, wanted) = if self.gpu.caps.cpu { (32, 32) } else { (512, 2048) };
-        let chunks = if groups < enough { (wanted / groups).min(reduced / (u64::from(along) * 8)).max(1) } else { 1 };
+        // of its threads. Smaller parts end closer together, but what they leave to the second pass should be little.
+        let (enough, most) = if self.gpu.caps.cpu { (32, 32) } else { (512, 8192) };
+        let parts = |wanted: u64, least: u64| (wanted / groups).min(reduced / least.max(u64::from(along) * 8));
+        let chunks = if groups < enough { parts(enough, 1).max(parts(most, PARTIAL)).max(1) } else { 1 };
         let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, fours, beside };
         if chunks == 1 {
             return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
