@@ -80,13 +80,17 @@ double to_f64(float x) {
   double tiny = double(b & 0x7fffffu) * 1.40129846432481707092e-45lf;
   return (b & 0x7f800000u) != 0u ? double(x) : (b >> 31) != 0u ? -tiny : tiny;
 }
+// Of x >= 0.
+float to_f32_from_positive(double x) {
+  // 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one and leaves it in the low word.
+  bool tiny = unpackDouble2x32(x).y < 0x38100000u;
+  precise double shifted = x * 713623846352979940529142984724747568191373312.0lf + 4503599627370496.0lf;
+  return tiny ? uintBitsToFloat(unpackDouble2x32(shifted).x) : float(x);
+}
 float to_f32(double x) {
-  // 2^-126 and 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one and leaves it in the
-  // low word.
-  bool tiny = abs(x) < 1.17549435082228750797e-38lf;
-  precise double shifted = abs(x) * 713623846352979940529142984724747568191373312.0lf + 4503599627370496.0lf;
-  uint sign = unpackDouble2x32(x).y & 0x80000000u;
-  return tiny ? uintBitsToFloat(sign | unpackDouble2x32(shifted).x) : float(x);
+  uvec2 b = unpackDouble2x32(x);
+  float v = to_f32_from_positive(packDouble2x32(uvec2(b.x, b.y & 0x7fffffffu)));
+  return uintBitsToFloat((b.y & 0x80000000u) | floatBitsToUint(v));
 }
 #endif
 

@@ -36,7 +36,8 @@ int fp_ilogb(float x) { return int((floatBitsToUint(x) >> 23) & 0xffu) - 127; }
 // |x| in those units where x is subnormal; others as they are.
 float fp_lift(float x) {
   uint b = floatBitsToUint(x);
-  return (b & 0x7f800000u) == 0u ? float(b & 0x007fffffu) : x;
+  precise float units = uintBitsToFloat((b & 0x007fffffu) | 0x4b000000u) - 8388608.0f;
+  return (b & 0x7f800000u) == 0u ? units : x;
 }
 // The float that is k units, for integers 0 <= k <= 2^23.
 float fp_from_units(float k) {
@@ -66,13 +67,16 @@ double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1
 #endif
 
 #ifdef FAST_FLOAT64
-// 1 / a for 0.853 <= a <= 2, relative error below 2^-46: the polynomial a times which is nearest to 1 (2^-5.7, Chebyshev's),
-// then three of Newton's steps, which square that.
-double wide_reciprocal(double a) {
-  double r = 2.296452787867241lf + a * (-1.677640708706735lf + a * 0.39201792468903734lf);
-  r = r + r * (1.0lf - a * r);
-  r = r + r * (1.0lf - a * r);
-  return r + r * (1.0lf - a * r);
+// a / b for 2^-100 < b < 2^100, relative error below 2^-43: a float reciprocal of the top 24 bits of b, then one of Newton's
+// steps, which squares its error. From type to type by integers, as conversions are slow. The reciprocal is a square, as a float
+// division that rounds correctly is a dozen operations and a branch.
+double wide_quotient(double a, double b) {
+  uvec2 w = unpackDouble2x32(b);
+  float root = inversesqrt(uintBitsToFloat(((w.y << 3) | (w.x >> 29)) - 0xc0000000u));
+  uint r = floatBitsToUint(root * root);
+  double inverse = packDouble2x32(uvec2(r << 29, (r >> 3) + 0x38000000u));
+  double q = a * inverse;
+  return q + q * (1.0lf - b * inverse);
 }
 #endif
 

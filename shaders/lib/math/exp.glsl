@@ -33,41 +33,51 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
 #endif
 
 #ifdef FAST_FLOAT64
-// Floats go through double where that is cheap: e^x = 2^k (1 + m), relative error of m below 2^-46. Conversions between the
-// types are slow, so adding 1.5 * 2^52 rounds to k and leaves it in the low word. The polynomial interpolates at Chebyshev's
-// nodes for |r| <= 0.3475.
-double wide_expm1_near_zero(double x, out double scale) {
-  precise double shifted = x * 1.4426950408889634lf + 6755399441055744.0lf;
-  precise double k = shifted - 6755399441055744.0lf;
-  scale = fp_exp2i(1.0lf, int(unpackDouble2x32(shifted).x));
-  double r = (x - k * 0.69314718036912382lf) - k * 1.9082149292705877e-10lf;
-  double t = 0.16666666666647906lf + r * (0.04166666666665104lf + r * (0.008333333354046457lf + r * (0.0013888888906145676lf
-      + r * (0.00019841208100740808lf + r * (2.4801535862366184e-05lf + r * (2.7625465285147017e-06lf
-      + r * 2.761409818752996e-07lf))))));
-  return r + r * r * (0.5lf + r * t);
+// Floats go through double where that is cheap: e^x = 2^k 2^f with |f| <= 1/2. Adding 1.5 * 2^52 rounds to k and leaves it in
+// the low word. The error of log2(e) counts |x| times, which is 2^-46 where nothing over- or underflows.
+double wide_exp_reduced(double x, out uint k) {
+  precise double shifted = fma(x, 1.4426950408889634lf, 6755399441055744.0lf);
+  precise double nearest = shifted - 6755399441055744.0lf;
+  k = unpackDouble2x32(shifted).x;
+  return x * 1.4426950408889634lf - nearest;
+}
+// x 2^k, where both are normal.
+double wide_ldexp(double x, uint k) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, b.y + (k << 20)));
+}
+// 2^f - 1 for |f| <= 1/2, relative error below 2^-43 (E. Ya. Remez's algorithm, as for what follows).
+double wide_exp2m1_near_zero(double f) {
+  return f * (0.69314718055993774lf + f * (0.24022650695814082lf + f * (0.055504108665734665lf + f * (0.0096181291590516568lf
+      + f * (0.0013333557983824179lf + f * (0.00015403456133320086lf + f * (1.5252811944439438e-05lf
+      + f * (1.3255160666731181e-06lf + f * 1.0178078873975533e-07lf))))))));
 }
 double wide_exp(double x) {
-  double scale, m = wide_expm1_near_zero(x, scale);
-  return scale + scale * m;
+  uint k;
+  double m = wide_exp2m1_near_zero(wide_exp_reduced(x, k));
+  return wide_ldexp(1.0lf + m, k);
 }
-double wide_expm1(double x) {
-  double scale, m = wide_expm1_near_zero(x, scale);
-  return (scale - 1.0lf) + scale * m;
-}
-
 float nx_exp(float x) {
-  float v = to_f32(wide_exp(clamp(x, -106.0f, 90.0f)));
+  float v = to_f32_from_positive(wide_exp(clamp(x, -106.0f, 90.0f)));
   return is_nan(x) ? F32_NAN : v;
 }
 float nx_expm1(float x) {
-  float v = float(wide_expm1(clamp(x, -30.0f, 90.0f)));
+  uint k;
+  double m = wide_exp2m1_near_zero(wide_exp_reduced(clamp(x, -30.0f, 90.0f), k)), scale = wide_ldexp(1.0lf, k);
+  float v = float((scale - 1.0lf) + scale * m);
   v = nx_abs(x) < 1.49011612e-08f ? x : v;
   v = is_zero(x) ? 0.0f : v;
   return is_nan(x) ? F32_NAN : v;
 }
+// c = f coth(f ln2/2) for |f| <= 1/2, relative error below 2^-39: 2^f = (c + f) / (c - f).
+double wide_coth(double f) {
+  double z = f * f;
+  return 2.8853900817817593lf + z * (0.11552452960138557lf + z * (-0.00092505861835282303lf + z * 1.0518943495548968e-05lf));
+}
 float nx_sigmoid(float x) {
-  double t = wide_exp(max(-nx_abs(x), -106.0f));
-  float v = to_f32((is_negative(x) ? t : 1.0lf) * wide_reciprocal(1.0lf + t));
+  uint k;
+  double f = wide_exp_reduced(clamp(x, -106.0f, 30.0f), k), c = wide_coth(f), e = wide_ldexp(c + f, k);
+  float v = to_f32_from_positive(wide_quotient(e, e + (c - f)));
   return is_nan(x) ? F32_NAN : v;
 }
 #endif
@@ -82,7 +92,9 @@ float nx_sigmoid(float x) {
 
  The last two are nx_expm1 and nx_sigmoid for floats; those for doubles stand below.
 
- Measured over 21 million floats and 3.5 million doubles; of the floats, 1 in 30,000 is not the correctly rounded one.
+ Measured over 21 million floats and 3.5 million doubles; of the floats, 1 in 30,000 is not the correctly rounded one. Through
+ double, of 17 million: error < 0.50001 ulp; of sigmoid 1 in 500,000 or fewer are not correctly rounded, of exp and expm1 1 in
+ 5 million or fewer.
 */
 #define NX_EXP_PARTS(T, T2, LOG2E, LN2_1, LN2_2, LN2_3) \
   T dd_exp_k(T x) { \

@@ -81,10 +81,13 @@ NX_HYPERBOLIC(double, dvec2, F64_INF, F64_NAN, 712.0lf, 7.4e-9lf, 274877906944.0
   }
 
 #ifdef FAST_FLOAT64
+// (e^2x - 1) / (e^2x + 1); where x is not tiny the difference has 41 bits or more. Error < 0.50003 ulp, 1 in 300,000 is not
+// the correctly rounded one.
 float nx_tanh(float x) {
-  double m = wide_expm1(-2.0f * min(nx_abs(x), 10.0f));
-  float v = float(-m * wide_reciprocal(2.0lf + m));
-  v = fp_copysign(nx_abs(x) < 1.2e-4f ? nx_abs(x) : v, x);
+  uint k;
+  double f = wide_exp_reduced(2.0f * clamp(x, -10.0f, 10.0f), k), c = wide_coth(f), e = wide_ldexp(c + f, k), one = c - f;
+  float v = float(wide_quotient(e - one, e + one));
+  v = nx_abs(x) < 1.2e-4f ? x : v;
   return is_finite(x) ? v : F32_NAN;
 }
 #else

@@ -15,16 +15,13 @@ float dd_atanh_tail(float z) {
 // The k of x > 0, not subnormal.
 int fp_log2_nearest(float x) { return int((floatBitsToUint(x) + 0x004afb0du) >> 23) - 127; }
 
-#if defined HAS_FLOAT64 || defined FAST_FLOAT64
+#ifdef HAS_FLOAT64
 double dd_atanh_tail(double z) {
   precise double t = 0.14285714285714285lf + z * (0.11111111111111124lf + z * (0.090909090908663767lf
       + z * (0.076923077149232161lf + z * (0.066666621755414684lf + z * (0.058827770409832357lf
       + z * (0.052426744869680665lf + z * 0.052477420997993705lf))))));
   return t;
 }
-#endif
-
-#ifdef HAS_FLOAT64
 int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1023; }
 #endif
 
@@ -94,19 +91,19 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
 NX_LOG_PARTS(float, vec2, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,
     0.693145752f, 1.42861973e-06f, -1.290532e-11f, -126)
 #ifdef FAST_FLOAT64
-// log of 2^k (1 + n) with a relative error below 2^-43.
+// log of 2^k (1 + n) with a relative error below 2^-43: with s = 2n / (2 + n), log(1 + n) = s + s^3 (1/12 + s^2/80 ...), by
+// Remez's algorithm for |s| < 0.3433.
 double wide_log_reduced(int k, double n) {
-  double h = 0.5lf * n, s = h * wide_reciprocal(1.0lf + h), z = s * s;
-  double t = z * (0.33333333333333331lf + z * (0.20000000000000001lf + z * dd_atanh_tail(z)));
-  return double(k) * 0.69314718055994529lf + 2.0lf * (s + s * t);
+  double s = wide_quotient(n + n, 2.0lf + n), z = s * s;
+  double t = 0.08333333334464577lf + z * (0.012499998639140723lf + z * (0.0022321958587510063lf
+      + z * (0.0004331302865058318lf + z * 9.56204019128332e-05lf)));
+  return double(k) * 0.69314718055994529lf + (s + (s * z) * t);
 }
 // log |x| for finite x that is not zero.
 double wide_log(float x) {
-  int e = fp_exponent(x);
-  float m = fp_significand(x);
-  bool high = fp_log2_nearest(m) != 0;
-  m = high ? 0.5f * m : m;
-  return wide_log_reduced(high ? e + 1 : e, double(m) - 1.0lf);
+  uint b = floatBitsToUint(fp_lift(x)) & 0x7fffffffu, above = b + 0x004afb0du;
+  int k = int(above >> 23) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 276 : 127);
+  return wide_log_reduced(k, double(uintBitsToFloat(b + 0x3f800000u - (above & 0xff800000u)) - 1.0f));
 }
 float nx_log(float x) {
   float l = float(wide_log(x));
