@@ -8,7 +8,7 @@ use super::tile::{DEPTHS, Method, Tile};
 use crate::device::Capabilities;
 use crate::pipeline::glsl::BFLOAT16;
 use crate::program::Type;
-use crate::program::emit::{assign, convert, head, load, quad_of, store};
+use crate::program::emit::{assign, convert, head, load, quad_of, stored};
 use crate::program::types::Compute;
 
 /// What the kernel's source depends on.
@@ -211,7 +211,7 @@ impl Product<'_> {
         let Self { ty, inner, tile, groups, .. } = self;
         let [quads_a, quads_b, quads_c] = self.quads;
         let sum = |value: &str| (format!("({value})"), of_accumulator(self.accumulator, *ty));
-        let converted = |value: &str| store(*ty, &convert(sum(value), *ty));
+        let converted = |value: &str| stored(*ty, sum(value));
         let storages = [ty.storage(), self.types[0].storage(), self.types[1].storage()];
         let computes = [ty.compute(), self.types[0].compute(), self.types[1].compute(), self.accumulator];
         let mut operands = String::new();

@@ -13,7 +13,7 @@ mod values;
 pub use params::{Params, head, quad_bytes, quad_of};
 pub use reduce::{Accumulator, sum_parts, widened};
 pub use tile::Tile;
-pub use values::{assign, convert, element, load, of_compute, store};
+pub use values::{assign, convert, element, load, of_compute, store, stored};
 
 use super::layout::{Layout, Pattern, View};
 use super::op::Typing;

@@ -47,7 +47,16 @@ pub fn element(ty: Type, name: &str, place: &str) -> (String, Type) {
 
 /// The assignment of a value, converted to `ty`, to the element at `place` of the buffer that is the parameter `name`.
 pub fn assign(ty: Type, name: &str, place: &str, value: (String, Type)) -> String {
-    format!("AT({}, p.{name}, {place}) = {}", ty.storage(), store(ty, &convert(value, ty)))
+    format!("AT({}, p.{name}, {place}) = {}", ty.storage(), stored(ty, value))
+}
+
+/// A value, converted to `ty`, as it is stored.
+pub fn stored(ty: Type, value: (String, Type)) -> String {
+    match (ty, value.1) {
+        // Storing rounds f32 as conversions do: twice would be as long again.
+        (Type::F16 | Type::BF16, Type::F32) => store(ty, &value.0),
+        _ => store(ty, &convert(value, ty)),
+    }
 }
 
 /// A value converted to another type, as `Nx.as_type/2` does.
