@@ -4,7 +4,7 @@
 // fit beside each other, than it saves in barriers. So that subgroups multiply while they wait for the next step in shared
 // memory, the last 16 of a step along k are multiplied after it has been overwritten.
 //
-// The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), A_ROW(i),
+// The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), LATE, A_ROW(i),
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_BORDERS, B_BORDERS, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
 // neighbours, A_EIGHT(place) and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
@@ -142,6 +142,8 @@ void put(uint lane) {
     MULTIPLY(k - 16, 0, WM / 16) \
   }
 
+// The next step's loads begin as soon as the last one's are in shared memory. Where a workgroup has a processor to itself
+// they are better LATE, when half of the step in shared memory is computed: its loads from there would wait behind them.
 void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   uint lane = gl_SubgroupID * LANES + gl_SubgroupInvocationID;
   uint warp_row = gl_SubgroupID / ACROSS * WM, warp_column = gl_SubgroupID % ACROSS * WN;
@@ -161,6 +163,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   barrier();
   if (!whole) end -= rest;
   IDX at = whole ? start + BK : start;
+#if LATE
   if (at < end) {
     NEXT_STEP
     fetch(lane, at, BK);
@@ -180,6 +183,24 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
     LOAD(0)
     MULTIPLY(BK - 16, WM / 32, WM / 16)
   }
+#else
+  // Before the first step there are no products left.
+  [[unroll]] for (uint i = 0; i < WM / 16; i++) a[1][i] = MATRIX_A(float16_t(0.0));
+  [[unroll]] for (uint j = 0; j < WN / 16; j++) b[1][j] = MATRIX_B(float16_t(0.0));
+  for (; at < end; at += BK) {
+    NEXT_STEP
+    fetch(lane, at, BK);
+    barrier();
+    LOAD(0)
+    MULTIPLY(BK - 16, 0, WM / 16)
+    COMPUTE
+    barrier();
+    put(lane);
+  }
+  barrier();
+  LOAD(0)
+  MULTIPLY(BK - 16, 0, WM / 16)
+#endif
   COMPUTE
   MULTIPLY(BK - 16, 0, WM / 16)
   barrier();

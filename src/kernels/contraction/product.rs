@@ -101,13 +101,15 @@ impl Product<'_> {
         !self.tile.lanes() && self.groups.steps(self.tile.depth)
     }
 
-    /// Eight elements of 16 bits at once; bfloat16 under the name that the compiler knows.
-    fn eights(&self) -> String {
+    /// What cooperative matrices need: eight elements of 16 bits at once, bfloat16 under the name that the compiler knows,
+    /// and when loads begin.
+    fn matrices(&self) -> String {
         format!(
             "{}layout(buffer_reference, scalar, buffer_reference_align = 16) readonly restrict buffer Eights {{ uvec4 v[]; }};\n\
-             #define EIGHT(b, i) {}\n",
+             #define EIGHT(b, i) {}\n#define LATE {}\n",
             if self.types[0] == Type::BF16 { BFLOAT16 } else { "" },
             if self.wide { "Eights(uint64_t(b) + (i) * 2ul).v[0]" } else { "Eights(b).v[(i) / 8]" },
+            u8::from(self.tile.late()),
         )
     }
 
@@ -225,7 +227,7 @@ impl Product<'_> {
              #define ELEMENT {element}\n#define ACCUMULATOR {accumulator}\n#define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define A_ALONG_K {along_k}\n#define B_ALONG_N {along_n}\n#define C_QUADS {c_quads}\n\
              IDX a_base, b_base, c_base;\n\
-             {places}{depth}{borders}{eights}{operands}\
+             {places}{depth}{borders}{matrices}{operands}\
              #define A_ROW(i) {a_row}\n#define B_COLUMN(j) {b_column}\n\
              #define STORE(i, j, v) {store}\n\
              #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({place}) / 4) = {quad}({values})\n\
@@ -260,7 +262,7 @@ impl Product<'_> {
                 _ => self.depth_in_tables(),
             },
             borders = self.borders(),
-            eights = if tile.method == Method::Matrix { self.eights() } else { String::new() },
+            matrices = if tile.method == Method::Matrix { self.matrices() } else { String::new() },
             file = tile.method.file(),
             lane = if tile.method == Method::Matrix { "" } else { "INVOCATION, " },
             range = if tile.lanes() { "" } else { ", start, min(p.k, start + p.chunk)" },
@@ -288,7 +290,12 @@ mod tests {
         let caps = &crate::device::gpu().unwrap().caps;
         let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, border: None }];
         for ty in [Type::F16, Type::BF16] {
-            for (a, b) in [((72, 1), (80, 1)), ((1, 64), (1, 72))] {
+            // The smallest tile and the largest.
+            for (a, b, sizes) in [
+                ((72, 1), (80, 1), [1, 64, 80, 72]),
+                ((1, 64), (1, 72), [1, 64, 80, 72]),
+                ((72, 1), (80, 1), [1, 4096, 4096, 72]),
+            ] {
                 let groups = Groups {
                     batch: vec![],
                     m: axis(64, a.0, 0, 80),
@@ -296,7 +303,7 @@ mod tests {
                     k: axis(72, a.1, b.0, 0),
                     borders: None,
                 };
-                let (tile, _) = Tile::matrix(&Capabilities { subgroup: 32, ..caps.clone() }, [1, 64, 80, 72]).unwrap();
+                let (tile, _) = Tile::matrix(&Capabilities { subgroup: 32, ..caps.clone() }, sizes).unwrap();
                 let product = Product {
                     ty,
                     inner: ty,
