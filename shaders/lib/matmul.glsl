@@ -8,14 +8,20 @@
 // - ELEMENT and ACCUMULATOR (types), MULTIPLY_ADD(a, b, c) on the latter, a·b + c, and VECTOR: WIDTH elements of 16 bytes together;
 // - A_ROW(i), A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j): the parts of an element's place, which are called within
 //   bounds only; `start` is that of a step and k below BK;
-// - A_STORED, A_AT(place), A_VALUE(stored), and the same of B: an element as it is stored, in memory and as an ELEMENT;
+// - A_STORED, A_LOAD(place, depth), A_VALUE(stored), and the same of B: an element as it is stored, in memory, where the sum of
+//   both parts is its place, and as an ELEMENT;
 // - A_ALONG_K and B_ALONG_N: 1 or 0, whether neighbouring threads should load neighbours along k of A, along n of B;
-// - A_QUADS and B_QUADS: whether A_QUAD(place) and B_QUAD(place), of types A_STORED and B_STORED, read four neighbours
-//   in that direction at once; such runs of four are aligned and whole;
-// - with quads across k, A_APART and B_APART: 1 where each element of a four has a place of its own instead;
-// - EAGER: whether most steps should be free of branches, which takes registers that sums may need;
-// - STORE(i, j, value) for an element of C, or with C_QUADS, for WIDTH = 4 only, STORE_QUAD(i, j, v0, v1, v2, v3).
-// Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one, without C_QUADS stored one by one.
+// - A_UNIT and B_UNIT: how many neighbours in that direction A_LOAD and B_LOAD load at once, then as A_STORED and B_STORED;
+//   such runs are aligned and whole;
+// - with units across k, A_APART and B_APART: 1 where each element of a unit has a place of its own instead;
+// - STEADY: 1 where A_DEPTH and B_DEPTH are proportional to start + k: then A_LOAD takes A_OFFSET(place) instead of a place,
+//   which a thread keeps, and a depth that all threads have in common, so that loads take no arithmetic but the latter's;
+// - EAGER: how many steps, an even number, are taken without branches in between, which takes registers that sums may need;
+//   0 for none;
+// - STORE(i, j, value) for an element of C, or with C_RUNS STORE_QUAD(i, j, v0, v1, v2, v3) where WIDTH is 4 and
+//   STORE_PAIR(i, j, v0, v1) where it is 2.
+// Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one from A_AT(place) and B_AT(place), without
+// C_RUNS stored one by one.
 // If it defines DEPTH_TABLES(lane, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
 // and A_DEPTH and B_DEPTH look them up; DEPTHS is a larger multiple of BK, and DEPTHS elements before them stay. If it
 // defines FIRST_STEP(start) and NEXT_STEP, they run before the loads of the first step and of each that follows. With
@@ -25,21 +31,26 @@
 #ifndef A_STORED
 #define A_STORED ELEMENT
 #define A_VALUE(x) x
-#define A_QUADS 0
+#define A_LOAD(place, depth) A_AT((place) + (depth))
+#define A_UNIT 1
 #define A_APART 0
 #endif
 #ifndef B_STORED
 #define B_STORED ELEMENT
 #define B_VALUE(x) x
-#define B_QUADS 0
+#define B_LOAD(place, depth) B_AT((place) + (depth))
+#define B_UNIT 1
 #define B_APART 0
 #endif
 #ifndef FIRST_STEP
 #define FIRST_STEP(start)
 #define NEXT_STEP
 #endif
-#ifndef C_QUADS
-#define C_QUADS 0
+#ifndef STEADY
+#define STEADY 0
+#endif
+#ifndef C_RUNS
+#define C_RUNS 0
 #endif
 #ifndef A_BORDERS
 #define A_BORDERS 0
@@ -65,7 +76,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define LINES BM
 #define LINE(i) A_ROW(i)
 #define ALONG_K A_ALONG_K
-#define QUADS A_QUADS
+#define UNIT A_UNIT
 #define BORDERS A_BORDERS
 #define APART A_APART
 #include "lib/matmul_operand.glsl"
@@ -74,7 +85,7 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define LINES BN
 #define LINE(j) B_COLUMN(j)
 #define ALONG_K (1 - B_ALONG_N)
-#define QUADS B_QUADS
+#define UNIT B_UNIT
 #define BORDERS B_BORDERS
 #define APART B_APART
 #include "lib/matmul_operand.glsl"
@@ -133,10 +144,11 @@ void add_steps(uint lane, IDX start, IDX end) {
   barrier();
   at = whole ? start + BK : start;
   if (!whole) end -= rest;
-  // Two steps a turn: the slots are constants, and sums need not change their registers between them.
+  // Several steps a turn: the slots are constants, and sums need not change their registers between them.
 #if EAGER
-  while (at + BK < end) {
-    [[unroll]] for (uint slot = 0; slot < 2; slot++) {
+  while (at + (EAGER - 1) * BK < end) {
+    [[unroll]] for (uint step = 0; step < EAGER; step++) {
+      uint slot = step % 2;
       NEXT_STEP
       A_fetch(lane, at, BK);
       B_fetch(lane, at, BK);
@@ -179,10 +191,12 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
     [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {
       IDX at_column = column + (thread_column + j / WIDTH * COLUMNS) * WIDTH;
-#if C_QUADS
+#if C_RUNS && WIDTH == 4
       if (at_row < m && at_column < n) {
         STORE_QUAD(at_row, at_column, sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
       }
+#elif C_RUNS
+      if (at_row < m && at_column < n) STORE_PAIR(at_row, at_column, sums[i][j], sums[i][j + 1]);
 #else
       [[unroll]] for (uint w = 0; w < WIDTH; w++) {
         if (at_row < m && at_column + w < n) STORE(at_row, at_column + w, sums[i][j + w]);

@@ -8,7 +8,7 @@
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_BORDERS, B_BORDERS, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
 // neighbours, A_EIGHT(place) and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
-// with C_QUADS, STORE_QUAD(i, j, v0, v1, v2, v3).
+// with C_RUNS, STORE_QUAD(i, j, v0, v1, v2, v3).
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -215,7 +215,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
         uint quad = e + gl_SubgroupInvocationID;
         vec4 values = uintBitsToFloat(tiles[base + quad / 8 * PART_LINE + quad % 8]);
         IDX at_row = row + warp_row + i * 16 + quad / 8, at_column = column + warp_column + j * 16 + quad % 8 * 4;
-#if C_QUADS
+#if C_RUNS
         if (at_row < m && at_column < n) {
           STORE_QUAD(at_row, at_column, values.x, values.y, values.z, values.w);
         }

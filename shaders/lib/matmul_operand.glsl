@@ -1,19 +1,22 @@
 // One operand of `lib/matmul.glsl`, which includes this for each: its tile in shared memory and the way there. Lines are
 // A's rows or B's columns. OPERAND(name) is A_name or B_name; LINES are those of the tile, LINE(i) is the part of an
-// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k, BORDERS
-// whether elements are missing, APART whether those of a four may be anywhere.
+// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k, UNIT how many
+// elements are loaded at once, BORDERS whether elements are missing, APART whether those of a unit may be anywhere.
 
-const uint OPERAND(unit) = QUADS != 0 ? 4 : 1, OPERAND(loads) = LINES * BK / OPERAND(unit);
+const uint OPERAND(loads) = LINES * BK / UNIT;
 const uint OPERAND(turns) = (OPERAND(loads) + THREADS - 1) / THREADS;
 
 // One vector more, so that columns of the tile lie in different banks.
 shared VECTOR OPERAND(tile)[2][BK][LINES / WIDTH + 1];
 
 OPERAND(STORED) OPERAND(fetched)[OPERAND(turns)];
+// Loads of a line or, where neighbours lie across, of one k. Where a turn is of whole ones, turns differ by constants.
+const uint OPERAND(row) = (ALONG_K != 0 ? BK : LINES) / UNIT;
+const bool OPERAND(regular) = THREADS % OPERAND(row) == 0;
 // One where all loads of a thread are of one line.
-const uint OPERAND(lines) = ALONG_K == 0 && THREADS % (LINES / OPERAND(unit)) == 0 ? 1 : OPERAND(turns);
-// Of a four the first, or each.
-const uint OPERAND(each) = APART != 0 ? 4 : 1;
+const uint OPERAND(lines) = ALONG_K == 0 && OPERAND(regular) ? 1 : OPERAND(turns);
+// Of a unit the first, or each.
+const uint OPERAND(each) = APART != 0 ? UNIT : 1;
 IDX OPERAND(places)[OPERAND(lines)][OPERAND(each)];
 #if BORDERS
 uint OPERAND(words)[OPERAND(lines)][OPERAND(each)];
@@ -22,22 +25,32 @@ uint OPERAND(words)[OPERAND(lines)][OPERAND(each)];
 #define EXISTS(line, c, start, k) true
 #endif
 
-// Where in the tile load `e` begins, and whether there is such a load.
-uint OPERAND(k)(uint e) {
-  return ALONG_K != 0 ? e * OPERAND(unit) % BK : e / (LINES / OPERAND(unit));
+// In which row of loads a thread's t-th is, and its first element there.
+uint OPERAND(outer)(uint lane, uint t) {
+  return OPERAND(regular) ? lane / OPERAND(row) + t * (THREADS / OPERAND(row)) : (lane + t * THREADS) / OPERAND(row);
 }
-uint OPERAND(line)(uint e) {
-  return ALONG_K != 0 ? e * OPERAND(unit) / BK : e % (LINES / OPERAND(unit)) * OPERAND(unit);
+uint OPERAND(inner)(uint lane, uint t) {
+  return (OPERAND(regular) ? lane % OPERAND(row) : (lane + t * THREADS) % OPERAND(row)) * UNIT;
 }
-bool OPERAND(is_load)(uint e) { return OPERAND(loads) % THREADS == 0 || e < OPERAND(loads); }
+
+// Where in the tile it begins, and whether there is such a load.
+uint OPERAND(k)(uint lane, uint t) { return ALONG_K != 0 ? OPERAND(inner)(lane, t) : OPERAND(outer)(lane, t); }
+uint OPERAND(line)(uint lane, uint t) { return ALONG_K != 0 ? OPERAND(outer)(lane, t) : OPERAND(inner)(lane, t); }
+bool OPERAND(is_load)(uint lane, uint t) {
+  return OPERAND(loads) % THREADS == 0 || lane + t * THREADS < OPERAND(loads);
+}
 
 // Of the tile that begins at line `first` of `count`: lines beyond repeat the last ones, their sums are not stored.
 void OPERAND(find_places)(uint lane, IDX first, IDX count) {
   [[unroll]] for (uint t = 0; t < OPERAND(lines); t++) {
     [[unroll]] for (uint c = 0; c < OPERAND(each); c++) {
-      IDX line = first + OPERAND(line)(lane + t * THREADS) + c;
-      line = min(line, ALONG_K != 0 || APART != 0 ? count - 1 : (count - 1) / OPERAND(unit) * OPERAND(unit));
+      IDX line = first + OPERAND(line)(lane, t) + c;
+      line = min(line, ALONG_K != 0 || APART != 0 ? count - 1 : (count - 1) / UNIT * UNIT);
+#if STEADY
+      OPERAND(places)[t][c] = OPERAND(OFFSET)(LINE(line) + OPERAND(DEPTH)(0, OPERAND(k)(lane, t)));
+#else
       OPERAND(places)[t][c] = LINE(line);
+#endif
 #if BORDERS
       OPERAND(words)[t][c] = LINE_WORD(line);
 #endif
@@ -49,24 +62,21 @@ void OPERAND(find_places)(uint lane, IDX first, IDX count) {
 // beyond borders.
 void OPERAND(fetch)(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
-    uint e = lane + t * THREADS, k = OPERAND(k)(e), line = OPERAND(lines) == 1 ? 0 : t;
+    uint k = OPERAND(k)(lane, t), line = OPERAND(lines) == 1 ? 0 : t;
     if (BORDERS != 0 || count != BK) OPERAND(fetched)[t] = OPERAND(STORED)(0);
-    bool within = OPERAND(is_load)(e) && (count == BK || k < count);
+    bool within = OPERAND(is_load)(lane, t) && (count == BK || k < count);
+    // What the thread's place has no part of yet.
+    uint along = STEADY == 0 ? k : OPERAND(lines) == 1 ? t * (THREADS / OPERAND(row)) : 0;
 #if APART
     if (within) {
-      IDX depth = OPERAND(DEPTH)(start, k);
-      [[unroll]] for (uint c = 0; c < 4; c++) {
-        if (EXISTS(line, c, start, k)) OPERAND(fetched)[t][c] = OPERAND(AT)(OPERAND(places)[line][c] + depth);
+      IDX depth = OPERAND(DEPTH)(start, along);
+      [[unroll]] for (uint c = 0; c < UNIT; c++) {
+        if (EXISTS(line, c, start, k)) OPERAND(fetched)[t][c] = OPERAND(LOAD)(OPERAND(places)[line][c], depth);
       }
     }
 #else
     if (within && EXISTS(line, 0, start, k)) {
-      IDX place = OPERAND(places)[line][0] + OPERAND(DEPTH)(start, k);
-#if QUADS
-      OPERAND(fetched)[t] = OPERAND(QUAD)(place);
-#else
-      OPERAND(fetched)[t] = OPERAND(AT)(place);
-#endif
+      OPERAND(fetched)[t] = OPERAND(LOAD)(OPERAND(places)[line][0], OPERAND(DEPTH)(start, along));
     }
 #endif
   }
@@ -81,21 +91,22 @@ void OPERAND(fetch)(uint lane, IDX start, uint count) {
 // Brings to the tile what was fetched.
 void OPERAND(put)(uint lane, uint slot) {
   [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
-    uint e = lane + t * THREADS, k = OPERAND(k)(e), i = OPERAND(line)(e);
-    if (OPERAND(is_load)(e)) {
+    uint k = OPERAND(k)(lane, t), i = OPERAND(line)(lane, t);
+    if (OPERAND(is_load)(lane, t)) {
       OPERAND(STORED) x = OPERAND(fetched)[t];
-#if !QUADS
+#if UNIT == 1
       PUT(slot, k, i, x);
 #elif ALONG_K
-      [[unroll]] for (uint c = 0; c < 4; c++) PUT(slot, k + c, i, x[c]);
-#elif WIDTH == 4
+      [[unroll]] for (uint c = 0; c < UNIT; c++) PUT(slot, k + c, i, x[c]);
+#elif WIDTH == 4 && UNIT == 4
       OPERAND(tile)[slot][k][i / 4] =
           VECTOR(OPERAND(VALUE)(x[0]), OPERAND(VALUE)(x[1]), OPERAND(VALUE)(x[2]), OPERAND(VALUE)(x[3]));
 #elif WIDTH == 2
-      OPERAND(tile)[slot][k][i / 2] = VECTOR(OPERAND(VALUE)(x[0]), OPERAND(VALUE)(x[1]));
-      OPERAND(tile)[slot][k][i / 2 + 1] = VECTOR(OPERAND(VALUE)(x[2]), OPERAND(VALUE)(x[3]));
+      [[unroll]] for (uint c = 0; c < UNIT; c += 2) {
+        OPERAND(tile)[slot][k][(i + c) / 2] = VECTOR(OPERAND(VALUE)(x[c]), OPERAND(VALUE)(x[c + 1]));
+      }
 #else
-      [[unroll]] for (uint c = 0; c < 4; c++) PUT(slot, k, i + c, x[c]);
+      [[unroll]] for (uint c = 0; c < UNIT; c++) PUT(slot, k, i + c, x[c]);
 #endif
     }
   }
@@ -107,6 +118,6 @@ void OPERAND(put)(uint lane, uint slot) {
 #undef LINES
 #undef LINE
 #undef ALONG_K
-#undef QUADS
+#undef UNIT
 #undef BORDERS
 #undef APART

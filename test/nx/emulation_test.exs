@@ -251,11 +251,18 @@ defmodule Nx.Vulkan.EmulationTest do
 
   @tag :shapes
   test "products and convolutions of several tiles" do
-    for type <- [{:f, 32}, {:s, 32}, {:bf, 16}],
+    for type <- computed([{:f, 32}, {:s, 32}, {:bf, 16}, {:f, 64}, {:c, 64}]),
         {left, right} <- [{{130, 70}, {70, 96}}, {{1, 300}, {300, 200}}, {{200, 128}, {128, 64}}] do
       tensors = for shape <- [left, right], do: Generators.tensor(shape, type, {:integer, -2..2})
       fun = fn [a, b] -> Nx.dot(a, b) end
       assert_same(fun.(operands(tensors)), fun.(tensors), :dot, type: type, shapes: {left, right})
+    end
+
+    # Places in what is reversed go down.
+    for type <- computed([{:f, 64}]) do
+      tensors = for _ <- 1..2, do: Generators.tensor({70, 70}, type, {:integer, -2..2})
+      fun = fn [a, b] -> Nx.dot(a, Nx.reverse(b)) end
+      assert_same(fun.(operands(tensors)), fun.(tensors), :dot, reversed: true)
     end
 
     for channels <- [3, 32], options <- [[padding: :same], [strides: 2, input_dilation: 2]] do

@@ -92,6 +92,13 @@ impl Groups {
         self.k.len() > 1 && inner.is_some()
     }
 
+    /// Whether places in both operands are proportional to the index along k, and grow with every other.
+    pub fn are_steady(&self) -> bool {
+        let grows = |axis: &Axis| axis.a >= 0 && axis.b >= 0;
+        let axes = self.named();
+        self.borders.is_none() && self.k.len() == 1 && axes.iter().all(|(_, _, axes)| axes.iter().all(grows))
+    }
+
     /// Statements that find the indices `at0`, `at1`, … of a group's axes from the index `i`.
     pub fn indices(&self, group: &str) -> String {
         let mut text = String::new();

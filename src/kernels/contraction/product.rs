@@ -8,7 +8,7 @@ use super::tile::{DEPTHS, Method, Tile};
 use crate::device::Capabilities;
 use crate::pipeline::glsl::BFLOAT16;
 use crate::program::Type;
-use crate::program::emit::{assign, convert, head, load, quad_of, stored};
+use crate::program::emit::{assign, convert, head, load, quad_bytes, quad_of, stored};
 use crate::program::types::Compute;
 
 /// What the kernel's source depends on.
@@ -25,21 +25,26 @@ pub struct Product<'a> {
     pub wide: bool,
     /// Whether the operands' rows and columns are loaded along k and along n.
     pub along: [bool; 2],
-    /// Whether four elements of the operands and the result at once are loaded and stored.
-    pub quads: [bool; 3],
-    /// Whether the elements of the operands' fours may be anywhere.
+    /// How many elements of the operands are loaded at once.
+    pub units: [u64; 2],
+    /// Whether the elements of the operands' units, which are fours, may be anywhere.
     pub apart: [bool; 2],
+    /// Whether the places in the operands are a thread's offset of 32 bits and what all threads have in common.
+    pub steady: bool,
+    /// Whether k is split: if not, all threads begin at the same step, which drivers do not see in what is divided.
+    pub split: bool,
+    /// Whether neighbours in the result are stored together.
+    pub stores: bool,
 }
 
 /// The lines that choose the tile in `lib/matmul.glsl`.
-fn tile_defines(tile: &Tile, element: Compute, accumulator: Compute) -> String {
+fn tile_defines(tile: &Tile, element: Compute, eager: u32) -> String {
     let (width, vector) = vector(element);
     let Tile { rows, columns, depth, thread_rows, thread_columns, .. } = tile;
     format!(
         "#define BM {rows}u\n#define BN {columns}u\n#define BK {depth}u\n#define TM {thread_rows}u\n\
          #define TN {thread_columns}u\n#define WM TM\n#define WN TN\n#define WIDTH {width}\n#define VECTOR {vector}\n\
-         #define EAGER {}\n",
-        u8::from(tile.eager(accumulator)),
+         #define EAGER {eager}\n",
     )
 }
 
@@ -66,17 +71,35 @@ pub fn vector(element: Compute) -> (u32, &'static str) {
     }
 }
 
+/// How many elements of a storage type are loaded at once where they are neighbours: 16 bytes.
+pub fn unit(storage: &str) -> u64 {
+    (64 / quad_bytes(storage)).min(4)
+}
+
+/// The GLSL type of as many elements of a storage type as are loaded at once.
+fn unit_of(storage: &'static str, unit: u64) -> &'static str {
+    match (unit, storage) {
+        (1, _) => storage,
+        (2, "double") => "dvec2",
+        (2, "uint64_t") => "u64vec2",
+        (2, "int64_t") => "i64vec2",
+        (2, "vec2") => "mat2",
+        _ => quad_of(storage),
+    }
+}
+
 impl Product<'_> {
     pub fn key(&self) -> Vec<u8> {
         let Tile { method, rows, columns, depth, thread_rows, thread_columns } = self.tile;
         let tile = [method as u32, rows, columns, depth, thread_rows, thread_columns].map(u32::to_le_bytes).concat();
         let [along_k, along_n] = self.along;
-        let [quads_a, quads_b, quads_c] = self.quads;
         let [apart_a, apart_b] = self.apart;
-        let flags =
-            [along_k, along_n, quads_a, quads_b, quads_c, apart_a, apart_b, self.wide, self.steps()].map(u8::from);
+        let units = self.units.map(|unit| unit as u8);
+        let flags = [along_k, along_n, apart_a, apart_b, self.steady, self.split, self.stores, self.wide, self.steps()]
+            .map(u8::from);
         let types = [self.ty, self.inner, self.types[0], self.types[1]].map(|ty| ty as u8);
-        [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.pattern(), &tile, &flags].concat()
+        [b"contraction", types.as_slice(), &[self.accumulator as u8], &self.groups.pattern(), &tile, &units, &flags]
+            .concat()
     }
 
     /// Loops over the axes of the depth, which need not divide either.
@@ -99,6 +122,14 @@ impl Product<'_> {
     /// Whether the places of a step along k are found from those of the one before.
     fn steps(&self) -> bool {
         !self.tile.lanes() && self.groups.steps(self.tile.depth)
+    }
+
+    /// How many steps are taken without branches: of doubles an H200 takes four 1 % faster than two, and six slower.
+    fn eager(&self) -> u32 {
+        match self.inner.compute() {
+            Compute::Double if self.steady => 4,
+            _ => 2 * u32::from(self.tile.eager(self.accumulator)),
+        }
     }
 
     /// What cooperative matrices need: eight elements of 16 bits at once, bfloat16 under the name that the compiler knows,
@@ -191,19 +222,33 @@ impl Product<'_> {
     }
 
     /// How elements of an operand are read.
-    fn operand(&self, text: &mut String, name: char, ty: Type, [quads, apart]: [bool; 2]) {
+    fn operand(&self, text: &mut String, name: char, ty: Type, unit: u64, apart: bool) {
         let (upper, storage) = (name.to_ascii_uppercase(), ty.storage());
-        let stored = if quads { quad_of(storage) } else { storage };
+        let (size, loaded) = (quad_bytes(storage) / 4, if apart { 1 } else { unit });
+        let (offset, load_at) = if self.steady {
+            let at = format!("uint64_t(p.{name}) + uint64_t(depth) * {size}ul + uint64_t(place)");
+            (format!("(({name}_base + place) * {size})"), format!("{upper}_Units({at}).v[0]"))
+        } else if self.wide {
+            let at = format!("uint64_t(p.{name}) + ({name}_base + place + depth) * {size}ul");
+            ("place".into(), format!("{upper}_Units({at}).v[0]"))
+        } else {
+            ("place".into(), format!("{upper}_Units(p.{name}).v[({name}_base + place + depth) / {loaded}]"))
+        };
         let _ = writeln!(
             text,
-            "#define {upper}_STORED {stored}\n\
-             #define {upper}_QUADS {}\n\
+            "layout(buffer_reference, scalar, buffer_reference_align = {}) readonly restrict buffer {upper}_Units \
+             {{ {} v[]; }};\n\
+             #define {upper}_STORED {}\n\
+             #define {upper}_UNIT {unit}\n\
              #define {upper}_APART {}\n\
+             #define {upper}_OFFSET(place) {offset}\n\
+             #define {upper}_LOAD(place, depth) {load_at}\n\
              #define {upper}_AT(place) AT({storage}, p.{name}, {name}_base + place)\n\
-             #define {upper}_QUAD(place) QUAD({storage}, p.{name}, ({name}_base + place) / 4)\n\
              #define {upper}_EIGHT(place) EIGHT(p.{name}, {name}_base + place)\n\
              #define {upper}_VALUE(x) ELEMENT({})",
-            u8::from(quads),
+            loaded * size,
+            unit_of(storage, loaded),
+            unit_of(storage, unit),
             u8::from(apart),
             convert((load(ty, "x"), ty), self.inner),
         );
@@ -211,26 +256,44 @@ impl Product<'_> {
 
     pub fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         let Self { ty, inner, tile, groups, .. } = self;
-        let [quads_a, quads_b, quads_c] = self.quads;
+        let [unit_a, unit_b] = self.units;
         let sum = |value: &str| (format!("({value})"), of_accumulator(self.accumulator, *ty));
-        let converted = |value: &str| stored(*ty, sum(value));
+        let values = |count: usize| {
+            let converted = |value: &&str| stored(*ty, sum(value));
+            ["v0", "v1", "v2", "v3"][..count].iter().map(converted).collect::<Vec<_>>().join(", ")
+        };
         let storages = [ty.storage(), self.types[0].storage(), self.types[1].storage()];
         let computes = [ty.compute(), self.types[0].compute(), self.types[1].compute(), self.accumulator];
         let mut operands = String::new();
-        self.operand(&mut operands, 'a', self.types[0], [quads_a, self.apart[0]]);
-        self.operand(&mut operands, 'b', self.types[1], [quads_b, self.apart[1]]);
+        self.operand(&mut operands, 'a', self.types[0], unit_a, self.apart[0]);
+        self.operand(&mut operands, 'b', self.types[1], unit_b, self.apart[1]);
         let place = format!("c_base + {} + {}", groups.place('c', "m", "i"), groups.place('c', "n", "j"));
-        let values = ["v0", "v1", "v2", "v3"].map(converted).join(", ");
+        let pairs = if self.stores && vector(inner.compute()).0 == 2 {
+            let pair = unit_of(ty.storage(), 2);
+            let at = if self.wide {
+                format!("Pairs(uint64_t(p.c) + ({place}) * 8ul).v[0]")
+            } else {
+                format!("Pairs(p.c).v[({place}) / 2]")
+            };
+            format!(
+                "layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Pairs {{ {pair} v[]; }};\n\
+                 #define STORE_PAIR(i, j, v0, v1) {at} = {pair}({})\n",
+                values(2),
+            )
+        } else {
+            String::new()
+        };
         format!(
             "{head}\
              #include \"lib/complex.glsl\"\n{defines}\
              #define ELEMENT {element}\n#define ACCUMULATOR {accumulator}\n#define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
-             #define A_ALONG_K {along_k}\n#define B_ALONG_N {along_n}\n#define C_QUADS {c_quads}\n\
+             #define A_ALONG_K {along_k}\n#define B_ALONG_N {along_n}\n#define C_RUNS {c_runs}\n#define STEADY {steady}\n\
              IDX a_base, b_base, c_base;\n\
              {places}{depth}{borders}{matrices}{operands}\
              #define A_ROW(i) {a_row}\n#define B_COLUMN(j) {b_column}\n\
              #define STORE(i, j, v) {store}\n\
-             #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({place}) / 4) = {quad}({values})\n\
+             #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({place}) / 4) = {quad}({quad_values})\n\
+             {pairs}\
              #include \"lib/{file}.glsl\"\n\
              layout(local_size_x = {threads}) in;\n\
              void main() {{\n\
@@ -238,23 +301,24 @@ impl Product<'_> {
              \x20 if (group >= p.groups) return;\n\
              \x20 IDX columns = (p.n + (BN - 1)) / BN, rows = (p.m + (BM - 1)) / BM;\n\
              \x20 IDX part = group / (columns * rows), tile = group % (columns * rows);\n\
-             \x20 IDX batch = part / p.splits, split = part % p.splits;\n\
+             \x20 IDX batch = {batch}, split = {split}, start = split * p.chunk;\n\
              \x20 a_base = {a_batch};\n\
              \x20 b_base = {b_batch};\n\
              \x20 c_base = {c_batch} + split * p.elements;\n\
              \x20 // Tiles of a few rows after one another, column by column, share more of what the caches hold.\n\
              \x20 IDX band = tile / (8 * columns) * 8, height = min(rows - band, IDX(8)), within = tile - band * columns;\n\
-             \x20 IDX row = (band + within % height) * BM, column = within / height * BN, start = split * p.chunk;\n\
+             \x20 IDX row = (band + within % height) * BM, column = within / height * BN;\n\
              \x20 matmul({lane}row, column, p.m, p.n{range});\n\
              }}\n",
             head = head(caps, self.wide, &storages, &computes, parameters),
-            defines = tile_defines(tile, inner.compute(), self.accumulator),
+            defines = tile_defines(tile, inner.compute(), self.eager()),
             element = inner.compute().glsl(),
             multiply_add = multiply_add(caps, self.accumulator),
             accumulator = self.accumulator.glsl(),
             along_k = u8::from(self.along[0]),
             along_n = u8::from(self.along[1]),
-            c_quads = u8::from(quads_c),
+            c_runs = u8::from(self.stores),
+            steady = u8::from(self.steady),
             places = groups.places(),
             depth = match tile.method {
                 Method::Lanes => self.depth_loop(),
@@ -265,11 +329,18 @@ impl Product<'_> {
             matrices = if tile.method == Method::Matrix { self.matrices() } else { String::new() },
             file = tile.method.file(),
             lane = if tile.method == Method::Matrix { "" } else { "INVOCATION, " },
-            range = if tile.lanes() { "" } else { ", start, min(p.k, start + p.chunk)" },
+            range = match self.split {
+                _ if tile.lanes() => "",
+                true => ", start, min(p.k, start + p.chunk)",
+                false => ", start, p.k",
+            },
+            batch = if self.split { "part / p.splits" } else { "part" },
+            split = if self.split { "part % p.splits" } else { "0" },
             a_row = groups.place('a', "m", "i"),
             b_column = groups.place('b', "n", "j"),
             storage = ty.storage(),
             quad = quad_of(ty.storage()),
+            quad_values = values(4),
             store = assign(*ty, "c", &place, sum("v")),
             threads = tile.threads(),
             a_batch = groups.place('a', "batch", "batch"),
@@ -313,8 +384,11 @@ mod tests {
                     tile,
                     wide: false,
                     along: [a.1 == 1, b.1 == 1],
-                    quads: [true; 3],
+                    units: [4; 2],
                     apart: [false; 2],
+                    steady: false,
+                    split: false,
+                    stores: true,
                 };
                 let mut params = crate::program::emit::Params::with_declarations();
                 for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {
