@@ -56,6 +56,8 @@ pub struct Capabilities {
     pub fast_float64: bool,
     pub push_descriptor: bool,
     pub matrices: Matrices,
+    /// How many processors run workgroups side by side; [`PROCESSORS`] where no extension tells.
+    pub processors: u64,
     pub max_groups: [u32; 3],
     pub max_push_constants: u32,
     /// Bytes of memory that the invocations of a workgroup share.
@@ -69,6 +71,9 @@ pub struct Capabilities {
     /// Size in bytes of the largest device-local heap.
     pub heap: u64,
 }
+
+/// Those of a middling device.
+const PROCESSORS: u64 = 32;
 
 /// The features that `NX_VULKAN_DISABLE` turns off, as if the device had them not: what it does then can be tested. Without
 /// `processor`, a device that is one gets the kernels of GPUs.
@@ -146,6 +151,7 @@ impl Capabilities {
         let subgroups = p.subgroup_supported_operations.is_some_and(|operations| operations.contains(exchange))
             && p.subgroup_supported_stages.is_some_and(|stages| stages.intersects(ShaderStages::COMPUTE))
             && !disabled.has("subgroup");
+        let processors = p.shader_sm_count.or(p.active_compute_unit_count).or(p.shader_core_count);
         Self {
             name: p.device_name.clone(),
             driver: [&p.driver_name, &p.driver_info]
@@ -170,6 +176,7 @@ impl Capabilities {
             fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
             matrices: disabled.matrices(physical),
+            processors: processors.filter(|&count| count > 0).map_or(PROCESSORS, u64::from),
             max_groups: p.max_compute_work_group_count,
             max_push_constants: p.max_push_constants_size,
             max_shared: p.max_compute_shared_memory_size,

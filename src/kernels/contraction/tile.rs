@@ -72,9 +72,6 @@ pub const DEPTHS: u32 = 128;
 /// As many workgroups fill a large device.
 const FULL: u64 = 128;
 
-/// Of the device that tiles were measured on.
-const PROCESSORS: u64 = 132;
-
 impl Tile {
     pub fn threads(&self) -> u32 {
         let parts = self.rows / self.thread_rows * (self.columns / self.thread_columns);
@@ -94,7 +91,7 @@ impl Tile {
         // What a processor takes for a step along k goes with what it loads, and with how often it waits for the loads:
         // as many workgroups as have the largest tile's sums run at once and wait together.
         let cost = |tile: &&Tile| {
-            let turns = (batch * tile.groups(m, n)).div_ceil(PROCESSORS);
+            let turns = (batch * tile.groups(m, n)).div_ceil(caps.processors);
             let waits = (turns * u64::from(tile.rows * tile.columns)).div_ceil(128 * 256);
             turns * u64::from(tile.rows + tile.columns) + 128 * waits
         };
@@ -151,7 +148,7 @@ impl Tile {
         let cost = |tile: &Tile| {
             let groups = batch * tile.groups(m, n);
             let splits = splits(groups, k);
-            let turns = (groups * splits).div_ceil(PROCESSORS);
+            let turns = (groups * splits).div_ceil(caps.processors);
             // What one step costs: its products, and the loads for them.
             let area = u64::from(tile.rows * tile.columns);
             let step = area + 12 * u64::from(tile.rows + tile.columns);
