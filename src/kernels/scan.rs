@@ -177,13 +177,13 @@ impl Run<'_> {
                 params.address(partial.address, self.accumulator.ty, format_args!("partial"));
             }
             let extents = [
-                (groups, "groups"),
-                (rows.count(), "rows"),
-                (n, "n"),
-                (inner, "inner"),
-                (split.chunks, "chunks"),
-                (split.chunk, "chunk"),
-                (if reverse { (n - 1) * inner } else { 0 }, "start"),
+                ("groups", groups),
+                ("rows", rows.count()),
+                ("n", n),
+                ("inner", inner),
+                ("chunks", split.chunks),
+                ("chunk", split.chunk),
+                ("start", if reverse { (n - 1) * inner } else { 0 }),
             ];
             params.extents(wide, extents);
             params.index(if reverse { -(inner as i64) } else { inner as i64 }, wide, format_args!("step"));

@@ -210,7 +210,7 @@ impl Scatter<'_> {
     fn params(&self, params: &mut Params, stage: Stage, threads: u64, chunk: u64, saved: &[Lease]) {
         let wide = self.wide;
         params.address(self.targets.address, "uint", format_args!("targets"));
-        params.extents(wide, [(threads, "threads"), (self.rows, "rows")]);
+        params.extents(wide, [("threads", threads), ("rows", self.rows)]);
         if stage == Stage::Keys {
             params.address(self.indices.block.address, self.indices.ty.storage(), format_args!("indices"));
             for (k, &dim) in self.axes.iter().enumerate() {

@@ -86,7 +86,7 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
         params.address(chosen.address, index.glsl(), format_args!("chosen"));
         params.address(tensor_block.address, tensor.ty.storage(), format_args!("tensor"));
         params.address(init_block.address, init.ty.storage(), format_args!("init"));
-        params.extents(wide, [(windows, "threads"), (within, "within")]);
+        params.extents(wide, [("threads", windows), ("within", within)]);
         kernel.axes(params);
     };
     kernel.run("choose", &choose, windows, &[&tensor_block, &init_block], &chosen, patience, || kernel.choose())?;
@@ -113,13 +113,13 @@ impl Windows<'_> {
     fn axes(&self, params: &mut Params) {
         for (a, axis) in self.scatter.axes.iter().enumerate() {
             let extents = [
-                (axis.dim, "dim"),
-                (axis.window, "window"),
-                (axis.stride, "stride"),
-                (axis.padded, "padded"),
-                (axis.count, "count"),
+                ("dim", axis.dim),
+                ("window", axis.window),
+                ("stride", axis.stride),
+                ("padded", axis.padded),
+                ("count", axis.count),
             ];
-            for (value, name) in extents {
+            for (name, value) in extents {
                 params.extent(value, self.wide, format_args!("{name}{a}"));
             }
             params.index(axis.low, self.wide, format_args!("low{a}"));

@@ -169,9 +169,9 @@ impl Contraction<'_> {
             params.address(lease.address, stored.storage(), format_args!("c"));
             params.address(at_a, a.ty.storage(), format_args!("a"));
             params.address(at_b, b.ty.storage(), format_args!("b"));
-            let extents = [(m, "m"), (n, "n"), (k, "k"), (workgroups, "groups")];
+            let extents = [("m", m), ("n", n), ("k", k), ("groups", workgroups)];
             params.extents(wide, extents);
-            params.extents(wide, [(splits, "splits"), (chunk, "chunk"), (elements, "elements")]);
+            params.extents(wide, [("splits", splits), ("chunk", chunk), ("elements", elements)]);
             groups.params(params, wide);
         };
         let width = u64::from(vector(inner.compute()).0);

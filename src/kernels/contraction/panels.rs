@@ -125,7 +125,7 @@ impl<'a> Panels<'a> {
             params.address(c.address(), c.ty.storage(), format_args!("c"));
             params.address(panels_a.address, packed, format_args!("a"));
             params.address(panels_b.address, packed, format_args!("b"));
-            let extents = [(m, "m"), (n, "n"), (depth, "depth"), (workgroups, "groups"), (0, "none")];
+            let extents = [("m", m), ("n", n), ("depth", depth), ("groups", workgroups), ("none", 0)];
             params.extents(false, extents);
             self.groups.params(params, false);
         };
@@ -179,9 +179,9 @@ impl<'a> Panels<'a> {
         let params = |params: &mut Params| {
             params.address(out.address, packed.storage(), format_args!("panels_out"));
             params.address(held.address(), held.ty.storage(), format_args!("operand"));
-            let extents = [(size, "size"), (k, "k"), (depth, "depth"), (panels, "panels"), (batch, "batches")];
+            let extents = [("size", size), ("k", k), ("depth", depth), ("panels", panels), ("batches", batch)];
             params.extents(false, extents);
-            params.extents(false, [(tiles, "tiles"), (chunk, "chunk"), (chunks, "chunks")]);
+            params.extents(false, [("tiles", tiles), ("chunk", chunk), ("chunks", chunks)]);
             self.groups.params(params, false);
         };
         let block: &Block = &out;

@@ -200,19 +200,19 @@ impl Pass<'_> {
             }
         };
         let extents = [
-            (groups, "groups"),
-            (columns, "columns"),
-            (across, "across"),
-            (self.stride, "stride"),
-            (self.inner, "inner"),
-            (self.stride / self.inner * length, "span"),
-            (source_span, "source_span"),
-            (result_span, "result_span"),
-            (call.points, "points"),
-            (self.points, "padded"),
-            (call.inverse().into(), "inverse"),
-            (length, "size"),
-            (tile, "tile"),
+            ("groups", groups),
+            ("columns", columns),
+            ("across", across),
+            ("stride", self.stride),
+            ("inner", self.inner),
+            ("span", self.stride / self.inner * length),
+            ("source_span", source_span),
+            ("result_span", result_span),
+            ("points", call.points),
+            ("padded", self.points),
+            ("inverse", call.inverse().into()),
+            ("size", length),
+            ("tile", tile),
         ];
         params.extents(wide, extents);
         // Four a word; zeros end the list.

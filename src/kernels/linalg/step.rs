@@ -165,8 +165,7 @@ impl<'a> Step<'a> {
             };
             params.address(block.address, storage, format_args!("{name}"));
         }
-        let extents = self.extents.iter().map(|&(name, value)| (value, name));
-        params.extents(self.scheme.wide, extents.chain([(self.groups, "groups")]));
+        params.extents(self.scheme.wide, self.extents.iter().copied().chain([("groups", self.groups)]));
     }
 
     pub(super) fn key(&self) -> Vec<u8> {

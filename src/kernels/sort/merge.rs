@@ -19,12 +19,12 @@ impl Run<'_> {
                 params.address(places.address, ty.storage(), format_args!("places"));
             }
             let extents = [
-                (groups, "groups"),
-                (rows_each, "rows_each"),
-                (sort.rows.count(), "rows"),
-                (sort.rows.len, "n"),
-                (sort.keep, "keep"),
-                (sort.rows.inner, "inner"),
+                ("groups", groups),
+                ("rows_each", rows_each),
+                ("rows", sort.rows.count()),
+                ("n", sort.rows.len),
+                ("keep", sort.keep),
+                ("inner", sort.rows.inner),
             ];
             params.extents(sort.rows.wide(), extents);
             sort.order(params, 0);

@@ -126,13 +126,13 @@ impl Run<'_> {
             }
             // Between the first pass and the last the rows are dense and whole.
             let extents = [
-                (groups, "groups"),
-                (sort.rows.len, "n"),
-                (split.blocks, "blocks"),
-                (split.block_size, "block_size"),
-                (if first { sort.rows.inner } else { 1 }, "inner"),
-                (if pass.last { sort.rows.inner } else { 1 }, "inner_to"),
-                (if pass.last { sort.keep } else { sort.rows.len }, "keep"),
+                ("groups", groups),
+                ("n", sort.rows.len),
+                ("blocks", split.blocks),
+                ("block_size", split.block_size),
+                ("inner", if first { sort.rows.inner } else { 1 }),
+                ("inner_to", if pass.last { sort.rows.inner } else { 1 }),
+                ("keep", if pass.last { sort.keep } else { sort.rows.len }),
             ];
             params.extents(sort.rows.wide(), extents);
             sort.order(params, pass.shift);

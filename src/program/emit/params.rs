@@ -47,9 +47,9 @@ impl Params {
         self.index(value as i64, wide, name);
     }
 
-    /// Several of them, with their names.
-    pub fn extents<'n>(&mut self, wide: bool, list: impl IntoIterator<Item = (u64, &'n str)>) {
-        for (value, name) in list {
+    /// Several of them, by their names.
+    pub fn extents<'n>(&mut self, wide: bool, list: impl IntoIterator<Item = (&'n str, u64)>) {
+        for (name, value) in list {
             self.extent(value, wide, format_args!("{name}"));
         }
     }
