@@ -19,9 +19,11 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
-  @tag :parent
-  test "a device that is no processor gets the kernels of GPUs" do
-    again("processor", ~w(--only shapes))
+  for disabled <- ["processor", "processor,int64"] do
+    @tag :parent
+    test "a device without #{disabled} gets the kernels of GPUs" do
+      again(unquote(disabled), ~w(--only shapes))
+    end
   end
 
   defp again(disabled, chosen) do
@@ -251,11 +253,22 @@ defmodule Nx.Vulkan.EmulationTest do
 
   @tag :shapes
   test "products and convolutions of several tiles" do
-    for type <- computed([{:f, 32}, {:s, 32}, {:bf, 16}, {:f, 64}, {:c, 64}]),
+    alike =
+      for type <- computed([{:f, 32}, {:s, 32}, {:bf, 16}, {:f, 64}, {:c, 64}]), do: {type, type}
+
+    for {left_type, right_type} = types <- alike ++ [{{:s, 64}, {:f, 32}}, {{:s, 8}, {:s, 64}}],
         {left, right} <- [{{130, 70}, {70, 96}}, {{1, 300}, {300, 200}}, {{200, 128}, {128, 64}}] do
-      tensors = for shape <- [left, right], do: Generators.tensor(shape, type, {:integer, -2..2})
+      tensors = [
+        Generators.tensor(left, left_type, {:integer, -2..2}),
+        Generators.tensor(right, right_type, {:integer, -2..2})
+      ]
+
       fun = fn [a, b] -> Nx.dot(a, b) end
-      assert_same(fun.(operands(tensors)), fun.(tensors), :dot, type: type, shapes: {left, right})
+
+      assert_same(fun.(operands(tensors)), fun.(tensors), :dot,
+        types: types,
+        shapes: {left, right}
+      )
     end
 
     # Places in what is reversed go down.

@@ -90,8 +90,8 @@ impl Contraction<'_> {
             _ if ty.is_float() && gpu.caps.float64 => Type::F64,
             _ => *ty,
         };
-        // The tiled kernel uses operators.
-        let reduces = m == 1 || n == 1 || ty.compute().is_emulated();
+        // The tiled kernel uses operators, also on what it loads.
+        let reduces = m == 1 || n == 1 || [*ty, a.ty, b.ty].iter().any(|ty| ty.compute().is_emulated());
         if by.is_none()
             && !reduces
             && !gpu.caps.cpu
@@ -180,11 +180,11 @@ impl Contraction<'_> {
         // Threads have four neighbours of the result where vectors are of four elements.
         let vectors = shared && width == 4;
         let apart = [vectors && !in_runs[0] && !along[0], vectors && !in_runs[1] && along[1]];
-        let unit = |i: usize| match (in_runs[i], apart[i]) {
+        let units = [0, 1].map(|i| match (in_runs[i], apart[i]) {
             (true, _) => units[i],
-            (_, apart) => 1 + 3 * u64::from(apart),
-        };
-        let units = [unit(0), unit(1)];
+            (_, true) => 4,
+            _ => 1,
+        });
         let run = if tile.method == Method::Matrix { 4 } else { width };
         let whole = elements.is_multiple_of(run) && aligned(lease.address, stored, run);
         let stores = whole && run > 1 && !tile.lanes() && groups.runs('c', "n", run);
