@@ -50,7 +50,7 @@ defmodule Nx.Vulkan do
   | --- | --- | --- |
   | `[:nx_vulkan, :fallback]` | `:duration` in native time units | `:op`, `:shapes`, `:types`, `:reason` |
   | `[:nx_vulkan, :compile]`: a call built kernels | `:pipelines`, `:from_disk` of them, `:nanoseconds` | `:call` |
-  | `[:nx_vulkan, :memory]`: garbage is collected before the pool grows, or because it is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
+  | `[:nx_vulkan, :memory]`: garbage is collected lest the pool grow, or because it is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
   """
 
   require Nx.Vulkan.Native, as: Native

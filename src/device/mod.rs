@@ -56,7 +56,7 @@ pub struct Capabilities {
     pub fast_float64: bool,
     pub push_descriptor: bool,
     pub matrices: Matrices,
-    /// How many processors run workgroups side by side; [`PROCESSORS`] where no extension tells.
+    /// How many processors run workgroups side by side; a middling device's where no extension tells.
     pub processors: u64,
     pub max_groups: [u32; 3],
     pub max_push_constants: u32,
@@ -72,7 +72,7 @@ pub struct Capabilities {
     pub heap: u64,
 }
 
-/// Those of a middling device.
+/// Of a device that does not tell.
 const PROCESSORS: u64 = 32;
 
 /// The features that `NX_VULKAN_DISABLE` turns off, as if the device had them not: what it does then can be tested. Without

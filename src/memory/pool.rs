@@ -244,9 +244,9 @@ impl Pool {
         Lease { block: Some(block), pool: self.0.clone() }
     }
 
-    /// Whether callers who wait for the device should collect garbage meanwhile, or the next large tensor has to wait for that. Told
-    /// once for each tensor.
-    pub fn is_low(&self) -> bool {
+    /// Whether callers who wait for the device should collect garbage meanwhile, or the next large tensor has to wait for
+    /// that. Told once for each tensor.
+    pub fn take_low(&self) -> bool {
         std::mem::take(&mut self.0.state.lock().low)
     }
 

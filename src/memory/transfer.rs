@@ -137,7 +137,7 @@ impl Gpu {
     /// What a normal scheduler can do about waiting. While the device works, garbage can be collected whose memory the next
     /// tensor needs: [`Error::Collect`], once.
     pub fn finish_promptly(&self) -> Result<()> {
-        if self.pool.is_low() {
+        if self.pool.take_low() {
             self.stream.start()?;
             return Err(Error::Collect);
         }
@@ -159,7 +159,7 @@ impl Gpu {
             }
         }
         self.stream.submit()?;
-        let short = self.pool.is_low() || len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
+        let short = self.pool.take_low() || len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
         Err(if short { Error::Collect } else { Error::Defer })
     }
 

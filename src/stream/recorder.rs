@@ -52,8 +52,8 @@ const LOOK_EVERY: u32 = 4;
 /// pauses for about 10 µs.
 const MOST: u32 = 8;
 
-/// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. It calls no driver: a
-/// caller holds it for a fraction of a microsecond.
+/// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A caller holds it for
+/// a fraction of a microsecond, but where large work is submitted at once, which takes some 10 µs.
 pub(super) struct Recorder {
     timeline: Arc<Timeline>,
     submitter: Arc<Submitter>,

@@ -63,16 +63,17 @@ impl Submitter {
     /// should start at once: waking the thread takes longer.
     pub fn push(&self, batch: Batch, value: u64, at_once: bool) -> Result<()> {
         self.waiting.lock().list.push_back((batch, value));
-        if !self.threaded {
-            return self.flush();
+        match (self.threaded, at_once) {
+            (false, _) => self.flush(),
+            (true, true) => self.try_flush(),
+            (true, false) => self.leave(),
         }
-        match at_once.then(|| self.encoder.try_lock()).flatten() {
-            Some(encoder) => self.flush_by(encoder),
-            None => {
-                self.pushed.notify_one();
-                self.check()
-            }
-        }
+    }
+
+    /// Leaves what waits to the thread.
+    fn leave(&self) -> Result<()> {
+        self.pushed.notify_one();
+        self.check()
     }
 
     /// Submits what waits.
@@ -80,9 +81,9 @@ impl Submitter {
         self.flush_by(self.encoder.lock())
     }
 
-    /// As [`Submitter::flush`], but does not wait for its turn: whoever has it, or the thread, submits.
+    /// As [`Submitter::flush`], but does not wait for its turn: the thread submits what is left then.
     pub fn try_flush(&self) -> Result<()> {
-        self.encoder.try_lock().map_or_else(|| self.check(), |encoder| self.flush_by(encoder))
+        self.encoder.try_lock().map_or_else(|| self.leave(), |encoder| self.flush_by(encoder))
     }
 
     fn flush_by(&self, mut encoder: MutexGuard<Encoder>) -> Result<()> {

@@ -71,7 +71,7 @@ pub fn vector(element: Compute) -> (u32, &'static str) {
     }
 }
 
-/// How many elements of a storage type are loaded at once where they are neighbours: 16 bytes.
+/// How many elements of a storage type are loaded at once where they are neighbours: four, in 16 bytes at most.
 pub fn unit(storage: &str) -> u64 {
     (64 / quad_bytes(storage)).min(4)
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{Kernel, check_indices};
 use crate::memory::{Block, Lease};
 use crate::program::Type;
-use crate::program::emit::{Params, convert, head, load, store};
+use crate::program::emit::{Params, convert, head, load, stored};
 use crate::program::types::Compute;
 
 /// Where a pass reads.
@@ -368,7 +368,7 @@ impl Variant {
         let body = match self.sink {
             (kind, Some(ty)) => {
                 let real = if self.double { Type::F64 } else { Type::F32 };
-                let part = |value: &str, to: Type| store(to, &convert((value.into(), real), to));
+                let part = |value: &str, to: Type| stored(to, (value.into(), real));
                 let stored = match ty {
                     Type::C64 => format!("vec2({}, {})", part("v.x", Type::F32), part("v.y", Type::F32)),
                     Type::C128 => format!("dvec2({}, {})", part("v.x", Type::F64), part("v.y", Type::F64)),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use super::values::{convert, of_compute, store};
+use super::values::{assign, convert, of_compute};
 use super::{Emitter, Stage};
 use crate::device::Capabilities;
 use crate::program::layout::Layout;
@@ -253,14 +253,13 @@ impl Emitter<'_> {
                 }
                 continue;
             }
-            let result = last.ty;
             let finished = match (accumulator.name, parts) {
                 ("sum", 2) => (format!("finish_sum(a0_{c}, a1_{c})"), accumulator.parts[0]),
                 ("argmax" | "argmin", _) => (format!("a1_{c}"), accumulator.parts[1]),
                 _ => (format!("a0_{c}"), accumulator.parts[0]),
             };
-            let value = convert((finished.0, of_compute(finished.1)), result);
-            let _ = writeln!(text, "    AT({}, p.result, o + {c}) = {};", result.storage(), store(result, &value));
+            let finished = (finished.0, of_compute(finished.1));
+            let _ = writeln!(text, "    {};", assign(last.ty, "result", &format!("o + {c}"), finished));
         }
         text.push_str("  }\n}\n");
     }
