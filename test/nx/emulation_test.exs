@@ -229,6 +229,27 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # A thread makes each result alone.
+  @tag :shapes
+  test "many small windows and rows" do
+    image = Generators.tensor({1, 2, 190, 193}, {:f, 32}, {:integer, -9..9})
+    kernel = Generators.tensor({2, 1, 3, 3}, {:f, 32}, {:integer, -2..2})
+    rows = Generators.tensor({70_000, 36}, {:f, 32}, {:integer, -9..9})
+
+    for {as, fun} <- [
+          sum: &Nx.window_sum(&1, {1, 1, 3, 2}),
+          max: &Nx.window_max(Nx.as_type(&1, :s32), {1, 1, 2, 3}, padding: :same),
+          conv: &Nx.conv(&1, kernel, feature_group_size: 2)
+        ] do
+      assert_same(fun.(to_device(image)), fun.(image), as, fun: fun)
+    end
+
+    for width <- [36, 9, 3] do
+      fun = &Nx.sum(Nx.slice_along_axis(&1, 0, width, axis: 1), axes: [1])
+      assert_same(fun.(to_device(rows)), fun.(rows), :sum, width: width)
+    end
+  end
+
   # Each of these passes goes through its tensors against the direction of the one before.
   @tag :shapes
   test "passes over tensors larger than caches, from the start and from the end" do

@@ -72,12 +72,25 @@ struct Run<'a> {
 
 /// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
 /// neighbours, which are outputs where `beside` is not 0: so many fours of them.
+#[derive(Clone, Copy)]
 struct Shape {
     across: u32,
     along: u32,
     fours: Fours,
     beside: u32,
 }
+
+/// Elements of a window whose extents a kernel is made for, at most, and the results for which that is worth a kernel.
+const WINDOW: u64 = 32;
+const WINDOWS: u64 = 1 << 16;
+
+/// Elements along the reduced axes that a thread takes at least where outputs fill the device: as many as it loads at a time.
+const TURN: u64 = 16;
+/// Threads that fill a GPU.
+const FILL: u64 = 1 << 18;
+
+/// Neighbouring threads use all that they load, one after the other, where they read every fourth element or closer.
+const CLOSE: i64 = 4;
 
 impl Run<'_> {
     fn record(&self, out: &Block) -> Result<()> {
@@ -141,16 +154,19 @@ impl Run<'_> {
 
     fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
-        let Shape { across, along, fours, beside } = self.shape_of_groups(outputs, reduced);
+        let shape = self.shape_of_groups(outputs, reduced);
+        let Shape { across, along, fours, beside } = shape;
         let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
         // Split the reduced axes where the outputs alone do not fill the device: a second pass costs an H200 as much as half
         // of its threads. Smaller parts end closer together, but what they leave to the second pass should be little.
         let (enough, most) = if self.gpu.caps.cpu { (32, 32) } else { (512, 8192) };
         let parts = |wanted: u64, least: u64| (wanted / groups).min(reduced / least.max(u64::from(along) * 8));
         let chunks = if groups < enough { parts(enough, 1).max(parts(most, PARTIAL)).max(1) } else { 1 };
-        let stage = |from_partial, to_partial| Stage::Reduce { across, along, from_partial, to_partial, fours, beside };
+        let window = chunks == 1 && self.is_window(shape);
+        let stage =
+            |to_partial| Stage::Reduce { across, along, from_partial: false, to_partial, fours, beside, window };
         if chunks == 1 {
-            return self.pass(stage(false, false), Pass::Whole { out, chunk: reduced }, groups);
+            return self.pass(stage(false), Pass::Whole { out, chunk: reduced }, groups);
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
@@ -164,7 +180,7 @@ impl Run<'_> {
             .collect::<Result<SmallVec<[_; 2]>>>()?;
         let partial = &partial;
         let _together = self.gpu.stream.together();
-        self.pass(stage(false, true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
+        self.pass(stage(true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
         let (across, along) = match outputs {
             0.. if self.gpu.caps.cpu => {
                 let lanes = lanes(&self.gpu.caps);
@@ -174,8 +190,16 @@ impl Run<'_> {
             _ => (1, THREADS),
         };
         let fours = Fours::default();
-        let stage = Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0 };
+        let stage =
+            Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0, window: false };
         self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
+    }
+
+    /// Whether the reduced axes are a small window, whose places would each be found by division.
+    fn is_window(&self, shape: Shape) -> bool {
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let apart = shape.along == 1 && shape.beside == 0 && shape.fours.quads == 0;
+        apart && self.layout.dims.len() > self.layout.kept + 1 && reduced <= WINDOW && outputs >= WINDOWS
     }
 
     /// Neighbouring threads, and the neighbours that one thread takes, should read neighbouring elements.
@@ -207,13 +231,14 @@ impl Run<'_> {
             };
         }
         let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
-        if inner_kept < inner_reduced {
+        if inner_kept < inner_reduced.saturating_mul(CLOSE) {
             let run = if beside.quads != 0 { 4 } else { 1 };
             let across = up(outputs / run).min(if outputs >= 1 << 16 { THREADS / run as u32 } else { 32 });
             let along = up(reduced.div_ceil(4)).min(THREADS / across);
             Shape { across, along, fours: beside, beside: run as u32 / 4 }
         } else {
-            let threads = up(reduced.div_ceil(4));
+            let few = up(reduced.div_ceil(TURN));
+            let threads = if outputs * u64::from(few) >= FILL { few } else { up(reduced.div_ceil(4)) };
             Shape { across: THREADS / threads, along: threads, fours: along, beside: 0 }
         }
     }

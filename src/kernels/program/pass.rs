@@ -173,8 +173,11 @@ impl Run<'_> {
                 let Fours { quads, ones } = fours.unwrap_or_default();
                 (0, [threads, fours.is_some().into(), 0, quads, ones])
             }
-            Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside } => {
-                let flags = u32::from(from_partial) + 2 * u32::from(to_partial) + 4 * beside;
+            Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside, window } => {
+                if window {
+                    self.layout.dims[self.layout.kept..].iter().for_each(|&dim| bytes.push(dim as u8));
+                }
+                let flags = u32::from(from_partial) + 2 * u32::from(to_partial) + 4 * u32::from(window) + 8 * beside;
                 (1, [across, along, flags, quads, ones])
             }
             Stage::Fold { threads } => (2, [threads, 0, 0, 0, 0]),

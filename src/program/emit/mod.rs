@@ -42,8 +42,9 @@ pub enum Stage {
     Tile { threads: u32, tile: Tile },
     /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
     /// it writes them; what of its inputs a thread takes for four neighbours along the last axis or, where it is not 0,
-    /// `beside` times along the last kept axis, whose outputs are one thread's.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: u32 },
+    /// `beside` times along the last kept axis, whose outputs are one thread's; whether the reduced axes are a window, whose
+    /// extents are the kernel's own, so that no place in it is found by division.
+    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: u32, window: bool },
     /// A fold: threads of a workgroup, each of which makes one output.
     Fold { threads: u32 },
 }
@@ -73,6 +74,8 @@ struct Emitter<'a> {
     held: u32,
     /// Of these, those with one element for four neighbours.
     ones: u32,
+    /// Whether the reduced axes are a window, see [`Stage::Reduce`].
+    window: bool,
 }
 
 /// Writes the kernel's source from the GLSL of its parameters' block.
@@ -83,7 +86,8 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
         Stage::Map { fours, .. } => fours.unwrap_or_default(),
         Stage::Fold { .. } => Fours::default(),
     };
-    let emitter = Emitter { program, layout, caps, held: fours.quads | fours.ones, ones: fours.ones };
+    let window = matches!(stage, Stage::Reduce { window: true, .. });
+    let emitter = Emitter { program, layout, caps, held: fours.quads | fours.ones, ones: fours.ones, window };
     let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
     storages.push(program.result().storage());
     let accumulator = emitter.accumulator();
@@ -169,10 +173,16 @@ impl Emitter<'_> {
         let _ = writeln!(text, "  IDX rest_{index} = {index};");
         for axis in axes.clone().rev() {
             if axis > axes.start {
+                let (dim, quotient) = if self.window && axis >= self.layout.kept {
+                    let dim = format!("IDX({})", self.layout.dims[axis]);
+                    (dim.clone(), format!("rest_{index} / {dim}"))
+                } else {
+                    (format!("p.dim{axis}"), format!("QUOTIENT(rest_{index}, p.dim{axis})"))
+                };
                 let _ = writeln!(
                     text,
-                    "  IDX rest_{index}_{axis} = QUOTIENT(rest_{index}, p.dim{axis});\n\
-                     \x20 IDX at{axis} = rest_{index} - rest_{index}_{axis} * p.dim{axis}; rest_{index} = rest_{index}_{axis};"
+                    "  IDX rest_{index}_{axis} = {quotient};\n\
+                     \x20 IDX at{axis} = rest_{index} - rest_{index}_{axis} * {dim}; rest_{index} = rest_{index}_{axis};"
                 );
             } else {
                 let _ = writeln!(text, "  IDX at{axis} = rest_{index};");

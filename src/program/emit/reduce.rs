@@ -1,6 +1,7 @@
 //! Reductions: how they accumulate, and their kernel.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -90,8 +91,10 @@ impl Accumulator {
 
 impl Emitter<'_> {
     pub(super) fn reduce(&self, text: &mut String, stage: Stage, accumulator: &Accumulator) {
-        let (Stage::Reduce { across, along, from_partial, to_partial, fours, beside }, Some((reduction, element))) =
-            (stage, self.program.reduced_type())
+        let (
+            Stage::Reduce { across, along, from_partial, to_partial, fours, beside, window },
+            Some((reduction, element)),
+        ) = (stage, self.program.reduced_type())
         else {
             return;
         };
@@ -159,6 +162,7 @@ impl Emitter<'_> {
         let initial = (0..side * outputs).map(initial).collect::<Vec<_>>().join(" ");
         let each = beside.max(1);
         let bases = (0..each).map(|w| self.bases(w, &format!("o + {}", 4 * w))).collect::<Vec<_>>().join(" ");
+        let first = if window { "0".into() } else { format!("chunk * p.chunk + y * {side}") };
         let _ = writeln!(
             text,
             "void main() {{\n\
@@ -170,7 +174,7 @@ impl Emitter<'_> {
              \x20 {initial}\n\
              \x20 if (o < p.outputs) {{\n\
              \x20   {bases}\n\
-             \x20   IDX r = chunk * p.chunk + y * {side};"
+             \x20   IDX r = {first};"
         );
         let load = |k: u32| {
             let r = format!("r + {}", along * side * k);
@@ -188,27 +192,34 @@ impl Emitter<'_> {
             |k: u32, c: u32| accumulator.call("combine", |i| format!("a{i}_{c}"), |i| format!("x{k}_{c}_{i}"));
         let run = |k: u32| (0..side * outputs).map(|c| (k, c)).collect::<Vec<_>>();
         let step = along * side;
-        let _ =
-            writeln!(text, "    for (; r + {} < end; r += {}) {{", step * (unrolled - 1) + side - 1, step * unrolled);
-        for k in 0..unrolled {
-            let _ = writeln!(text, "      {}", load(k));
+        let turns = |text: &mut String, turns: Range<u32>| {
+            let all = || turns.clone().flat_map(run);
+            let loads = turns.clone().map(load);
+            let rest = all().map(|(k, c)| take(k, c)).chain(all().map(|(k, c)| combine(k, c)));
+            loads.chain(rest).for_each(|line| text.extend(["      ", &line, "\n"]));
+        };
+        if window {
+            let reduced = self.layout.reduced() as u32;
+            (0..reduced).step_by(unrolled as usize).for_each(|k| turns(text, k..reduced.min(k + unrolled)));
+        } else {
+            let _ = writeln!(
+                text,
+                "    for (; r + {} < end; r += {}) {{",
+                step * (unrolled - 1) + side - 1,
+                step * unrolled
+            );
+            turns(text, 0..unrolled);
+            text.push_str("    }\n");
+            let next = if side == 4 { "r + 3 < end" } else { "r < end" };
+            let _ = writeln!(text, "    for (; {next}; r += {step}) {{");
+            turns(text, 0..1);
+            text.push_str("    }\n");
         }
-        for (k, c) in (0..unrolled).flat_map(run) {
-            let _ = writeln!(text, "      {}", take(k, c));
-        }
-        for (k, c) in (0..unrolled).flat_map(run) {
-            let _ = writeln!(text, "      {}", combine(k, c));
-        }
-        text.push_str("    }\n");
         if side == 4 {
-            let _ = writeln!(text, "    for (; r + 3 < end; r += {step}) {{\n      {}", load(0));
-            for (k, c) in run(0) {
-                let _ = writeln!(text, "      {} {}", take(k, c), combine(k, c));
-            }
             // What is left of the last four is one thread's.
             let _ = writeln!(
                 text,
-                "    }}\n    for (; r < end; r++) {{ {} {} {} }}",
+                "    for (; r < end; r++) {{ {} {} {} }}",
                 self.load_held("one", 0, 0, "r"),
                 element(0, 0, &|input| format!("q0_{input}")),
                 combine(0, 0)
@@ -217,12 +228,8 @@ impl Emitter<'_> {
                 let join = accumulator.call("combine", |i| format!("a{i}_{to}"), |i| format!("a{i}_{from}"));
                 let _ = writeln!(text, "    {join}");
             }
-            text.push_str("  }\n");
-        } else {
-            let one = run(0).into_iter().map(|(k, c)| format!("{} {}", take(k, c), combine(k, c)));
-            let one = one.collect::<Vec<_>>().join(" ");
-            let _ = writeln!(text, "    for (; r < end; r += {step}) {{ {} {one} }}\n  }}", load(0));
         }
+        text.push_str("  }\n");
         if exchanges {
             for s in std::iter::successors(Some(along / 2), |s| Some(s / 2)).take_while(|&s| s > 0) {
                 let names = accumulator.list(|i, ty| format!("{ty} s{i} = from_lane(a{i}_0, {});", s * across));
