@@ -101,13 +101,16 @@ defmodule Nx.Vulkan.ConvTest do
 
     axes =
       for _ <- 1..rank do
-        {window, window_dilation, dilation} =
-          {:rand.uniform(3), :rand.uniform(2), :rand.uniform(2)}
+        # An input may be dilated by more than the window has elements.
+        [window_dilation, stride, dilation] =
+          for choices <- [[1, 1, 2], [1, 1, 2, 3], [1, 1, 2, 3, 4]], do: Generators.pick(choices)
+
+        window = :rand.uniform(3)
 
         {low, high} = {:rand.uniform(4) - 2, :rand.uniform(4) - 2}
         needed = (window - 1) * window_dilation + 1 - low - high
         dim = max(div(needed + dilation - 1, dilation), 1) + :rand.uniform(4 - div(rank, 2))
-        {dim, window, {low, high}, :rand.uniform(3), dilation, window_dilation}
+        {dim, window, {low, high}, stride, dilation, window_dilation}
       end
 
     [dims, window, padding, strides, input_dilation, kernel_dilation] =

@@ -46,6 +46,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
       bounds, are not waited for.
     * The function given to `reduce` gets the element and an accumulator of the result's type, as in
       XLA. One that reads values, or makes tensors of several elements, runs on the CPU.
+    * The zeros between the elements of a dilated input of `conv` are not multiplied by the kernel, as in
+      XLA: where BinaryBackend gets NaN from an infinite or NaN element of the kernel there, it is left out.
     * `fft` and `ifft` along an axis before the last two of three or more: BinaryBackend puts the
       results in other places.
     * `all` and `any` take a complex number for false where both its parts are zero, as `logical_not`

@@ -82,7 +82,7 @@ defmodule Nx.Vulkan.Backend.Assembly do
   end
 
   # The tensor broadcast over the whole result.
-  defp whole(%T{type: type, shape: shape}, tensor),
+  def whole(%T{type: type, shape: shape}, tensor),
     do: {[input(tensor, type)], shape, 0, Movement.strides(shape), []}
 
   # Numbers are converted to the type of the result on the host.
@@ -94,7 +94,8 @@ defmodule Nx.Vulkan.Backend.Assembly do
 
   defp input(tensor, _type), do: Storage.input(tensor)
 
-  defp assemble(op, args, %T{type: type, shape: shape} = out, parts) do
+  # The result of the callback `op`; `args` are the callback's arguments after `out`, for the fallback.
+  def assemble(op, args, %T{type: type, shape: shape} = out, parts) do
     # Where nothing is converted only the width matters.
     moves? = Enum.all?(parts, fn {[input | _], _, _, _, _} -> elem(input, 1) == type end)
     carry = if moves?, do: &Movement.carrier/1, else: & &1

@@ -5,6 +5,10 @@ defmodule Nx.Vulkan.Backend.Convolution do
   # a group and the window what it sums over. Padding is a border of the input's spatial axes, beyond which
   # are zeros. Where features are innermost in the result, rows and columns change places, so that
   # neighbours are written together.
+  #
+  # Of an input dilated by d every d-th result along an axis meets the same elements of the kernel, each
+  # d-th one, and otherwise the zeros in between. That is a convolution without dilation, one of d phases
+  # (W. Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
 
   require Nx.Vulkan.Native, as: Native
 
@@ -12,43 +16,136 @@ defmodule Nx.Vulkan.Backend.Convolution do
   alias Nx.Vulkan.Backend.{Assembly, Movement, Program, Storage}
 
   def conv(%T{type: type} = out, input, kernel, options) do
-    {view, options} = dilate(input, options)
-    {ref, input_type, _} = Storage.buffer(view)
-    {kernel_ref, kernel_type, _} = Storage.buffer(kernel)
-    {axes, swap?} = axes(out, view, kernel, options)
-
-    {a, b, axes} =
-      if swap?,
-        do: {{ref, input_type, 0}, {kernel_ref, kernel_type, 0}, swap(axes)},
-        else: {{kernel_ref, kernel_type, 0}, {ref, input_type, 0}, axes}
-
-    Program.result(Native.call(contract(type, a, b, axes)), :conv, out, [input, kernel, options])
-  end
-
-  # A dilated input is written with the zeros in between and around it.
-  defp dilate(%T{shape: shape} = input, options) do
-    [_, _ | space] = options[:input_permutation]
+    args = [input, kernel, options]
+    {input, options} = dilate(input, options)
+    combinations = combinations(phases(out, kernel, options))
 
     if Enum.all?(options[:input_dilation], &(&1 == 1)) do
-      {input, options}
+      Program.result(contraction(out, input, kernel, options, hd(combinations)), :conv, out, args)
     else
-      spatial = Enum.zip([space, options[:padding], options[:input_dilation]])
+      answers =
+        for phases <- combinations do
+          {shape, offset, strides} = place(out, options, phases)
+          part = %{out | shape: shape}
 
-      config =
-        Enum.reduce(spatial, List.duplicate({0, 0, 0}, tuple_size(shape)), fn
-          {axis, {low, high}, dilation}, config ->
-            List.replace_at(config, axis, {low, high, dilation - 1})
-        end)
+          with {:ok, ref} <- contraction(part, input, kernel, options, phases),
+               do: {[{ref, type, shape}], shape, offset, strides, []}
+        end
 
-      zero = Nx.tensor(0, type: input.type, backend: Nx.BinaryBackend)
-      dilated = Assembly.pad(%{input | shape: Nx.Shape.pad(shape, config)}, input, zero, config)
-      {dilated, Keyword.put(options, :padding, Enum.map(space, fn _ -> {0, 0} end))}
+      case Enum.find(answers, &match?({:error, _, _}, &1)) do
+        nil -> Assembly.assemble(:conv, args, out, uncovered(out, answers) ++ answers)
+        error -> Program.result(error, :conv, out, args)
+      end
     end
   end
 
-  # The strides of an axis are those in the kernel, in the input and in the result, then the border that it
-  # meets and by how much it steps along it.
-  defp axes(out, input, kernel, options) do
+  # Along axes where windows, or the elements of a window, are apart too the zeros in between are written.
+  defp dilate(%T{shape: shape} = input, options) do
+    [_, _ | space] = options[:input_permutation]
+
+    {written, left} =
+      [space, options[:input_dilation], options[:strides], options[:kernel_dilation]]
+      |> Enum.zip_with(fn
+        [axis, by, 1, 1] -> {{axis, 1}, by}
+        [axis, by, _stride, _apart] -> {{axis, by}, 1}
+      end)
+      |> Enum.unzip()
+
+    written = Map.new(written)
+    config = for axis <- Nx.axes(shape), do: {0, 0, Map.get(written, axis, 1) - 1}
+    options = Keyword.put(options, :input_dilation, left)
+
+    if Enum.all?(config, &(&1 == {0, 0, 0})) do
+      {input, options}
+    else
+      zero = Nx.tensor(0, type: input.type, backend: Nx.BinaryBackend)
+      dilated = %{input | shape: Nx.Shape.pad(shape, config)}
+      {Assembly.pad(dilated, input, zero, config), options}
+    end
+  end
+
+  # For each spatial axis its phases that meet any of the kernel:
+  #
+  #   * `first`, `every`, `count`: their results
+  #   * `tap`, `taps`: the first of their elements of the kernel, `every` apart, and how many there are
+  #   * `start`, `stride`, `apart`: where the first window begins in the input, and how far windows, and
+  #     the elements of a window, are apart there
+  defp phases(out, kernel, options) do
+    [_, _ | results] = steps(out, options[:output_permutation])
+    [_, _ | windows] = steps(kernel, options[:kernel_permutation])
+
+    axes =
+      [results, windows, options[:padding], options[:strides]] ++
+        [options[:kernel_dilation], options[:input_dilation]]
+
+    Enum.zip_with(axes, fn [{results, _}, {taps, _}, {low, _high}, stride, apart, every] ->
+      for first <- 0..(min(every, results) - 1),
+          tap = Integer.mod(low - first, every),
+          tap < taps do
+        %{
+          first: first,
+          every: every,
+          count: div(results - first - 1, every) + 1,
+          tap: tap,
+          taps: div(taps - tap - 1, every) + 1,
+          start: div(first + tap - low, every),
+          stride: stride,
+          apart: apart
+        }
+      end
+    end)
+  end
+
+  defp combinations([]), do: [[]]
+
+  defp combinations([phases | axes]),
+    do: for(phase <- phases, others <- combinations(axes), do: [phase | others])
+
+  # The shape of what a combination of phases makes, and its places in the result: an offset and strides.
+  defp place(%T{shape: shape}, options, phases) do
+    [_, _ | space] = options[:output_permutation]
+    phases = Map.new(Enum.zip(space, phases))
+
+    axes =
+      for {stride, axis} <- Enum.with_index(Movement.strides(shape)) do
+        case phases do
+          %{^axis => %{first: first, every: every, count: count}} ->
+            {count, first * stride, every * stride}
+
+          %{} ->
+            {elem(shape, axis), 0, stride}
+        end
+      end
+
+    counts = Enum.map(axes, &elem(&1, 0))
+    offset = Enum.sum(Enum.map(axes, &elem(&1, 1)))
+    {List.to_tuple(counts), offset, Enum.map(axes, &elem(&1, 2))}
+  end
+
+  # Results of phases that meet nothing of the kernel are zeros.
+  defp uncovered(out, parts) do
+    covered = Enum.sum(for {_, shape, _, _, _} <- parts, do: Tuple.product(shape))
+    zero = Nx.tensor(0, type: out.type, backend: Nx.BinaryBackend)
+    if covered == Nx.size(out), do: [], else: [Assembly.whole(out, zero)]
+  end
+
+  # The results of a combination of phases; `out` has their shape.
+  defp contraction(%T{type: type} = out, input, kernel, options, phases) do
+    {ref, input_type, _} = Storage.buffer(input)
+    {kernel_ref, kernel_type, _} = Storage.buffer(kernel)
+    {first, axes, swap?} = axes(out, input, kernel, options, phases)
+
+    {a, b, axes} =
+      if swap?,
+        do: {{ref, input_type, 0}, {kernel_ref, kernel_type, first}, swap(axes)},
+        else: {{kernel_ref, kernel_type, first}, {ref, input_type, 0}, axes}
+
+    Native.call(contract(type, a, b, axes))
+  end
+
+  # The kernel's first element, and the axes. The strides of an axis are those in the kernel, in the input and in the
+  # result, then the border that it meets and by how much it steps along it.
+  defp axes(out, input, kernel, options, phases) do
     [{batch, in_batch}, {_, in_channel} | in_space] = steps(input, options[:input_permutation])
 
     [{features, feature}, {channels, channel} | window] =
@@ -66,18 +163,18 @@ defmodule Nx.Vulkan.Backend.Convolution do
         do: channels * in_channel,
         else: div(batch, batch_groups) * in_batch
 
+    first = Enum.sum(Enum.zip_with(phases, window, fn phase, {_, step} -> phase.tap * step end))
+
     borders =
-      Enum.zip_with(options[:padding], in_space, fn {low, _}, {dim, step} -> {-low, dim, step} end)
+      Enum.zip_with(phases, in_space, fn phase, {dim, step} -> {phase.start, dim, step} end)
 
     space =
-      for {{{dim, out}, {_, step}, stride}, border} <-
-            indexed([out_space, in_space, options[:strides]]),
-          do: {dim, 0, step * stride, out, border, stride}
+      for {{{dim, out}, {_, step}, phase}, border} <- indexed([out_space, in_space, phases]),
+          do: {dim, 0, step * phase.stride, out, border, phase.stride}
 
     depth =
-      for {{{dim, kernel}, {_, step}, dilation}, border} <-
-            indexed([window, in_space, options[:kernel_dilation]]),
-          do: {dim, kernel, step * dilation, 0, border, dilation}
+      for {{{_, kernel}, {_, step}, phase}, border} <- indexed([window, in_space, phases]),
+          do: {phase.taps, kernel * phase.every, step * phase.apart, 0, border, phase.apart}
 
     axes = {
       [{groups, features * feature, step, features * out_feature}],
@@ -87,7 +184,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
       borders
     }
 
-    {axes, out_feature == 1}
+    {first, axes, out_feature == 1}
   end
 
   defp indexed(lists), do: lists |> Enum.zip() |> Enum.with_index()
