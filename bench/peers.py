@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Peers' figures for the sets `awkward` and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
+"""Peers' figures for the sets `awkward`, `networks` (PyTorch alone) and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
 PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives, on the same machine.
 
-Usage: peers.py gpu|cpu awkward|sweep...   -> JSON lines {case, peer, value, unit}
+Usage: peers.py gpu|cpu awkward|networks|sweep...   -> JSON lines {case, peer, value, unit}
 """
 import json
 import math
@@ -135,6 +135,54 @@ def awkward(peer):
     moved("sum_axis1_bf16", "bf16", [(k, k)], 2, lambda x: peer.sum(x, 1))
 
 
+def networks(peer):
+    """One call and a wait, in microseconds."""
+    if peer.name != "torch":
+        return
+    torch, functional = peer.lib, peer.lib.nn.functional
+    torch.backends.cudnn.allow_tf32 = False
+    n = 64 if GPU else 2
+    rows = 512 * n
+
+    def case(name, data, fun):
+        emit(name, peer.name, 1e6 * median(lambda: peer.wait(fun(*data)), 15), "us")
+
+    def uniform(*shape):
+        return torch.rand(shape, device=peer.device)
+
+    def below(limit, count):
+        return torch.randint(limit, (count,), device=peer.device)
+
+    def half(*shape):
+        return torch.randn(shape, device=peer.device, dtype=torch.float16)
+
+    def dominant(count, size):
+        return uniform(count, size, size) + size * torch.eye(size, device=peer.device)
+
+    image = uniform(n, 64, 64, 64)
+    _, places = functional.max_pool2d(image, 2, return_indices=True)
+    case("embedding", [uniform(50_000, 256), below(50_000, rows)], lambda table, at: table[at])
+    updates = [uniform(50_000, 256), below(50_000, rows), uniform(rows, 256)]
+    case("embedding_gradient", updates, lambda table, at, values: table.index_add(0, at, values))
+    case("max_pool_2x2", [image], lambda x: functional.max_pool2d(x, 2))
+    case("max_pool_2x2_gradient", [uniform(n, 64, 32, 32)], lambda g: functional.max_unpool2d(g, places, 2))
+    case("average_pool_3x3", [image], lambda x: functional.avg_pool2d(x, 3, 1, 1))
+    depthwise = [uniform(n, 128, 28, 28), uniform(128, 1, 3, 3)]
+    case("depthwise_conv_3x3", depthwise, lambda x, k: functional.conv2d(x, k, padding=1, groups=128))
+    transposed = [uniform(n, 64, 28, 28), uniform(64, 64, 4, 4)]
+    case("transposed_conv_4x4", transposed, lambda x, k: functional.conv_transpose2d(x, k, stride=2, padding=1))
+    case("sum_rows_of_16", [uniform(65_536 * n, 16)], lambda x: x.sum(1))
+    case("sum_channels", [uniform(n, 64, 56, 56)], lambda x: x.sum((0, 2, 3)))
+    case("softmax_rows_of_1024", [uniform(128 * n, 1024)], lambda x: torch.softmax(x, 1))
+    case("attention_scores_f16", [half(n, 512, 64), half(n, 512, 64)], lambda q, k: q @ k.transpose(1, 2))
+    case("erf", [uniform(524_288 * n)], torch.erf)
+    case("sin", [uniform(524_288 * n)], torch.sin)
+    case("random_uniform", [], lambda: uniform(262_144 * n))
+    case("top_k_10_of_50000", [uniform(16 * n, 50_000)], lambda x: torch.topk(x, 10))
+    case("argsort_rows_of_4096", [uniform(64 * n, 4096)], lambda x: torch.argsort(x, 1))
+    case("solve_batch_of_32x32", [dominant(16 * n, 32), uniform(16 * n, 32)], torch.linalg.solve)
+
+
 def sweep(peer):
     """Eager calls, as many in a run as take 20 ms, 1000 at most, and one wait."""
     operations = {"add": (2, lambda a, b: a + b), "exp": (1, peer.exp), "sum": (1, lambda x: peer.sum(x, None))}
@@ -158,6 +206,6 @@ for library in (Torch, Jax):
     try:
         chosen = library()
         for name in SETS:
-            {"awkward": awkward, "sweep": sweep}[name](chosen)
+            {"awkward": awkward, "networks": networks, "sweep": sweep}[name](chosen)
     except Exception as error:
         print(f"{library.name} failed: {error!r}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@
 #
 #   * peers (the default): the cases of ../shared/bench/peers.py
 #   * awkward: shapes and types that fit no tile
+#   * networks: what networks and models are made of besides products
 #   * sweep, binary: an operation's cost from 1 to 10^8 elements, here and on Nx.BinaryBackend
 #   * layers: where the time of a small operation goes
 #   * processes: 1 to 64 processes that issue operations at once
@@ -13,7 +14,7 @@
 # Prints JSON lines {case, value, unit}, those of BinaryBackend with {peer}; on stderr the device and,
 # case by case, what was left out because it has no kernel. Ends with status 1 when a case failed.
 
-for file <- ~w(measure models cases awkward sweep latency),
+for file <- ~w(measure models cases awkward networks sweep latency),
     do: Code.require_file("support/#{file}.exs", __DIR__)
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
@@ -31,6 +32,7 @@ alias Nx.Vulkan.{Fallback, VulkanoBackend}
 sets = [
   {"peers", VulkanoBackend, Bench.Cases.all(sizes)},
   {"awkward", VulkanoBackend, Bench.Awkward.all(sizes)},
+  {"networks", VulkanoBackend, Bench.Networks.all(sizes)},
   {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
   {"binary", Nx.BinaryBackend, Bench.Sweep.all(6)},
   {"layers", VulkanoBackend, Bench.Latency.layers()},
