@@ -61,7 +61,7 @@ impl Kernel<'_> {
         let &Self { reads, writes, .. } = self;
         let mut params = Params::default();
         (self.params)(&mut params);
-        let params = params.bytes.as_slice();
+        let params = params.bytes();
         // Parameters that are too many to be pushed go into a block of their own, whose address is pushed.
         let buffered = params.len() > gpu.caps.max_push_constants.min(256) as usize;
         let size = if buffered { 8 } else { params.len() as u32 };

@@ -54,8 +54,9 @@ impl Run<'_> {
             let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
             bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed)
         });
+        let key = self.key(stage);
         let kernel = Kernel {
-            key: &self.key(stage),
+            key: bytemuck::cast_slice(&key),
             params: &|params| {
                 self.params(params, pass);
                 if let Some(backwards) = backwards {
@@ -151,23 +152,29 @@ impl Run<'_> {
     }
 
     /// Everything that the source depends on; extents, strides and values are parameters.
-    fn key(&self, stage: Stage) -> SmallVec<[u8; 256]> {
-        let mut bytes: SmallVec<[u8; 256]> = SmallVec::new();
-        for node in &self.program.nodes {
-            bytes.extend_from_slice(&[node.op.number, node.ty as u8]);
-            bytes.extend(node.args.iter().map(|&arg| arg as u8));
+    fn key(&self, stage: Stage) -> SmallVec<[u32; 32]> {
+        let (program, layout) = (self.program, self.layout);
+        let bytes = u32::from_le_bytes;
+        let mut words: SmallVec<[u32; 32]> = SmallVec::new();
+        let counts = [program.nodes.len(), program.inputs.len(), layout.views.len(), program.starts().len()];
+        words.push(bytes(counts.map(|count| count as u8)));
+        words.push(bytes([
+            layout.dims.len() as u8,
+            layout.kept as u8,
+            layout.wide.into(),
+            program.output.is_some().into(),
+        ]));
+        for node in &program.nodes {
             let last = matches!(node.attribute, Attribute::Arg { last: true, .. });
-            bytes.extend_from_slice(&[0xff, last as u8]);
+            words.push(bytes([node.op.number, node.ty as u8, last.into(), node.args.len() as u8]));
+            node.args.iter().for_each(|&arg| words.push(arg as u32));
         }
-        for input in &self.program.inputs {
-            bytes.extend_from_slice(&[input.ty as u8, matches!(input.source, Source::Scalar(_)) as u8]);
+        for input in &program.inputs {
+            let is_scalar = matches!(input.source, Source::Scalar(_));
+            words.push(bytes([input.ty as u8, is_scalar.into(), 0, 0]));
         }
-        bytes.extend(self.layout.views.iter().map(|view| view.pattern as u8));
-        for start in self.program.starts() {
-            bytes.extend_from_slice(&[0xfd, start.value as u8]);
-        }
-        bytes.push(self.program.output.is_some().into());
-        bytes.extend_from_slice(&[0xfe, self.layout.dims.len() as u8, self.layout.kept as u8, self.layout.wide as u8]);
+        layout.views.iter().for_each(|view| words.push(view.pattern as u32));
+        program.starts().iter().for_each(|start| words.push(start.value as u32));
         let (kind, numbers) = match stage {
             Stage::Map { threads, fours } => {
                 let Fours { quads, ones } = fours.unwrap_or_default();
@@ -183,11 +190,11 @@ impl Run<'_> {
             Stage::Fold { threads } => (2, [threads, 0, 0, 0, 0]),
             Stage::Tile { threads, tile: Tile { across, along, width, height, inputs, quads } } => {
                 let axes = (u32::from(across) << 16) + (u32::from(along) << 24);
-                (3 + u8::from(quads), [threads + axes, width, height, inputs, 0])
+                (3 + u32::from(quads), [threads + axes, width, height, inputs, 0])
             }
         };
-        bytes.push(kind);
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        bytes
+        words.push(kind);
+        numbers.into_iter().for_each(|number| words.push(number));
+        words
     }
 }

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 use crate::device::Capabilities;
 use crate::program::types::{Compute, Type};
 
-/// The kernel's parameters: their bytes for each call and, where the source is wanted, their declarations.
+/// The kernel's parameters: their words for each call and, where the source is wanted, their declarations.
 /// Both come from one place so that they cannot differ.
 #[derive(Default)]
 pub struct Params {
-    pub bytes: SmallVec<[u8; 256]>,
+    words: SmallVec<[u32; 64]>,
     declarations: Option<String>,
 }
 
@@ -21,28 +21,36 @@ impl Params {
         Self { declarations: Some(String::new()), ..Self::default() }
     }
 
-    fn push(&mut self, bytes: &[u8], ty: impl std::fmt::Display, name: std::fmt::Arguments) {
-        self.bytes.extend_from_slice(bytes);
+    pub fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.words)
+    }
+
+    #[inline]
+    fn push(&mut self, words: &[u32], ty: impl std::fmt::Display, name: std::fmt::Arguments) {
+        words.iter().for_each(|&word| self.words.push(word));
         if let Some(text) = &mut self.declarations {
             let _ = writeln!(text, "  {ty} {name};");
         }
     }
 
     /// A buffer of elements of a storage type, by address.
+    #[inline]
     pub fn address(&mut self, value: u64, storage: &str, name: std::fmt::Arguments) {
-        self.push(&value.to_le_bytes(), format_args!("Buffer_{storage}"), name);
+        self.push(&halves(value), format_args!("Buffer_{storage}"), name);
     }
 
     /// An index, extent or stride; strides wrap, so that negative ones work out.
+    #[inline]
     pub fn index(&mut self, value: i64, wide: bool, name: std::fmt::Arguments) {
         if wide {
-            self.push(&value.to_le_bytes(), "IDX", name);
+            self.push(&halves(value as u64), "IDX", name);
         } else {
-            self.push(&(value as u32).to_le_bytes(), "IDX", name);
+            self.push(&[value as u32], "IDX", name);
         }
     }
 
     /// An extent or count.
+    #[inline]
     pub fn extent(&mut self, value: u64, wide: bool, name: std::fmt::Arguments) {
         self.index(value as i64, wide, name);
     }
@@ -56,7 +64,8 @@ impl Params {
 
     /// The bits of an immediate value, in 8 or 16 bytes.
     pub fn bits(&mut self, value: &[u8], name: std::fmt::Arguments) {
-        self.push(value, if value.len() > 8 { "uvec4" } else { "uvec2" }, name);
+        let words: SmallVec<[u32; 4]> = value.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect();
+        self.push(&words, if words.len() > 2 { "uvec4" } else { "uvec2" }, name);
     }
 
     /// The block `p` of the parameters as GLSL, pushed or, where they are too many, in a buffer.
@@ -71,6 +80,11 @@ impl Params {
             format!("layout(push_constant, scalar) uniform Params {{\n{declarations}}} p;\n")
         }
     }
+}
+
+/// The low word and the high one.
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
 }
 
 /// The start of every kernel of ours: extensions, float modes, buffer and index types, the parameters' block, and the
