@@ -9,6 +9,7 @@ pub use build::{Blueprint, Pipeline};
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -23,6 +24,20 @@ pub use disk::Disk;
 
 /// Identifies a kernel of ours in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
+
+/// For maps whose keys are hashes already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, key: &[u8]) {
+        self.0 = key.first_chunk().map_or(0, |&first| u64::from_ne_bytes(first));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A foreign module's pipeline with what its dispatch needs to know.
 #[derive(Clone)]
@@ -76,7 +91,7 @@ pub struct Pipelines {
     device: Arc<Device>,
     push_descriptor: bool,
     disk: Disk,
-    kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>>>,
+    kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<Hashed>>>,
     /// By path and constant.
     foreign: Mutex<HashMap<(String, Option<Constant>), Loaded>>,
 }

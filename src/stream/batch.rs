@@ -13,14 +13,17 @@ pub(super) struct Batch {
     pub data: Vec<u8>,
     /// The storage buffers of foreign kernels.
     pub bindings: Vec<vk::DescriptorBufferInfo>,
+    /// Keeps the commands' pipelines alive.
+    pipelines: Vec<Arc<Pipeline>>,
 }
 
-/// A command with checked arguments. It keeps its pipeline alive, and its buffers live longer: the pool destroys them only
-/// once their last use has passed.
+/// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only once
+/// their last use has passed.
 pub(super) enum Command {
     /// `push` lies in the batch's data, `bindings` in its list.
     Dispatch {
-        pipeline: Arc<Pipeline>,
+        pipeline: vk::Pipeline,
+        layout: vk::PipelineLayout,
         groups: [u32; 3],
         push: Range<usize>,
         bindings: Range<usize>,
@@ -49,7 +52,14 @@ pub(super) enum Command {
 
 impl Batch {
     pub fn with_room(commands: usize) -> Self {
-        Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), bindings: vec![] }
+        Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), ..Self::default() }
+    }
+
+    /// Keeps a command's pipeline. Runs of one kernel share a reference: the thread that submits has the counter's cache line.
+    pub fn keep(&mut self, pipeline: &Arc<Pipeline>) {
+        if !self.pipelines.last().is_some_and(|last| Arc::ptr_eq(last, pipeline)) {
+            self.pipelines.push(pipeline.clone());
+        }
     }
 
     /// Takes bytes in; where they are.

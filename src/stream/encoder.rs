@@ -11,7 +11,6 @@ use vulkano::device::{Device, Queue};
 use super::Timeline;
 use super::batch::{Batch, Command};
 use crate::error::{Error, Result};
-use crate::pipeline::Pipeline;
 
 /// Makes command buffers of batches, and keeps both until they have run.
 pub(super) struct Encoder {
@@ -43,7 +42,7 @@ impl Encoder {
             None => self.begin()?,
         };
         let handle = buffer.handle();
-        let mut bound = None;
+        let mut bound = vk::Pipeline::null();
         for command in &batch.commands {
             self.record(handle, &batch, command, &mut bound);
         }
@@ -89,30 +88,24 @@ impl Encoder {
         allocated.next().ok_or_else(|| Error::OutOfMemory("no command buffer".into()))
     }
 
-    fn record<'a>(
-        &self,
-        to: vk::CommandBuffer,
-        batch: &'a Batch,
-        command: &'a Command,
-        bound: &mut Option<&'a Arc<Pipeline>>,
-    ) {
+    fn record(&self, to: vk::CommandBuffer, batch: &Batch, command: &Command, bound: &mut vk::Pipeline) {
         let fns = &self.device.fns().v1_0;
         // SAFETY (all commands): `to` is in the recording state; pipelines and layouts belong to this device and live with
         // the batch, buffers longer (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges
         // against pipeline, limits and blocks. What pointers point to outlives the calls.
         match command {
-            Command::Dispatch { pipeline, groups: [x, y, z], push, bindings } => {
-                let (layout, push) = (pipeline.layout(), &batch.data[push.clone()]);
-                if bound.is_none_or(|bound| !Arc::ptr_eq(bound, pipeline)) {
-                    unsafe { (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, pipeline.handle()) };
-                    *bound = Some(pipeline);
+            Command::Dispatch { pipeline, layout, groups: [x, y, z], push, bindings } => {
+                let push = &batch.data[push.clone()];
+                if bound != pipeline {
+                    unsafe { (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, *pipeline) };
+                    *bound = *pipeline;
                 }
                 if !bindings.is_empty() {
-                    self.push_descriptors(to, layout, &batch.bindings[bindings.clone()]);
+                    self.push_descriptors(to, *layout, &batch.bindings[bindings.clone()]);
                 }
                 let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
                 if len > 0 {
-                    unsafe { (fns.cmd_push_constants)(to, layout, stage, 0, len, push.as_ptr().cast()) };
+                    unsafe { (fns.cmd_push_constants)(to, *layout, stage, 0, len, push.as_ptr().cast()) };
                 }
                 unsafe { (fns.cmd_dispatch)(to, *x, *y, *z) };
             }

@@ -91,7 +91,9 @@ impl Recorder {
             |b: &Binding| vk::DescriptorBufferInfo { buffer: b.block.handle, offset: b.offset, range: b.range };
         self.batch.bindings.extend(d.bindings.iter().map(binding));
         let bindings = first..self.batch.bindings.len();
-        self.push(Command::Dispatch { pipeline: d.pipeline.clone(), groups: d.groups, push, bindings });
+        self.batch.keep(d.pipeline);
+        let (pipeline, layout) = (d.pipeline.handle(), d.pipeline.layout());
+        self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push, bindings });
         let bytes = d.reads.iter().chain(d.writes).map(|block| block.size).sum();
         self.recorded(bytes)
     }
