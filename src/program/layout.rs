@@ -44,7 +44,7 @@ impl Layout {
     /// the views' bounds.
     pub fn new(program: &Program, lens: &[u64]) -> Result<Self> {
         let shape = &program.shape;
-        let mut views = vec![];
+        let mut views = Vec::with_capacity(program.inputs.len() + 1);
         let mut largest = program.elements();
         // What an index of `gather` or a start chooses from is an axis more, of which every place might be taken.
         let mut view = |input, offset, strides: &Axes<i64>, chosen: &[(u64, i64)], len| -> Result<View> {
@@ -84,10 +84,10 @@ impl Layout {
             }
         }
         views.extend(output);
-        let reduced = program.reduced_axes().unwrap_or_default();
+        let reduced = program.reduced_axes();
         let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31 };
-        layout.collapse(shape, &reduced);
-        layout.classify(program.reduced_axes().is_some());
+        layout.collapse(shape, reduced.as_deref().unwrap_or_default());
+        layout.classify(reduced.is_some());
         // A start moves the place itself, whatever the strides are.
         if let Some(view) = layout.views.last_mut().filter(|_| !program.starts().is_empty()) {
             view.pattern = Pattern::Strided;

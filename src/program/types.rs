@@ -149,6 +149,11 @@ impl Type {
         self.bits() < self.held_bits()
     }
 
+    /// Whether a narrower element has a 32-bit word of its own.
+    fn takes_word(self) -> bool {
+        self.bits() < 32 && self.held_bits() == 32
+    }
+
     /// Whether the sign of an element has to be extended when it is read.
     pub fn extends_sign(self) -> bool {
         self.is_signed_int() && self.is_padded()
@@ -196,7 +201,7 @@ impl Type {
     /// The GLSL type of an element in a buffer. The narrow floats are bits there: rounding to them is ours.
     pub fn storage(self) -> &'static str {
         match self {
-            _ if self.is_padded() && self.held_bits() == 32 => "uint",
+            _ if self.takes_word() => "uint",
             Type::U2 | Type::U4 | Type::S2 | Type::S4 | Type::U8 | Type::F8 | Type::F8E4M3FN => "uint8_t",
             Type::S8 => "int8_t",
             Type::U16 | Type::F16 | Type::BF16 => "uint16_t",
@@ -252,7 +257,7 @@ impl Type {
         match self {
             Type::F64 | Type::C128 if !caps.float64 => Support::Fallback,
             Type::U64 | Type::S64 if !caps.int64 => Support::Emulated,
-            _ if self.is_padded() && self.held_bits() == 32 => Support::Emulated,
+            _ if self.takes_word() => Support::Emulated,
             _ => Support::Device,
         }
     }

@@ -36,6 +36,9 @@ impl Tile {
     /// The tile for a program without a reduction, where one pays.
     pub fn of(program: &Program, layout: &Layout) -> Option<Self> {
         let dims = &layout.dims;
+        if dims.len() < 2 {
+            return None;
+        }
         let nearest = |view: &View| {
             let moves = |&axis: &usize| view.strides[axis] != 0;
             (0..dims.len()).filter(moves).min_by_key(|&axis| view.strides[axis].unsigned_abs())
