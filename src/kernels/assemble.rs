@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Kind, Lease, Patience};
-use crate::program::{Attribute, Axes, Input, Node, Program, Type, elements, op};
+use crate::program::{Attribute, Node, Program, Type, elements, op};
 
 /// A program with an output place, and what its inputs read.
 pub struct Part<'a> {
@@ -14,10 +14,9 @@ pub struct Part<'a> {
     pub blocks: &'a [Option<(&'a Lease, u64)>],
 }
 
-/// The program whose results are the first input's elements as the type `ty`.
-pub fn copy(inputs: SmallVec<[Input; 4]>, ty: Type, shape: Axes<u64>) -> Result<Program> {
-    let node = Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None };
-    Program::new(inputs, SmallVec::from_iter([node]), shape)
+/// The node whose results are the first input's elements as the type `ty`.
+pub fn copied(ty: Type) -> Node {
+    Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None }
 }
 
 /// A dense tensor into which the parts are written in turn. What none of them covers is undefined.

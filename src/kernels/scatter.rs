@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Params, assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
-use crate::program::{Axes, Input, Source, Type, dense_strides};
+use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
 
 /// Whether rows of updates replace what was there or are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,9 @@ pub fn run(
 
 fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buffer> {
     let &Tensor { buffer, ty: from, shape } = target;
-    let source = Source::View { offset: 0, strides: dense_strides(shape) };
-    let program = assemble::copy([Input { ty: from, source }].into_iter().collect(), ty, Axes::from_slice(shape))?;
+    let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
+    let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
+    let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
     super::program::run(gpu, &program, &[Some((&*buffer.lease()?, buffer.len()))], patience)
 }
 

@@ -5,17 +5,20 @@ use std::sync::OnceLock;
 use rustler::types::tuple::get_tuple;
 use rustler::{Atom, Binary, ListIterator, Term};
 
-use super::{BufferRef, atoms};
+use super::{BufferResource, atoms};
 use crate::error::{Error, Result};
 use crate::kernels::{Rows, Tensor};
+use crate::memory::Buffer;
 use crate::program::{Axes, Type, in_reach};
 
 pub(super) fn wrong(name: &str, expected: &str) -> Error {
     Error::Argument(format!("{name}: expected {expected}").into())
 }
 
-pub(super) fn buffer_arg(term: Term, name: &str) -> Result<BufferRef> {
-    term.decode().map(BufferRef).map_err(|_| wrong(name, "a buffer reference of this node"))
+/// A buffer that the term keeps alive during the call.
+pub(super) fn buffer_arg<'a>(term: Term<'a>, name: &str) -> Result<&'a Buffer> {
+    let resource: &BufferResource = term.decode().map_err(|_| wrong(name, "a buffer reference of this node"))?;
+    Ok(&resource.0)
 }
 
 pub(super) fn bytes_arg<'a>(term: Term<'a>, name: &str) -> Result<Binary<'a>> {
@@ -77,7 +80,11 @@ pub(super) fn indices_arg<C: FromIterator<usize>>(term: Term, name: &str) -> Res
 
 /// A tuple of extents.
 pub(super) fn shape_arg(term: Term, name: &str) -> Result<Axes<u64>> {
-    tuple_arg(term, name)?.into_iter().map(|dim| size_arg(dim, name)).collect()
+    let mut shape = Axes::new();
+    for dim in tuple_arg(term, name)? {
+        shape.push(size_arg(dim, name)?);
+    }
+    Ok(shape)
 }
 
 pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
@@ -86,21 +93,22 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
     let given: (Atom, u32) = term.decode().map_err(|_| invalid())?;
     let types = TYPES.get_or_init(|| {
         let kind = |ty: Type| Atom::from_str(term.get_env(), ty.kind()).ok();
-        Type::ALL.into_iter().filter_map(|ty| Some(((kind(ty)?, ty.bits()), ty))).collect()
+        // Backwards, as floats are what most programs compute with.
+        Type::ALL.into_iter().rev().filter_map(|ty| Some(((kind(ty)?, ty.bits()), ty))).collect()
     });
     types.iter().find(|(ty, _)| *ty == given).map(|&(_, ty)| ty).ok_or_else(invalid)
 }
 
 /// The parts of a [`Tensor`].
-pub(super) struct TensorArg {
-    pub buffer: BufferRef,
+pub(super) struct TensorArg<'a> {
+    pub buffer: &'a Buffer,
     pub ty: Type,
     pub shape: Axes<u64>,
 }
 
-impl TensorArg {
+impl TensorArg<'_> {
     pub fn tensor(&self) -> Tensor<'_> {
-        Tensor { buffer: &self.buffer, ty: self.ty, shape: &self.shape }
+        Tensor { buffer: self.buffer, ty: self.ty, shape: &self.shape }
     }
 
     pub fn along(&self, axis: Term) -> Result<Rows<'_>> {
@@ -109,10 +117,7 @@ impl TensorArg {
 }
 
 /// A dense tensor `{ref, type, shape}`.
-pub(super) fn tensor_arg(term: Term, name: &str) -> Result<TensorArg> {
-    tensor_parts(term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?, name)
-}
-
-pub(super) fn tensor_parts((buffer, ty, shape): (Term, Term, Term), name: &str) -> Result<TensorArg> {
+pub(super) fn tensor_arg<'a>(term: Term<'a>, name: &str) -> Result<TensorArg<'a>> {
+    let (buffer, ty, shape): (Term, Term, Term) = term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?;
     Ok(TensorArg { buffer: buffer_arg(buffer, name)?, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
 }

@@ -2,7 +2,7 @@
 
 use rustler::Term;
 
-use super::program::{Inputs, Leases, blocks, leases};
+use super::program::{Leases, blocks, inputs_arg};
 use super::*;
 use crate::kernels::assemble::{self, Part};
 use crate::memory::Patience;
@@ -20,12 +20,13 @@ fn together(out_type: Term, shape: Term, parts: Term, patience: Patience) -> Res
         let [inputs, part_shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
         };
-        let part_shape = shape_arg(part_shape, "parts")?;
-        let inputs = Inputs::decode(inputs, &part_shape)?;
+        let mut copy = Program::over(shape_arg(part_shape, "parts")?);
+        let leases = inputs_arg(inputs, part_shape, &mut copy)?;
+        copy.nodes.push(assemble::copied(ty));
         let starts = list_arg(starts, "parts")?.map(start_arg).collect::<Result<_>>()?;
-        let output = Place { offset: step_arg(offset, "parts")?, strides: steps_arg(strides, "parts")?, starts };
-        let copy = assemble::copy(inputs.inputs, ty, part_shape)?;
-        decoded.push((copy.with_output(output)?, leases(&inputs.buffers)?));
+        let (offset, strides) = (step_arg(offset, "parts")?, steps_arg(strides, "parts")?);
+        copy.output = Some(Place { offset, strides, starts });
+        decoded.push((copy, leases));
     }
     let blocks: Vec<_> = decoded.iter().map(|(_, leases)| blocks(leases)).collect();
     let parts: Vec<Part> = decoded.iter().zip(&blocks).map(|((program, _), blocks)| Part { program, blocks }).collect();

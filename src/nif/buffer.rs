@@ -23,18 +23,18 @@ fn upload(data: Term, patience: Patience) -> Result<BufferRef> {
 
 fn upload_into(buffer: Term, data: Term, patience: Patience) -> Result<()> {
     let (buffer, data) = (buffer_arg(buffer, "ref")?, bytes_arg(data, "data")?);
-    gpu(patience)?.upload_into(&buffer, &data, patience)
+    gpu(patience)?.upload_into(buffer, &data, patience)
 }
 
 fn download(buffer: Term, patience: Patience) -> Result<Term> {
     let held = buffer_arg(buffer, "ref")?;
     let len = held.len();
-    read(buffer.get_env(), &held, 0, len, patience)
+    read(buffer.get_env(), held, 0, len, patience)
 }
 
 fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, patience: Patience) -> Result<Term<'a>> {
     let held = buffer_arg(buffer, "ref")?;
-    read(buffer.get_env(), &held, size_arg(offset, "offset")?, size_arg(len, "len")?, patience)
+    read(buffer.get_env(), held, size_arg(offset, "offset")?, size_arg(len, "len")?, patience)
 }
 
 /// Results of at most this size are copied: small binaries should not each hold a block of staging memory.

@@ -20,8 +20,8 @@ fn product(out_type: Term, a: Term, b: Term, axes: Term, patience: Patience) -> 
     };
     let contraction = Contraction {
         ty,
-        a: View { buffer: &a.0, ty: a.1, offset: a.2 },
-        b: View { buffer: &b.0, ty: b.1, offset: b.2 },
+        a: View { buffer: a.0, ty: a.1, offset: a.2 },
+        b: View { buffer: b.0, ty: b.1, offset: b.2 },
         batch: axes_arg(batch)?,
         rows: axes_arg(rows)?,
         columns: axes_arg(columns)?,
@@ -31,7 +31,7 @@ fn product(out_type: Term, a: Term, b: Term, axes: Term, patience: Patience) -> 
     contraction.run(gpu(patience)?, patience).map(BufferRef::from)
 }
 
-fn view_arg(term: Term, name: &str) -> Result<(BufferRef, Type, i64)> {
+fn view_arg<'a>(term: Term<'a>, name: &str) -> Result<(&'a Buffer, Type, i64)> {
     match tuple_arg(term, name)?[..] {
         [buffer, ty, offset] => Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, step_arg(offset, name)?)),
         _ => Err(wrong(name, "{ref, type, offset}")),

@@ -16,7 +16,7 @@ pair!(svd, svd_dirty, (out_type, a, full), reply, singular);
 fn solve(out_type: Term, a: Term, b: Term, permutation: Term, options: Term, patience: Patience) -> Result<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
     let permutation = if is_nil(permutation) { None } else { Some(buffer_arg(permutation, "permutation")?) };
-    let (permutation, options) = (permutation.as_deref(), options_arg(options)?);
+    let options = options_arg(options)?;
     matrices_arg(a, "a", |a| {
         matrices_arg(b, "b", |b| triangular::run(gpu(patience)?, ty, a, b, permutation, options, patience))
     })

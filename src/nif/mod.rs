@@ -33,8 +33,7 @@ mod atoms {
     }
 }
 
-/// A device buffer as a BEAM resource.
-#[derive(Clone)]
+/// A result: a device buffer as a BEAM resource.
 struct BufferRef(ResourceArc<BufferResource>);
 
 struct BufferResource(Buffer);
@@ -57,14 +56,6 @@ impl Encoder for BufferRef {
 impl From<Buffer> for BufferRef {
     fn from(buffer: Buffer) -> Self {
         Self(ResourceArc::new(BufferResource(buffer)))
-    }
-}
-
-impl std::ops::Deref for BufferRef {
-    type Target = Buffer;
-
-    fn deref(&self) -> &Buffer {
-        &self.0.0
     }
 }
 

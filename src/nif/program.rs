@@ -1,6 +1,6 @@
 //! Programs: the eager ops of the backend.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustler::{Atom, Term};
 use smallvec::SmallVec;
@@ -13,60 +13,52 @@ use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_st
 
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
-fn run_program(nodes: Term, inputs: Term, shape: Term, patience: Patience) -> Result<BufferRef> {
-    let shape = shape_arg(shape, "shape")?;
-    let inputs = Inputs::decode(inputs, &shape)?;
-    let nodes = list_arg(nodes, "nodes")?.map(node_arg).collect::<Result<_>>()?;
-    let program = Program::new(inputs.inputs, nodes, shape)?;
-    let leases = leases(&inputs.buffers)?;
+fn run_program<'a>(nodes: Term, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
+    let mut program = Program::over(shape_arg(shape, "shape")?);
+    let leases = inputs_arg(inputs, shape, &mut program)?;
+    for node in list_arg(nodes, "nodes")? {
+        program.nodes.push(node_arg(node)?);
+    }
     kernels::program::run(gpu(patience)?, &program, &blocks(&leases), patience).map(BufferRef::from)
 }
 
-/// The inputs of a program with their buffers.
-pub(super) struct Inputs {
-    pub inputs: SmallVec<[Input; 4]>,
-    pub buffers: SmallVec<[Option<BufferRef>; 4]>,
-}
+/// The memory that a program's inputs read, kept while its use is recorded, and its size in bytes; `None` for an immediate.
+pub(super) type Leases = SmallVec<[Option<(Arc<Lease>, u64)>; 4]>;
 
-impl Inputs {
-    /// `over` is the iteration space.
-    pub fn decode(term: Term, over: &Axes<u64>) -> Result<Self> {
-        let mut all = Self { inputs: SmallVec::new(), buffers: SmallVec::new() };
-        for term in list_arg(term, "inputs")? {
-            let (input, buffer) = input_arg(term, over)?;
-            all.inputs.push(input);
-            all.buffers.push(buffer);
-        }
-        Ok(all)
+/// Adds the inputs of a list to a program. `shape` is the term of its shape.
+pub(super) fn inputs_arg<'a>(inputs: Term<'a>, shape: Term<'a>, program: &mut Program) -> Result<Leases> {
+    let mut leases = Leases::new();
+    for term in list_arg(inputs, "inputs")? {
+        let (input, buffer) = input_arg(term, shape, &program.shape)?;
+        program.inputs.push(input);
+        leases.push(buffer.map(|buffer| Ok((buffer.lease()?, buffer.len()))).transpose()?);
     }
-}
-
-/// A buffer that is kept while its use is recorded, and its size in bytes; `None` for an immediate.
-pub(super) type Leases = SmallVec<[Option<(std::sync::Arc<Lease>, u64)>; 4]>;
-
-pub(super) fn leases(buffers: &[Option<BufferRef>]) -> Result<Leases> {
-    buffers.iter().map(|buffer| buffer.as_ref().map(|b| Ok((b.lease()?, b.len()))).transpose()).collect()
+    Ok(leases)
 }
 
 pub(super) fn blocks(leases: &Leases) -> SmallVec<[Option<(&Lease, u64)>; 4]> {
     leases.iter().map(|lease| lease.as_ref().map(|(lease, len)| (&**lease, *len))).collect()
 }
 
-fn input_arg(term: Term, over: &Axes<u64>) -> Result<(Input, Option<BufferRef>)> {
+/// `over` is the iteration space, of the term `space`: most inputs have its very shape, which is decoded once then.
+fn input_arg<'a>(term: Term<'a>, space: Term<'a>, over: &Axes<u64>) -> Result<(Input, Option<&'a Buffer>)> {
     // Tuples of a known size are decoded without memory of their own.
-    if let Ok(parts @ (buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
+    if let Ok((buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
+        let ty = type_arg(ty, "inputs")?;
         if buffer.is_atom() {
-            let ty = type_arg(ty, "inputs")?;
             let value = bytes_arg(value, "inputs")?;
             let mut bits = [0; 16];
             let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
             place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
             return Ok((Input { ty, source: Source::Scalar(bits) }, None));
         }
-        let TensorArg { buffer, ty, shape } = tensor_parts(parts, "inputs")?;
-        let strides = broadcast_strides(&shape, over)
-            .ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
-        return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer)));
+        let strides = if value == space {
+            broadcast_strides(over, over)
+        } else {
+            broadcast_strides(&shape_arg(value, "inputs")?, over)
+        };
+        let strides = strides.ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
+        return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer_arg(buffer, "inputs")?)));
     }
     let (buffer, ty, offset, strides): (Term, Term, Term, Term) = term
         .decode()
@@ -94,10 +86,13 @@ fn op_arg(term: Term) -> Result<&'static Op> {
     static ATOMS: OnceLock<Vec<(Atom, &'static Op)>> = OnceLock::new();
     let atom: Atom = term.decode().map_err(|_| wrong("nodes", "an op's name"))?;
     let atoms = ATOMS.get_or_init(|| {
-        OPS.iter().filter_map(|op| Some((Atom::from_str(term.get_env(), op.name).ok()?, op))).collect()
+        let named = |op: &'static Op| Some((Atom::from_str(term.get_env(), op.name).ok()?, op));
+        let mut atoms: Vec<_> = OPS.iter().filter_map(named).collect();
+        atoms.sort_unstable_by_key(|(name, _)| name.as_c_arg());
+        atoms
     });
-    let unknown = || Error::Argument(format!("nodes: unknown op {term:?}").into());
-    atoms.iter().find(|(name, _)| *name == atom).map(|&(_, op)| op).ok_or_else(unknown)
+    let found = atoms.binary_search_by_key(&atom.as_c_arg(), |(name, _)| name.as_c_arg());
+    found.map(|at| atoms[at].1).map_err(|_| Error::Argument(format!("nodes: unknown op {term:?}").into()))
 }
 
 fn attribute_arg(op: &Op, term: Option<Term>) -> Result<Attribute> {

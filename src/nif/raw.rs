@@ -27,13 +27,13 @@ const LAST_REDUCTION: i64 = 2;
 fn binary_op(out: Term, a: Term, b: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_BINARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).elementwise(&out, &[&a, &b], n, op)
+    Call::new(gpu(patience)?, path, patience).elementwise(out, &[a, b], n, op)
 }
 
 fn unary_op(out: Term, a: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_UNARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).elementwise(&out, &[&a], n, op)
+    Call::new(gpu(patience)?, path, patience).elementwise(out, &[a], n, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
@@ -50,20 +50,20 @@ fn reduce(
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (outer, reduce) = (size_arg(outer, "outer")?, size_arg(reduce_size, "reduce_size")?);
     let (inner, op) = (size_arg(inner, "inner")?, op_code_arg(op, LAST_REDUCTION)?);
-    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).reduce(&out, &a, outer, reduce, inner, op)
+    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).reduce(out, a, outer, reduce, inner, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
 fn multiply(out: Term, a: Term, b: Term, m: Term, n: Term, k: Term, path: Term, patience: Patience) -> Result<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (m, n, k) = (size_arg(m, "m")?, size_arg(n, "n")?, size_arg(k, "k")?);
-    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).matmul(&out, &a, &b, m, n, k)
+    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).matmul(out, a, b, m, n, k)
 }
 
 fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, patience: Patience) -> Result<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (m, n, path) = (size_arg(m, "m")?, size_arg(n, "n")?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).transpose(&out, &a, m, n)
+    Call::new(gpu(patience)?, path, patience).transpose(out, a, m, n)
 }
 
 /// `doubles`: whether the file holds f64 whatever its name. `batch`: whether push says how many chains there are.
@@ -111,7 +111,7 @@ fn normal_chain(
     let (k, path) = (size_arg(k, "k")?, text_arg(path, "spv_path")?);
     let floats = [number_arg(eps, "eps")?, number_arg(mu, "mu")?, number_arg(sigma, "sigma")?];
     let call = Call::new(gpu(patience)?, path, patience);
-    let chain = call.normal_chain([&inputs[0], &inputs[1], &inputs[2]], k, floats)?;
+    let chain = call.normal_chain(inputs, k, floats)?;
     let [q, p, gradient, logp] = chain.map(BufferRef::from);
     Ok((q, p, gradient, logp))
 }

@@ -70,7 +70,7 @@ pub struct Node {
     pub attribute: Attribute,
 }
 
-/// Nodes over an iteration space; the last is the result, and only that one may be a reduction.
+/// Nodes over an iteration space; the last is the result, and only that one may be a reduction. What runs it checks it.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub inputs: SmallVec<[Input; 4]>,
@@ -114,9 +114,15 @@ pub fn in_reach(step: i64) -> bool {
 pub const MAX_VALUES: usize = 255;
 
 impl Program {
-    /// A program that is sound: arities, references, attributes and types are checked here once.
-    pub fn new(inputs: SmallVec<[Input; 4]>, nodes: SmallVec<[Node; 2]>, shape: Axes<u64>) -> Result<Self> {
+    /// A program of an iteration space that has neither inputs nor nodes yet.
+    pub fn over(shape: Axes<u64>) -> Self {
+        Self { inputs: SmallVec::new(), nodes: SmallVec::new(), shape, output: None }
+    }
+
+    /// Fails unless the program is sound: arities, references, attributes, types and the place of the output.
+    pub fn check(&self) -> Result<()> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
+        let Self { inputs, nodes, shape, output } = self;
         if nodes.is_empty() {
             return argument("nodes: must not be empty");
         }
@@ -126,33 +132,32 @@ impl Program {
         if shape.len() > MAX_RANK {
             return argument("shape: more than 64 axes");
         }
-        if !elements(&shape).is_ok_and(|n| n <= MAX_STEP) {
+        if !elements(shape).is_ok_and(|n| n <= MAX_STEP) {
             return argument("shape: too many elements");
         }
         if inputs.iter().any(|i| matches!(&i.source, Source::View { strides, .. } if strides.len() != shape.len())) {
             return argument("inputs: one stride is needed for each axis of the iteration space");
         }
-        let program = Self { inputs, nodes, shape, output: None };
-        for (index, node) in program.nodes.iter().enumerate() {
+        for (index, node) in nodes.iter().enumerate() {
             let indices = if let Attribute::Steps(steps) = &node.attribute { steps.len() } else { 0 };
             if node.args.len() != node.op.arity + indices {
                 return argument("nodes: wrong number of operands");
             }
-            if node.args.iter().any(|&arg| arg >= program.inputs.len() + index) {
+            if node.args.iter().any(|&arg| arg >= inputs.len() + index) {
                 return argument("nodes: an operand must be an input or an earlier node");
             }
-            if matches!(node.op.typing, Typing::Reduce(_)) && index + 1 != program.nodes.len() {
+            if matches!(node.op.typing, Typing::Reduce(_)) && index + 1 != nodes.len() {
                 return argument("nodes: only the last node may be a reduction");
             }
-            if !program.takes_attribute(node) {
+            if !self.takes_attribute(node) {
                 return argument("nodes: attributes do not fit the op");
             }
         }
-        if !program.folds_soundly() {
+        if !self.folds_soundly() {
             return argument("nodes: a fold has one accumulator of its type, which starts with an input of one value");
         }
-        program.check_types()?;
-        Ok(program)
+        output.as_ref().map_or(Ok(()), |output| self.check_output(output))?;
+        self.check_types()
     }
 
     fn takes_attribute(&self, node: &Node) -> bool {
@@ -187,8 +192,7 @@ impl Program {
         accumulators == 1 && first.and_then(|node| self.inputs.get(node.args[0])).is_some_and(Input::is_one_value)
     }
 
-    /// The program writing its results to `output` of a buffer that the caller has.
-    pub fn with_output(mut self, output: Place) -> Result<Self> {
+    fn check_output(&self, output: &Place) -> Result<()> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
         if self.reduced_axes().is_some() || output.strides.len() != self.shape.len() {
             return argument("output: one stride is needed for each axis, and no reduction");
@@ -202,8 +206,7 @@ impl Program {
         if !output.starts.iter().all(sound) {
             return argument("output: a start must be one integer in a buffer, and have an extent");
         }
-        self.output = Some(output);
-        Ok(self)
+        Ok(())
     }
 
     fn check_types(&self) -> Result<()> {
@@ -261,7 +264,7 @@ impl Program {
 
     /// Whether the kernel should hold the program once, and not for several elements side by side.
     pub fn is_long(&self) -> bool {
-        self.nodes.iter().any(|node| self.is_complex(node) && node.op.complex.is_some_and(|formula| formula.long))
+        self.nodes.iter().any(|node| node.op.complex.is_some_and(|formula| formula.long) && self.is_complex(node))
     }
 
     /// Elements of the iteration space.
@@ -315,13 +318,14 @@ pub fn dense_strides(shape: &[u64]) -> Axes<i64> {
 /// on; `None` where it does not broadcast to it.
 pub fn broadcast_strides(shape: &[u64], over: &[u64]) -> Option<Axes<i64>> {
     let missing = over.len().checked_sub(shape.len())?;
-    let mut strides: Axes<i64> = SmallVec::from_elem(0, missing);
-    for (axis, stride) in dense_strides(shape).into_iter().enumerate() {
-        match (shape[axis], over[missing + axis]) {
-            (1, _) => strides.push(0),
-            (have, want) if have == want => strides.push(stride),
-            _ => return None,
+    let mut strides: Axes<i64> = SmallVec::from_elem(0, over.len());
+    let mut dense = 1;
+    for (axis, &dim) in shape.iter().enumerate().rev().filter(|&(_, &dim)| dim != 1) {
+        if dim != over[missing + axis] {
+            return None;
         }
+        strides[missing + axis] = dense;
+        dense *= dim as i64;
     }
     Some(strides)
 }
@@ -347,7 +351,8 @@ mod tests {
             let op = op::find(name).unwrap();
             let inputs = (0..op.arity).map(|_| Input { ty, source: Source::Scalar([0; 16]) }).collect();
             let node = Node { op, ty, args: (0..op.arity).collect(), attribute: Attribute::None };
-            Program::new(inputs, [node].into_iter().collect(), Axes::new()).is_ok()
+            let nodes = SmallVec::from_iter([node]);
+            Program { inputs, nodes, shape: Axes::new(), output: None }.check().is_ok()
         };
         let taken = |name| [Type::S32, Type::F32, Type::C64].map(|ty| taken(name, ty));
         assert_eq!(taken("add"), [true, true, true]);

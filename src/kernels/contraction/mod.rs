@@ -229,7 +229,8 @@ impl Contraction<'_> {
             args: SmallVec::from_slice(&[0]),
             attribute: Attribute::Axes([0].into_iter().collect()),
         };
-        let program = Program::new([parts].into_iter().collect(), [sum].into_iter().collect(), shape)?;
+        let program =
+            Program { inputs: SmallVec::from_iter([parts]), nodes: SmallVec::from_iter([sum]), shape, output: None };
         super::program::run(gpu, &program, &[Some((&lease, splits * elements * stored.size()))], patience)
     }
 
@@ -320,7 +321,8 @@ impl Contraction<'_> {
             Node { op: op::MULTIPLY, ty: inner, args: SmallVec::from_slice(&[0, 1]), attribute: Attribute::None };
         let reduced = Attribute::Axes((kept.len()..shape.len()).collect());
         let sum = Node { op: op::SUM, ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
-        let program = Program::new(inputs.into_iter().collect(), [multiply, sum].into_iter().collect(), shape)?;
+        let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
+        let program = Program { inputs, nodes, shape, output: None };
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.lease()?, b.lease()?);
         super::program::run(gpu, &program, &[Some((&*la, a.len())), Some((&*lb, b.len()))], patience)

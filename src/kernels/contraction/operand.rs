@@ -13,7 +13,7 @@ use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::kernels::{assemble, program};
 use crate::memory::{Buffer, Kind, Patience};
-use crate::program::{Axes, Input, Place, Source, Type, dense_strides};
+use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
 
 /// Elements that take part in fewer multiplications are not worth a copy, nor are products of fewer.
 const EACH: u64 = 1 << 9;
@@ -282,7 +282,8 @@ fn write(
     let steps = coordinates.iter().map(|coordinate| coordinate.stride).collect();
     let input = Input { ty, source: Source::View { offset: view.offset + from, strides: steps } };
     let place = Place { offset: to, strides: strides.iter().copied().collect(), starts: SmallVec::new() };
-    let copy = assemble::copy([input].into_iter().collect(), ty, counts)?.with_output(place)?;
+    let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
+    let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.lease()?;
     program::run_into(gpu, &copy, &[Some((&*source, view.buffer.len()))], (&lease, out.len()), patience)
 }

@@ -49,7 +49,9 @@ pub fn run_into(
     Run { gpu, program, layout: &layout, blocks, patience }.record(out)
 }
 
+/// The layout of a program, which is checked.
 fn layout(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], out_bytes: u64) -> Result<Layout> {
+    program.check()?;
     for index in 0..program.inputs.len() + program.nodes.len() {
         program.type_of(index).check_program(&gpu.caps)?;
     }
@@ -98,7 +100,7 @@ impl Run<'_> {
             return Ok(());
         }
         match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
-            None if self.program.reduced_axes().is_some() => self.fold(out),
+            None if self.program.reduced_type().is_some() => self.fold(out),
             None => self.map(out),
             Some(accumulator) => self.reduce(out, &accumulator),
         }
