@@ -4,7 +4,8 @@
 // Performance", 2022, goes through the parts; CUTLASS has the same structure.)
 //
 // The including kernel defines
-// - the tile: BM, BN, BK, and TM, TN, which are multiples of WIDTH;
+// - the tile: BM, BN, BK, and TM, TN, which are multiples of WIDTH; and SLICES, 1 if it does not: each has BK / SLICES of a
+//   step along k and threads of its own, and the first adds the sums of all in the end;
 // - ELEMENT and ACCUMULATOR (types), MULTIPLY_ADD(a, b, c) on the latter, a·b + c, and VECTOR: WIDTH elements of 16 bytes together;
 // - A_ROW(i), A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j): the parts of an element's place, which are called within
 //   bounds only; `start` is that of a step and k below BK;
@@ -59,8 +60,11 @@
 #ifndef EAGER
 #define EAGER 0
 #endif
+#ifndef SLICES
+#define SLICES 1
+#endif
 
-const uint ROWS = BM / TM, COLUMNS = BN / TN, THREADS = ROWS * COLUMNS;
+const uint ROWS = BM / TM, COLUMNS = BN / TN, PLACES = ROWS * COLUMNS, THREADS = PLACES * SLICES;
 
 // A patch of 4 rows by 8 columns of threads reads the fewest different vectors of both tiles together.
 const uint PATCH_COLUMNS = COLUMNS < 8 ? COLUMNS : 8, PATCH_ROWS = ROWS < 4 ? ROWS : 4;
@@ -91,11 +95,12 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #include "lib/matmul_operand.glsl"
 
 ACCUMULATOR sums[TM][TN];
-uint thread_row, thread_column;
+uint thread_row, thread_column, thread_depth;
 
 // Adds the products of the step in `slot` of the tiles.
 void add_step(uint slot) {
-  [[unroll]] for (uint k = 0; k < BK; k++) {
+  [[unroll]] for (uint step = 0; step < BK / SLICES; step++) {
+    uint k = thread_depth + step;
     VECTOR a[TM / WIDTH], b[TN / WIDTH];
     [[unroll]] for (uint i = 0; i < TM / WIDTH; i++) a[i] = A_tile[slot][k][thread_row + i * ROWS];
     [[unroll]] for (uint j = 0; j < TN / WIDTH; j++) b[j] = B_tile[slot][k][thread_column + j * COLUMNS];
@@ -118,6 +123,17 @@ void put_step(uint lane, IDX start, IDX at, uint slot) {
   if ((at - start) % DEPTHS == BK) DEPTH_TABLES(lane, at - BK + DEPTHS);
 #endif
   barrier();
+}
+
+// Adds the step in `slot` while `more`, the one at `at`, is on its way to the other slot.
+void take_step(uint lane, IDX start, IDX at, uint slot, bool more) {
+  if (more) {
+    NEXT_STEP
+    A_fetch(lane, at, BK);
+    B_fetch(lane, at, BK);
+  }
+  add_step(slot);
+  if (more) put_step(lane, start, at, 1 - slot);
 }
 
 // The sums over k from `start` to `end`.
@@ -148,12 +164,7 @@ void add_steps(uint lane, IDX start, IDX end) {
 #if EAGER
   while (at + (EAGER - 1) * BK < end) {
     [[unroll]] for (uint step = 0; step < EAGER; step++) {
-      uint slot = step % 2;
-      NEXT_STEP
-      A_fetch(lane, at, BK);
-      B_fetch(lane, at, BK);
-      add_step(slot);
-      put_step(lane, start, at, 1 - slot);
+      take_step(lane, start, at, step % 2, true);
       at += BK;
     }
   }
@@ -161,22 +172,40 @@ void add_steps(uint lane, IDX start, IDX end) {
   while (true) {
     [[unroll]] for (uint slot = 0; slot < 2; slot++) {
       bool more = at < end;
-      if (more) {
-        NEXT_STEP
-        A_fetch(lane, at, BK);
-        B_fetch(lane, at, BK);
-      }
-      add_step(slot);
+      take_step(lane, start, at, slot, more);
       if (!more) return;
-      put_step(lane, start, at, 1 - slot);
       at += BK;
     }
   }
 }
 
+#if SLICES > 1
+// A column of each thread's sums but the first slice's.
+shared ACCUMULATOR parts[TM][PLACES * (SLICES - 1)];
+
+// Adds all slices' sums to those of the first, in their order. With a barrier that depends on the turn drivers do not unroll
+// the loop, and keep all sums in memory.
+void add_slices(uint slice, uint place) {
+  [[unroll]] for (uint j = 0; j < TN; j++) {
+    barrier();
+    if (slice != 0) {
+      [[unroll]] for (uint i = 0; i < TM; i++) parts[i][(slice - 1) * PLACES + place] = sums[i][j];
+    }
+    barrier();
+    if (slice == 0) {
+      [[unroll]] for (uint other = 0; other < SLICES - 1; other++) {
+        [[unroll]] for (uint i = 0; i < TM; i++) sums[i][j] += parts[i][other * PLACES + place];
+      }
+    }
+  }
+}
+#endif
+
 // The part of the product's tile at (row, column) that k from `start` to `end` makes. m and n are the matrices' extents.
 void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
-  uint block = lane / PATCH, within = lane % PATCH;
+  uint slice = SLICES == 1 ? 0 : lane / PLACES, place = SLICES == 1 ? lane : lane % PLACES;
+  thread_depth = slice * (BK / SLICES);
+  uint block = place / PATCH, within = place % PATCH;
   // Pairs of neighbours read one vector of B, so that shared memory serves more threads at once.
   const uint PAIR = PATCH_ROWS < 2 ? 1 : 2;
   thread_row = block / PATCHES_ALONG * PATCH_ROWS + within / (PAIR * PATCH_COLUMNS) * PAIR + within % PAIR;
@@ -187,6 +216,10 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   A_find_places(lane, row, m);
   B_find_places(lane, column, n);
   add_steps(lane, start, end);
+#if SLICES > 1
+  add_slices(slice, place);
+  if (slice != 0) return;
+#endif
   [[unroll]] for (uint i = 0; i < TM; i++) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
     [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {

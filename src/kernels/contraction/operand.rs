@@ -309,7 +309,7 @@ mod tests {
                 assert!(values(gpu, &upload(gpu, &vec![f32::NAN; elements])).iter().all(|value| value.is_nan()));
             }
             let contraction = products.contraction();
-            let (by, groups) = (Some((TILES[3], 1)), Groups::of(&contraction));
+            let (by, groups) = (Some((TILES[5], 1)), Groups::of(&contraction));
             let c = contraction.run_copied(gpu, by, &groups, [by_k, !by_n], (runs, 8), Patience::Patient).unwrap();
             products.check(gpu, &c, format_args!("{by_k} {by_n} {runs:?}"));
         }
