@@ -3,7 +3,7 @@
 // The kernel that includes this defines STORED (the type of an element in a buffer) and WIDTH (of an element's bits).
 // What else tells types apart are parameters, so that few kernels sort all of them: p.order holds the kind in its lowest
 // bits (0 unsigned, 1 signed, 2 float) and whether to descend in bit 2; of floats p.largest is the bits of infinity, or of
-// the largest number where there is none (of 64 bits the upper half).
+// the largest number where there is none (of 64 bits the upper half). No key is above LAST.
 
 uint kind() { return uint(p.order) & 3u; }
 bool descending() { return (uint(p.order) & 4u) != 0u; }
@@ -11,6 +11,7 @@ bool descending() { return (uint(p.order) & 4u) != 0u; }
 #if WIDTH == 64
 #define RAW uvec2
 #define SIGN 0x80000000u
+#define LAST uvec2(~0u)
 
 uvec2 key_of(uvec2 x) {
   uint magnitude = x.y & ~SIGN, largest = uint(p.largest);
@@ -30,6 +31,7 @@ uint key_digit(uvec2 key, uint shift) { return ((shift < 32u ? key.x : key.y) >>
 #define RAW uint
 #define SIGN (1u << (WIDTH - 1))
 #define ALL (SIGN | (SIGN - 1u))
+#define LAST ALL
 
 uint key_of(uint x) {
   // Of a type below a byte only the low bits are the element's.

@@ -1,67 +1,89 @@
-// Sorts rows of at most TILE elements, as many as fit in a workgroup's shared memory, stably: runs of twice the width
-// in every round, each element finding its place by a binary search in the neighbouring run (N. Satish, M. Harris,
-// M. Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009, section 5).
+// Sorts rows that fit in a workgroup's shared memory, as many as do, stably: each thread sorts EACH neighbours in its
+// registers, then runs of twice the width are merged in every round, of which each thread makes EACH neighbours, having
+// found where they begin in both runs (O. Green, R. McColl, D. Bader, "GPU merge path", 2012).
 //
-// The kernel defines what sort/key.glsl asks for, TILE, and WRITE(to, from, i): element i of the row goes there.
+// The kernel defines what sort/key.glsl asks for, THREADS, EACH (a power of two), and WRITE(to, from, i): element i of the
+// row goes there.
 
 #include "lib/sort/key.glsl"
 
-#define THREADS 256u
-#define EACH (TILE / THREADS)
+#define TILE (THREADS * EACH)
+// One word in 33 is left out, so that threads with neighbouring pieces use different banks.
+#define PAD(i) ((i) + ((i) >> 5))
 
-shared RAW keys[TILE];
-shared uint places[TILE];
+// One more, which is read where a run ends and counts for nothing.
+shared RAW keys[PAD(TILE) + 1];
+shared uint places[PAD(TILE) + 1];
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
   uint lane = INVOCATION, n = uint(p.n), keep = uint(p.keep);
+  // A thread's neighbours are of one row: what that lacks sorts behind everything else.
+  uint width = (n + EACH - 1u) & ~(EACH - 1u);
   IDX first = group * p.rows_each;
-  uint rows = uint(min(p.rows_each, p.rows - first)), count = rows * n;
+  uint rows = uint(min(p.rows_each, p.rows - first)), count = rows * width;
   // Neighbouring threads take neighbouring elements: of one row, or of rows that alternate.
   bool across = p.inner > 1;
   for (uint e = lane; e < count; e += THREADS) {
-    uint r = across ? e % rows : e / n, i = across ? e / rows : e % n;
-    keys[r * n + i] = key_of(RAW(AT(STORED, p.source, place(first + r, i, p.inner, p.n))));
-    places[r * n + i] = i;
-  }
-  uint at[EACH], row[EACH];
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
-    uint e = lane + k * THREADS;
-    at[k] = e % n;
-    row[k] = e - at[k];
+    uint r = across ? e % rows : e / width, i = across ? e / rows : e % width, to = PAD(r * width + i);
+    keys[to] = i < n ? key_of(RAW(AT(STORED, p.source, place(first + r, i, p.inner, p.n)))) : LAST;
+    places[to] = i;
   }
   barrier();
-  for (uint s = 0u; (1u << s) < n; ++s) {
-    RAW key[EACH];
-    uint from[EACH], to[EACH];
-    REPEAT for (uint k = 0u; k < EACH; ++k) {
-      uint e = lane + k * THREADS;
-      if (e >= count) continue;
-      uint run = at[k] >> s, mate = min((run ^ 1u) << s, n), low = mate, high = min(mate + (1u << s), n);
-      bool left = (run & 1u) == 0u;
-      key[k] = keys[e];
-      from[k] = places[e];
-      // The equal elements of the left run stand before those of the right one.
-      while (low < high) {
-        uint middle = (low + high) / 2u;
-        RAW other = keys[row[k] + middle];
-        if (left ? key_less(other, key[k]) : !key_less(key[k], other)) low = middle + 1u;
-        else high = middle;
-      }
-      to[k] = row[k] + at[k] - (left ? 0u : 1u << s) + low - mate;
+  RAW key[EACH];
+  uint from[EACH];
+  uint mine = lane * EACH, row = mine / width * width, at = mine - row;
+  bool has = mine < count;
+  REPEAT for (uint k = 0u; k < EACH; ++k) {
+    key[k] = keys[PAD(mine + k)];
+    from[k] = places[PAD(mine + k)];
+  }
+  REPEAT for (uint turn = 0u; turn < EACH; ++turn) {
+    REPEAT for (uint k = turn & 1u; k + 1u < EACH; k += 2u) {
+      RAW a = key[k], b = key[k + 1u];
+      uint i = from[k], j = from[k + 1u];
+      bool swapped = key_less(b, a);
+      key[k] = swapped ? b : a;
+      key[k + 1u] = swapped ? a : b;
+      from[k] = swapped ? j : i;
+      from[k + 1u] = swapped ? i : j;
     }
+  }
+  for (uint run = EACH;; run *= 2u) {
     barrier();
     REPEAT for (uint k = 0u; k < EACH; ++k) {
-      if (lane + k * THREADS >= count) continue;
-      keys[to[k]] = key[k];
-      places[to[k]] = from[k];
+      keys[PAD(mine + k)] = key[k];
+      places[PAD(mine + k)] = from[k];
     }
     barrier();
+    if (run >= width) break;
+    if (!has) continue;
+    // The runs begin at `left` and `right`, and this thread's elements so far behind the first of both.
+    uint left = row + (at & ~(2u * run - 1u)), right = min(left + run, row + width), end = min(right + run, row + width);
+    uint ahead = mine - left, low = ahead - min(ahead, end - right), high = min(ahead, right - left);
+    // The equal elements of the left run stand before those of the right one.
+    while (low < high) {
+      uint middle = (low + high) / 2u;
+      if (key_less(keys[PAD(right + ahead - 1u - middle)], keys[PAD(left + middle)])) high = middle;
+      else low = middle + 1u;
+    }
+    uint a = left + low, b = right + ahead - low;
+    RAW key_a = keys[PAD(a)], key_b = keys[PAD(b)];
+    REPEAT for (uint k = 0u; k < EACH; ++k) {
+      bool is_a = b >= end || (a < right && !key_less(key_b, key_a));
+      key[k] = is_a ? key_a : key_b;
+      from[k] = places[PAD(is_a ? a : b)];
+      a += uint(is_a);
+      b += uint(!is_a);
+      RAW next = keys[PAD(is_a ? a : b)];
+      if (is_a) key_a = next;
+      else key_b = next;
+    }
   }
   for (uint e = lane; e < rows * keep; e += THREADS) {
     uint r = across ? e % rows : e / keep, i = across ? e / rows : e % keep;
-    uint from = places[r * n + i];
+    uint from = places[PAD(r * width + i)];
     WRITE(place(first + r, i, p.inner, p.keep), place(first + r, from, p.inner, p.n), from);
   }
 }

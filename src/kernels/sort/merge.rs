@@ -2,13 +2,28 @@
 
 use super::*;
 
-/// Elements of a workgroup: with keys of 64 bits and places, 12 KiB of the 16 KiB that every device has.
-pub const TILE: u64 = 1024;
+const THREADS: u64 = 256;
+
+/// The most elements of a thread. A processor's compiler takes long over more, and sorts longer rows as fast by radix.
+const MOST_EACH: u64 = 16;
+const MOST_EACH_OF_PROCESSOR: u64 = 4;
+
+/// How many neighbours in rows of `len` elements a thread sorts and merges; `None` where a workgroup has no room for a row.
+fn each(gpu: &Gpu, ty: Type, len: u64) -> Option<u64> {
+    let most = if gpu.caps.cpu { MOST_EACH_OF_PROCESSOR } else { MOST_EACH };
+    // Keys and places, and one in 32 more.
+    let fits = |each: u64| shared(THREADS * each * 33 / 32 + 1, ty) <= gpu.caps.max_shared.into();
+    [2, 4, 8, 16].into_iter().find(|&each| each >= len.min(4) && each <= most && THREADS * each >= len && fits(each))
+}
 
 impl Run<'_> {
-    pub fn merge(&self) -> Result<()> {
+    /// Whether the rows are short enough, and then sorted.
+    pub fn merge(&self) -> Result<bool> {
         let Self { gpu, sort, source, values, places, patience } = *self;
-        let rows_each = TILE / sort.rows.len;
+        let Some(each) = each(gpu, sort.rows.ty, sort.rows.len) else {
+            return Ok(false);
+        };
+        let rows_each = THREADS * each / sort.rows.len.next_multiple_of(each);
         let groups = sort.rows.count().div_ceil(rows_each);
         let params = |params: &mut Params| {
             params.address(source.address, sort.stored(), format_args!("source"));
@@ -30,15 +45,15 @@ impl Run<'_> {
             sort.order(params, 0);
         };
         let places_type = sort.places.map_or(255, |ty| ty as u8);
-        let variant = [sort.rows.ty.bits() as u8, sort.rows.wide().into(), sort.values.into(), places_type];
+        let variant = [sort.rows.ty.bits() as u8, sort.rows.wide().into(), sort.values.into(), places_type, each as u8];
         let writes: Vec<&Block> = values.into_iter().chain(places).map(|lease| &**lease).collect();
         let kernel = Kernel {
             key: &[b"merge", variant.as_slice()].concat(),
             params: &params,
             source: &|parameters| {
                 format!(
-                    "{head}{write}#define TILE {TILE}u\n#include \"lib/sort/merge.glsl\"\n",
-                    head = sort.head(gpu, parameters, sort.places, 256),
+                    "{head}{write}#define THREADS {THREADS}u\n#define EACH {each}u\n#include \"lib/sort/merge.glsl\"\n",
+                    head = sort.head(gpu, parameters, sort.places, THREADS as u32),
                     write = sort.write(sort.values, sort.places.map(|ty| ("i", ty))),
                 )
             },
@@ -46,6 +61,7 @@ impl Run<'_> {
             reads: &[source],
             writes: &writes,
         };
-        kernel.launch(gpu, patience)
+        kernel.launch(gpu, patience)?;
+        Ok(true)
     }
 }

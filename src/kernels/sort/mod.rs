@@ -62,10 +62,8 @@ pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
     let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
     let run = Run { gpu, sort, source: &source, values: values.as_ref(), places: places.as_ref(), patience };
-    if len <= merge::TILE {
-        run.merge()?
-    } else {
-        run.radix()?
+    if !run.merge()? {
+        run.radix()?;
     }
     let result = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
     Ok(Sorted {
@@ -119,6 +117,13 @@ impl Sort<'_> {
         )
     }
 
+    /// The place that an element had, as a GLSL expression for WRITE, and its type, if places are a result of the last of several
+    /// kernels or written by one before it: in the first of them it is where the element stands, later it was carried along.
+    fn carried(&self, first: bool, last: bool) -> Option<(&'static str, Type)> {
+        let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
+        self.places.map(|ty| (expression, if last { ty } else { Type::U32 }))
+    }
+
     /// WRITE: the element as it is, and its place in the row, a GLSL expression converted to a type.
     fn write(&self, values: bool, place: Option<(&str, Type)>) -> String {
         let mut text = String::from("#define WRITE(to, from, i) {");
@@ -130,6 +135,11 @@ impl Sort<'_> {
         }
         text + " }\n"
     }
+}
+
+/// Bytes of shared memory that as many keys and places take.
+fn shared(count: u64, ty: Type) -> u64 {
+    count * (ty.size().max(4) + 4)
 }
 
 struct Run<'a> {

@@ -104,9 +104,7 @@ impl Run<'_> {
         let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
         let each = if gpu.caps.cpu { u64::from(invocations) } else { 1 };
         let groups = sort.rows.count() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
-        // In the first pass an element's place is where it stands; later it was carried along.
-        let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
-        let place = sort.places.map(|ty| (expression, if pass.last { ty } else { Type::U32 }));
+        let place = sort.carried(first, pass.last);
         let params = |params: &mut Params| {
             if stage != Stage::Sums {
                 params.address(pass.source.address, sort.stored(), format_args!("source"));
