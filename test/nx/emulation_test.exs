@@ -250,6 +250,27 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # Rows of which each thread merges so many neighbours, and such as leave few elements of many.
+  @tag :shapes
+  test "sorted rows of all lengths that a workgroup holds" do
+    for {length, type} <- [{5, {:u, 8}}, {1500, {:f, 64}}, {3000, {:f, 32}}, {4100, {:bf, 16}}],
+        type in computed([type]) do
+      tensor = Generators.tensor({3, length}, type, Generators.pick([:any, :few]))
+      device = to_device(tensor)
+      options = [axis: 1, direction: Generators.pick([:asc, :desc])]
+      assert_same(Nx.sort(device, options), Nx.sort(tensor, options), :sort, type: type)
+      [tensor, device] = Enum.map([tensor, device], &Nx.transpose/1)
+      assert_same(Nx.argsort(device), Nx.argsort(tensor), :argsort, type: type, length: length)
+
+      for k <- [div(length, 500), div(length, 40)], k > 0 do
+        {values, places} = Nx.top_k(Nx.transpose(tensor), k: k)
+        {actual, at} = Nx.top_k(Nx.transpose(device), k: k)
+        assert_same(actual, values, :top_k, type: type, length: length, k: k)
+        assert_same(at, places, :top_k, type: type, length: length, k: k)
+      end
+    end
+  end
+
   # Each of these passes goes through its tensors against the direction of the one before.
   @tag :shapes
   test "passes over tensors larger than caches, from the start and from the end" do

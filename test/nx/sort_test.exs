@@ -71,17 +71,24 @@ defmodule Nx.Vulkan.SortTest do
       shape = Generators.pick([{length}, {3, length}, {2, 1, length}])
       tensor = Generators.tensor(shape, type, values)
       k = :rand.uniform(length)
-      {expected, expected_places} = Nx.top_k(tensor, k: k)
-      {actual, places} = Nx.top_k(to_device(tensor), k: k)
-      assert_same(actual, expected, :top_k, type: type, shape: shape, k: k)
-      assert_same(places, expected_places, :top_k, type: type, shape: shape, k: k)
+      check_top_k(tensor, k)
     end
 
-    tensor = Generators.tensor({2, 2000}, {:f, 32}, :any)
-    {expected, expected_places} = Nx.top_k(tensor, k: 17)
-    {actual, places} = Nx.top_k(to_device(tensor), k: 17)
-    assert_same(actual, expected, :top_k)
-    assert_same(places, expected_places, :top_k)
+    check_top_k(Generators.tensor({2, 2000}, {:f, 32}, :any), 17)
+  end
+
+  test "top_k of a few of many elements, whatever their order" do
+    for type <- [{:f, 32}, {:bf, 16}, {:s, 64}, {:u, 8}],
+        {shape, k} <- [{{3, 700}, 4}, {{20_011}, 13}] do
+      tensor = Generators.tensor(shape, type, Generators.pick([:any, :few]))
+      check_top_k(tensor, k)
+    end
+
+    length = 10_007
+    random = Generators.tensor({length}, {:s, 32}, {:integer, -9..9})
+    # The last row's elements are each above all before them.
+    rows = [Nx.broadcast(7, {length}), random, Nx.reverse(Nx.iota({length})), Nx.iota({length})]
+    for k <- [1, 8, 9, 60, 200], do: check_top_k(Nx.stack(rows), k)
   end
 
   test "vectorized tensors, names, and tensors on the host" do
@@ -134,6 +141,14 @@ defmodule Nx.Vulkan.SortTest do
     end
 
     assert {:ok, {nil, nil}} = call.({ref, {:s, 32}, {4, 4}}, 1, false, 4, false, nil)
+  end
+
+  defp check_top_k(tensor, k) do
+    {expected, expected_places} = Nx.top_k(tensor, k: k)
+    {actual, places} = Nx.top_k(to_device(tensor), k: k)
+    context = [type: tensor.type, shape: tensor.shape, k: k]
+    assert_same(actual, expected, :top_k, context)
+    assert_same(places, expected_places, :top_k, context)
   end
 
   defp check(tensor, axis) do

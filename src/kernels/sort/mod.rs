@@ -2,10 +2,11 @@
 //!
 //! Elements stay as they are; kernels compare their keys (`shaders/lib/sort/key.glsl`). The order is stable, ascending and
 //! descending: NaN above all numbers, NaNs equal to each other, -0.0 equal to 0.0, as BinaryBackend has it. Short rows are
-//! merged in shared memory, several a workgroup; long ones are sorted by radix.
+//! merged in shared memory, several a workgroup; long ones are sorted by radix, if not only a few elements are kept of each.
 
 mod merge;
 mod radix;
+mod select;
 
 use super::{Kernel, Rows};
 use crate::device::Gpu;
@@ -62,7 +63,7 @@ pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
     let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
     let run = Run { gpu, sort, source: &source, values: values.as_ref(), places: places.as_ref(), patience };
-    if !run.merge()? {
+    if !run.select()? && !run.merge()? {
         run.radix()?;
     }
     let result = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
