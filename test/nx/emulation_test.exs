@@ -271,6 +271,22 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # A thread takes the elements between the starts of two windows.
+  @tag :shapes
+  test "scatters from many small windows" do
+    image = Generators.tensor({2, 1, 90, 93}, {:f, 32}, {:integer, -9..9})
+
+    for {window, options} <- [
+          {{1, 1, 2, 2}, strides: [1, 1, 2, 2]},
+          {{1, 1, 3, 2}, strides: [1, 1, 2, 3], padding: :same},
+          {{2, 1, 3, 3}, padding: [{0, 1}, {0, 0}, {1, -1}, {2, 0}]}
+        ] do
+      source = Nx.add(Nx.iota(Nx.window_max(image, window, options).shape), 1)
+      fun = fn [t, s] -> Nx.window_scatter_max(t, s, 3, window, options) end
+      assert_same(fun.(operands([image, source])), fun.([image, source]), :scatter, options)
+    end
+  end
+
   # Each of these passes goes through its tensors against the direction of the one before.
   @tag :shapes
   test "passes over tensors larger than caches, from the start and from the end" do
