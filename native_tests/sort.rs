@@ -14,7 +14,7 @@ use support::{Random, device, download, upload};
 fn request<'a>(buffer: &'a Buffer, ty: Type, shape: &'a [u64]) -> Sort<'a> {
     let rows = Tensor { buffer, ty, shape }.along(1).unwrap();
     let places = Some(Type::U32);
-    Sort { rows, descending: false, keep: rows.len, values: true, places }
+    Sort { rows, bits: ty.bits(), descending: false, keep: rows.len, values: true, places }
 }
 
 fn run(sort: &Sort) -> Sorted {

@@ -1,14 +1,15 @@
 //! Writes and adds at indices: `Nx.indexed_put/4` and `Nx.indexed_add/4`.
 //!
 //! The rows of updates are sorted by the place that they go to. So of several rows for one place the last wins, and their
-//! sum is taken in their order: the result is the same on every run. Sums are accumulated as wide as in reductions.
+//! sum has one order, that of a tree over them: the result is the same on every run. Sums are accumulated as wide as in
+//! reductions.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
-use super::{Kernel, Tensor, assemble};
+use super::{Kernel, Tensor, assemble, check_indices};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
@@ -24,6 +25,12 @@ pub enum Mode {
 }
 
 const THREADS: u64 = 256;
+/// Rows that a thread of a GPU adds up: the first time, and of what was left over. So many follow each other; more of them
+/// take fewer passes.
+const CHUNK: u64 = 32;
+const CHUNK_LEFT: u64 = 64;
+/// Rows that a thread of a GPU loads before it uses the first: neither is it known early where they are.
+const EACH: u64 = 8;
 
 /// Extents and strides that a flat index is spread over.
 type Spread = SmallVec<[(u64, u64); 4]>;
@@ -98,34 +105,52 @@ pub fn run(
         axes: axes.iter().map(|&axis| target.shape[axis]).collect(),
         chosen,
         rest,
-        rows,
         width,
         // Bytes bound the number of elements, and that of the threads.
         wide: widest.iter().any(|&bytes| bytes >= 1 << 31),
         parts: sum_parts(ty.compute(), &gpu.caps),
         patience,
     };
-    scatter.pass(Stage::Keys, rows, 1, &[])?;
+    check_indices(gpu, scatter.wide)?;
+    scatter.pass(Stage::Keys, &Pass { threads: rows, rows, chunk: 1, from: None, to: None })?;
     let keys = Tensor { buffer: &keys, ty: Type::U32, shape: &[rows] };
-    let by_target = Sort { rows: keys.along(0)?, descending: false, keep: rows, values: true, places: Some(Type::U32) };
+    let by_target = Sort {
+        rows: keys.along(0)?,
+        bits: 64 - (targets - 1).leading_zeros(),
+        descending: false,
+        keep: rows,
+        values: true,
+        places: Some(Type::U32),
+    };
     let sorted = sort::run(gpu, &by_target, patience)?;
     if let (Some(values), Some(places)) = (&sorted.values, &sorted.places) {
         (scatter.targets, scatter.places) = (values.lease()?, Some(places.lease()?));
     }
     if mode == Mode::Put {
-        scatter.pass(Stage::Put, rows * width, 1, &[])?;
+        scatter.pass(
+            Stage::Put,
+            &Pass { threads: rows.div_ceil(scatter.each()) * width, rows, chunk: 1, from: None, to: None },
+        )?;
         return Ok(out);
     }
-    // As many rows a thread as threads a target at most: both are walked one after the other.
-    let chunk = rows.isqrt().clamp(8, 1 << 12);
-    let threads = rows.div_ceil(chunk) * width;
-    let saved = |part: &Compute| gpu.allocate(Kind::Device, threads * part.size(), patience);
-    let saved: SmallVec<[Lease; 4]> = scatter.parts.iter().chain(&scatter.parts).map(saved).collect::<Result<_>>()?;
-    scatter.pass(Stage::Sums, threads, chunk, &saved)?;
-    if rows > chunk {
-        scatter.pass(Stage::Join, threads, chunk, &saved)?;
+    let mut from: Option<Left> = None;
+    loop {
+        let (stage, rows) = from.as_ref().map_or((Stage::Sums, rows), |left| (Stage::Join, left.rows));
+        let chunk = match stage {
+            // As many threads as rows of each.
+            _ if gpu.caps.cpu => rows.isqrt().clamp(CHUNK_LEFT, 1 << 12),
+            Stage::Sums if rows > CHUNK_LEFT => CHUNK,
+            _ => CHUNK_LEFT,
+        };
+        let chunks = rows.div_ceil(chunk);
+        // One chunk leaves nothing.
+        let to = scatter.left(2 * chunks, if chunks == 1 { 0 } else { width })?;
+        scatter.pass(stage, &Pass { threads: chunks * width, rows, chunk, from: from.as_ref(), to: Some(&to) })?;
+        if chunks == 1 {
+            return Ok(out);
+        }
+        from = Some(to);
     }
-    Ok(out)
 }
 
 fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buffer> {
@@ -158,6 +183,21 @@ struct Operand {
     block: Arc<Lease>,
 }
 
+/// What chunks left over of targets that others of them have rows of too: two sums each.
+struct Left {
+    rows: u64,
+    targets: Lease,
+    sums: SmallVec<[Lease; 2]>,
+}
+
+struct Pass<'a> {
+    threads: u64,
+    rows: u64,
+    chunk: u64,
+    from: Option<&'a Left>,
+    to: Option<&'a Left>,
+}
+
 struct Scatter<'a> {
     gpu: &'a Gpu,
     ty: Type,
@@ -173,7 +213,6 @@ struct Scatter<'a> {
     /// The slices of the target, and the elements within one.
     chosen: Spread,
     rest: Spread,
-    rows: u64,
     width: u64,
     wide: bool,
     parts: SmallVec<[Compute; 2]>,
@@ -181,7 +220,19 @@ struct Scatter<'a> {
 }
 
 impl Scatter<'_> {
-    fn pass(&self, stage: Stage, threads: u64, chunk: u64, saved: &[Lease]) -> Result<()> {
+    /// Rows that a thread loads at once.
+    fn each(&self) -> u64 {
+        if self.gpu.caps.cpu { 1 } else { EACH }
+    }
+
+    fn left(&self, rows: u64, width: u64) -> Result<Left> {
+        let allocate = |len: u64| self.gpu.allocate(Kind::Device, len, self.patience);
+        let sums = self.parts.iter().map(|part| allocate(rows * width * part.size())).collect::<Result<_>>()?;
+        Ok(Left { rows, targets: allocate(rows * Type::U32.size())?, sums })
+    }
+
+    fn pass<'p>(&'p self, stage: Stage, pass: &Pass<'p>) -> Result<()> {
+        let blocks = |left: &'p Left| left.sums.iter().chain([&left.targets]).map(|lease| &**lease);
         let mut reads: SmallVec<[&Block; 8]> = SmallVec::new();
         let mut writes: SmallVec<[&Block; 4]> = SmallVec::new();
         match stage {
@@ -192,26 +243,27 @@ impl Scatter<'_> {
             Stage::Put | Stage::Sums | Stage::Join => {
                 reads.extend([&**self.targets, &**self.target.block, &**self.updates.block]);
                 reads.extend(self.places.iter().map(|lease| &***lease));
+                reads.extend(pass.from.into_iter().flat_map(blocks));
                 writes.push(&self.out);
-                let saved = saved.iter().map(|lease| &**lease);
-                if stage == Stage::Join { reads.extend(saved) } else { writes.extend(saved) }
+                writes.extend(pass.to.into_iter().flat_map(blocks));
             }
         }
         let kernel = Kernel {
             key: &self.key(stage),
-            params: &|params| self.params(params, stage, threads, chunk, saved),
+            params: &|params| self.params(params, stage, pass),
             source: &|parameters| self.source(stage, parameters),
-            groups: threads.div_ceil(THREADS),
+            groups: pass.threads.div_ceil(THREADS),
             reads: &reads,
             writes: &writes,
         };
         kernel.launch(self.gpu, self.patience)
     }
 
-    fn params(&self, params: &mut Params, stage: Stage, threads: u64, chunk: u64, saved: &[Lease]) {
+    fn params(&self, params: &mut Params, stage: Stage, pass: &Pass) {
         let wide = self.wide;
-        params.address(self.targets.address, "uint", format_args!("targets"));
-        params.extents(wide, [("threads", threads), ("rows", self.rows)]);
+        let targets = pass.from.map_or(self.targets.address, |left| left.targets.address);
+        params.address(targets, "uint", format_args!("targets"));
+        params.extents(wide, [("threads", pass.threads), ("rows", pass.rows)]);
         if stage == Stage::Keys {
             params.address(self.indices.block.address, self.indices.ty.storage(), format_args!("indices"));
             for (k, &dim) in self.axes.iter().enumerate() {
@@ -219,19 +271,24 @@ impl Scatter<'_> {
             }
             return;
         }
-        let places = self.places.as_ref().map_or(0, |lease| lease.address);
-        params.address(places, "uint", format_args!("places"));
         params.address(self.out.address, self.ty.storage(), format_args!("result"));
-        params.address(self.updates.block.address, self.updates.ty.storage(), format_args!("updates"));
+        if stage != Stage::Join {
+            let places = self.places.as_ref().map_or(0, |lease| lease.address);
+            params.address(places, "uint", format_args!("places"));
+            params.address(self.updates.block.address, self.updates.ty.storage(), format_args!("updates"));
+        }
         if stage != Stage::Put {
             params.address(self.target.block.address, self.target.ty.storage(), format_args!("target"));
-            for (i, lease) in saved.iter().enumerate() {
-                let (name, part) = (["head", "tail"][i / self.parts.len()], i % self.parts.len());
-                params.address(lease.address, self.parts[part].glsl(), format_args!("{name}{part}"));
-            }
-            params.extent(chunk, wide, format_args!("chunk"));
         }
-        params.extent(self.width, wide, format_args!("width"));
+        for (left, name) in [(pass.from, "from"), (pass.to, "to")] {
+            for (i, lease) in left.iter().flat_map(|left| &left.sums).enumerate() {
+                params.address(lease.address, self.parts[i].glsl(), format_args!("{name}{i}"));
+            }
+        }
+        if let Some(to) = pass.to {
+            params.address(to.targets.address, "uint", format_args!("left"));
+        }
+        params.extents(wide, [("width", self.width), ("chunk", pass.chunk)]);
         for (spread, name) in [(&self.chosen, "chosen"), (&self.rest, "rest")] {
             for (k, &(dim, stride)) in spread.iter().enumerate() {
                 params.extent(dim, wide, format_args!("{name}_dim{k}"));
@@ -257,19 +314,20 @@ impl Scatter<'_> {
         format!(
             "{head}\
              #define KEYS 0\n#define PUT 1\n#define SUMS 2\n#define JOIN 3\n#define STAGE {stage}\n\
-             #define THREADS {THREADS}\n#define LAST_WINS false\n\
+             #define THREADS {THREADS}\n#define EACH {each}u\n#define LAST_WINS false\n\
              #include \"lib/indices.glsl\"\n#include \"lib/reduce.glsl\"\n\
              {complex}{functions}\
              layout(local_size_x = {THREADS}) in;\n\
              #include \"lib/scatter.glsl\"\n",
             head = head(&self.gpu.caps, self.wide, &storages, &computes, parameters),
             stage = stage as u8,
+            each = self.each(),
             complex =
                 if types.iter().any(|ty| ty.is_complex()) { "#include \"lib/complex/reduce.glsl\"\n" } else { "" },
             functions = match stage {
                 Stage::Keys => self.target_of_row(),
                 Stage::Put => self.place() + &self.put(),
-                Stage::Sums | Stage::Join => self.place() + &self.add(),
+                Stage::Sums | Stage::Join => self.place() + &self.add(stage),
             },
         )
     }
@@ -277,7 +335,7 @@ impl Scatter<'_> {
     /// Where a row goes: its indices as one.
     fn target_of_row(&self) -> String {
         let count = self.axes.len();
-        let mut text = String::from("IDX TARGET(IDX j) {\n  IDX target = 0;\n");
+        let mut text = String::from("IDX target_of(IDX j) {\n  IDX target = 0;\n");
         for k in 0..count {
             let (index, _) = element(self.indices.ty, "indices", &format!("j * {count} + {k}"));
             text += &format!("  target = target * p.dim{k} + clamp_index({index}, p.dim{k});\n");
@@ -305,47 +363,56 @@ impl Scatter<'_> {
     }
 
     fn put(&self) -> String {
-        format!("#define WRITE(place, row, k) {}\n", assign(self.ty, "result", "place", self.update()))
+        let (update, ty) = self.update();
+        format!(
+            "#define UPDATE {one}\n\
+             {one} update_of(uint row, IDX k) {{ return {update}; }}\n\
+             #define WRITE(place, x) {write}\n",
+            one = ty.compute().glsl(),
+            write = assign(self.ty, "result", "place", ("x".into(), ty)),
+        )
     }
 
-    fn add(&self) -> String {
+    fn add(&self, stage: Stage) -> String {
         let sum = of_compute(self.parts[0]);
-        let one = sum.compute().glsl();
+        let (one, zero) = (sum.compute().glsl(), sum.compute().literal(0));
         // Integers are brought into the result's range first, as in sums.
         let widened = |value: (String, Type)| match self.ty.is_float() || self.ty.is_complex() {
             true => convert(value, sum),
             false => convert((convert(value, self.ty), self.ty), sum),
         };
-        let (start, add, save, load_saved, add_saved, result) = match self.parts.len() {
-            1 => (
-                format!("precise {one} a0 = {one}(0);"),
-                "combine_sum(a0, x);".into(),
-                format!("AT({one}, p.name##0, place) = a0;"),
-                format!("a0 = AT({one}, p.name##0, place);"),
-                format!("combine_sum(a0, AT({one}, p.name##0, place));"),
-                "a0",
-            ),
-            _ => (
-                format!("precise {one} a0 = {one}(0), a1 = {one}(0);"),
-                format!("combine_sum(a0, a1, x, {one}(0));"),
-                format!("AT({one}, p.name##0, place) = a0; AT({one}, p.name##1, place) = a1;"),
-                format!("a0 = AT({one}, p.name##0, place); a1 = AT({one}, p.name##1, place);"),
-                format!("combine_sum(a0, a1, AT({one}, p.name##0, place), AT({one}, p.name##1, place));"),
-                "finish_sum(a0, a1)",
-            ),
+        let parts = |part: &dyn Fn(usize) -> String| (0..self.parts.len()).map(part).collect::<Vec<_>>();
+        let term = |i: usize| match stage {
+            Stage::Join => format!("AT({one}, p.from{i}, (j) * p.width + k)"),
+            _ if i == 0 => widened(self.update()),
+            _ => zero.clone(),
         };
         format!(
-            "{one} UPDATE(uint row, IDX k) {{ return {update}; }}\n\
-             {one} TARGET(IDX place) {{ return {target}; }}\n\
+            "#define SUM {one}\n\
+             {one} target_of(IDX place) {{ return {target}; }}\n\
+             #define TERMS {terms}\n\
+             #define LOAD(e, j) {{ {row}{load} }}\n\
              #define START {start}\n\
-             #define ADD(v) {{ {one} x = v; {add} }}\n\
-             #define SAVE(name, place) {save}\n\
-             #define LOAD(name, place) {load_saved}\n\
-             #define ADD_SAVED(name, place) {add_saved}\n\
-             #define FLUSH(at) {{ IDX place = at; ADD(TARGET(place)) {flush}; }}\n",
-            update = widened(self.update()),
+             #define RESET {reset}\n\
+             #define ADD(e) combine_sum({sums}, {added});\n\
+             #define SAVE(slot) {save}\n\
+             #define FLUSH(place, old) {{ combine_sum({sums}, {old}); {flush}; }}\n",
             target = widened(element(self.target.ty, "target", "place")),
-            flush = assign(self.ty, "result", "place", (result.into(), sum)),
+            terms = parts(&|i| format!("{one} x{i}[EACH];")).join(" "),
+            row = if stage == Stage::Sums { "uint row = rows[e]; " } else { "" },
+            load = parts(&|i| format!("x{i}[e] = {};", term(i))).join(" "),
+            start = parts(&|i| format!("precise {one} a{i} = {zero};")).join(" "),
+            reset = parts(&|i| format!("a{i} = {zero};")).join(" "),
+            sums = parts(&|i| format!("a{i}")).join(", "),
+            added = parts(&|i| format!("x{i}[e]")).join(", "),
+            save = parts(&|i| format!("AT({one}, p.to{i}, (slot) * p.width + k) = a{i};")).join(" "),
+            old = parts(&|i| if i == 0 { "old".into() } else { zero.clone() }).join(", "),
+            flush = assign(
+                self.ty,
+                "result",
+                "place",
+                (if self.parts.len() == 1 { "a0" } else { "finish_sum(a0, a1)" }.into(), sum)
+            ),
         )
     }
 }

@@ -23,6 +23,7 @@ fn sorted(
     let places = if is_nil(places) { None } else { Some(type_arg(places, "places")?) };
     let sort = Sort {
         rows: tensor.along(axis)?,
+        bits: tensor.ty.bits(),
         descending: bool_arg(descending, "descending")?,
         keep: size_arg(keep, "keep")?,
         values: bool_arg(values, "values")?,

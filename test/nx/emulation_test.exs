@@ -287,6 +287,23 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  # Rows are loaded several at a time, and what is left of chunks of them is summed in further passes.
+  @tag :shapes
+  test "many updates for few places and for many" do
+    for {rows, places, width} <- [{9000, 3, 3}, {9000, 6000, 2}, {5000, 70_000, 1}],
+        type <- [{:s, 32}, {:f, 32}] do
+      indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..(places - 1)})
+      target = Generators.tensor({places, width}, type, {:integer, -9..9})
+      updates = Generators.tensor({rows, width}, type, {:integer, -99..99})
+      tensors = [target, indices, updates]
+
+      for op <- [:indexed_add, :indexed_put] do
+        fun = &apply(Nx, op, &1)
+        assert_same(fun.(operands(tensors)), fun.(tensors), op, places: places, type: type)
+      end
+    end
+  end
+
   # Each of these passes goes through its tensors against the direction of the one before.
   @tag :shapes
   test "passes over tensors larger than caches, from the start and from the end" do

@@ -18,6 +18,8 @@ use crate::program::types::{Compute, Type};
 /// What to sort.
 pub struct Sort<'a> {
     pub rows: Rows<'a>,
+    /// How many bits of the elements, from the lowest, tell them apart: those of the type, or fewer of unsigned integers.
+    pub bits: u32,
     pub descending: bool,
     /// How many elements of each row the results keep, at least one and at most all.
     pub keep: u64,

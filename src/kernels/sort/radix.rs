@@ -61,7 +61,7 @@ impl Run<'_> {
     pub fn radix(&self) -> Result<()> {
         let Self { gpu, sort, patience, .. } = *self;
         let split = Split::of(gpu, &sort.rows);
-        let passes = sort.rows.ty.size();
+        let passes = u64::from(sort.bits).div_ceil(8).max(1);
         let elements = sort.rows.count() * sort.rows.len;
         let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, patience);
         let counts = Counts {
