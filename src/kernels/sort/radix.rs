@@ -4,8 +4,11 @@ use super::*;
 
 const THREADS: u64 = 256;
 const DIGITS: u64 = 256;
-/// The most elements of a thread in a tile.
+/// Elements of a thread in a tile, at most.
 const MOST_EACH: u64 = 16;
+/// Of so few in all, larger tiles would leave most of the device idle.
+const FEW_EACH: u64 = 4;
+const FEW_ELEMENTS: u64 = 1 << 18;
 /// Up to so many blocks need no sums in a pass of their own.
 const FEW: u64 = 8;
 
@@ -48,13 +51,22 @@ impl Split {
             let blocks = (31 / rows.count()).max(1) * lanes;
             return Self { each: 1, blocks, block_size: rows.len.div_ceil(blocks) };
         }
-        // A tile's tokens are words; 4 KiB is more than the rest takes.
-        let each = if gpu.caps.max_shared >= 24 << 10 { MOST_EACH } else { MOST_EACH / 2 };
+        let each = match rows.count() * rows.len {
+            ..=FEW_ELEMENTS => FEW_EACH,
+            _ if has_room(gpu) => MOST_EACH,
+            _ => MOST_EACH / 2,
+        };
         let tiles = rows.len.div_ceil(THREADS * each);
         // Enough blocks to fill the device; more would only make more counts.
         let tiles_each = (rows.count() * tiles).div_ceil(1024).min(tiles);
         Self { each, blocks: tiles.div_ceil(tiles_each), block_size: tiles_each * THREADS * each }
     }
+}
+
+/// Whether shared memory holds the tokens of [`MOST_EACH`] elements a thread, which are words; 4 KiB is more than the rest
+/// takes.
+fn has_room(gpu: &Gpu) -> bool {
+    gpu.caps.max_shared >= 24 << 10
 }
 
 impl Run<'_> {
@@ -177,9 +189,9 @@ impl Run<'_> {
                     "{head}{write}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
                      #include \"lib/sort/radix.glsl\"\n",
                     each = split.each,
-                    // Their counters take the place of the tokens of sixteen elements a thread.
+                    // Their counters take as much as the tokens of sixteen elements a thread.
                     subgroup = match gpu.caps.subgroup {
-                        size @ (8 | 16 | 32) if split.each == MOST_EACH => format!("#define SUBGROUP {size}u\n"),
+                        size @ (8 | 16 | 32) if has_room(gpu) => format!("#define SUBGROUP {size}u\n"),
                         _ => String::new(),
                     },
                 )
