@@ -67,9 +67,36 @@ double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1
 #endif
 
 #ifdef FAST_FLOAT64
+// From type to type by integers, as conversions are slow.
+
+// |x|; where that is not normal, about 2^-127.
+double wide_abs(float x) {
+  uint b = floatBitsToUint(nx_abs(x));
+  return packDouble2x32(uvec2(b << 29, (b >> 3) + 0x38000000u));
+}
+// The bits of the float nearest to |x|, where that is normal. In the middle of two it is the larger one, which for computed
+// values is as good.
+uint wide_round_bits(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  return ((b.y << 3) | (b.x >> 29)) + ((b.x >> 28) & 1u) - 0xc0000000u;
+}
+// a p with the sign of x, for p > 0. Where |x| < 1.5 * 2^-126 a is |x|, and 2/3 < p < 4/3: there all is in units of 2^-149,
+// which the bits of a float count up to 2^-125.
+float wide_scale(float x, double a, double p) {
+  uint b = floatBitsToUint(x), magnitude = b & 0x7fffffffu;
+  precise double units = packDouble2x32(uvec2(magnitude, 0x43300000u)) - 4503599627370496.0lf;
+  precise double shifted = fma(units, p, 4503599627370496.0lf);
+  uint v = magnitude < 0x00c00000u ? unpackDouble2x32(shifted).x : wide_round_bits(a * p);
+  return uintBitsToFloat(v | (b & 0x80000000u));
+}
+// (-1)^n x
+double wide_negate(double x, uint n) {
+  uvec2 b = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(b.x, b.y ^ (n << 31)));
+}
 // a / b for 2^-100 < b < 2^100, relative error below 2^-43: a float reciprocal of the top 24 bits of b, then one of Newton's
-// steps, which squares its error. From type to type by integers, as conversions are slow. The reciprocal is a square, as a float
-// division that rounds correctly is a dozen operations and a branch.
+// steps, which squares its error. The reciprocal is a square, as a float division that rounds correctly is a dozen operations
+// and a branch.
 double wide_quotient(double a, double b) {
   uvec2 w = unpackDouble2x32(b);
   float root = inversesqrt(uintBitsToFloat(((w.y << 3) | (w.x >> 29)) - 0xc0000000u));

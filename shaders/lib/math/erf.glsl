@@ -97,7 +97,25 @@ dvec2 erfc_series(dvec2 t) {
     return is_negative(x) ? nx_negate(r) : r; \
   }
 
+#ifdef FAST_FLOAT64
+// x P(x^2), 1 from x = 3.92 on; in u, which goes from -1 to 1, by E. Ya. Remez's algorithm with a relative error below 2^-42.
+// Measured over 70 million floats: error < 0.500002 ulp, 1 in a million not correctly rounded.
+float nx_erf(float x) {
+  double a = wide_abs(min(nx_abs(x), 3.92f));
+  double u = fma(a * a, 0.1301540973909984lf, -1.0lf);
+  double p = 0.36073681319857065lf + u * (-0.18010859797174597lf + u * (0.13408336760843254lf +
+      u * (-0.10917998784695003lf + u * (0.09062263312479008lf + u * (-0.07401569007671016lf +
+      u * (0.05818649458472657lf + u * (-0.04342613498922756lf + u * (0.030527813243760967lf +
+      u * (-0.020137857113544173lf + u * (0.012450829500786326lf + u * (-0.0072183334805581lf +
+      u * (0.0039311261084512324lf + u * (-0.002016604507829878lf + u * (0.0009735633272300386lf +
+      u * (-0.00044082548662505535lf + u * (0.00019205326832827957lf + u * (-8.344190837940761e-05lf +
+      u * (3.1688156343797276e-05lf + u * (-8.5964528495757e-06lf + u * (3.474562450269005e-06lf +
+      u * (-2.499564578307619e-06lf + u * 7.410125007861488e-07lf)))))))))))))))))))));
+  return is_nan(x) ? F32_NAN : wide_scale(x, a, p);
+}
+#else
 NX_ERF(float, vec2, F32_NAN, vec2(1.1283792f, -5.8635383e-08f), 1.0e-6f, 4.0f)
+#endif
 #ifdef HAS_FLOAT64
 NX_ERF(double, dvec2, F64_NAN, dvec2(1.1283791670955126lf, 1.533545961316588e-17lf), 1.0e-10lf, 6.0lf)
 #endif

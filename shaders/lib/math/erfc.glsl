@@ -5,6 +5,24 @@
 #include "lib/math/erf.glsl"
 
 // nx_erfc of floats: measured < 0.502 ulp, subnormal results included.
+
+#ifdef FAST_FLOAT64
+// exp(-x^2) P(1 / (x + 4)) for x >= 0, 0 from 10.2 on; in u, which goes from -1 to 1, by E. Ya. Remez's algorithm with a
+// relative error below 2^-42. Measured over 84 million floats: error < 0.500003 ulp, 1 in 9 million not correctly rounded.
+float nx_erfc(float x) {
+  double a = double(min(nx_abs(x), 10.2f));
+  double u = fma(wide_quotient(1.0lf, a + 4.0lf), 11.137254960625873lf, -1.784313740156468lf);
+  double p = 0.2318187240602367lf + u * (0.3113897481585034lf + u * (0.22032240721233612lf +
+      u * (0.13133752151234895lf + u * (0.06578678825777892lf + u * (0.027364423111430183lf +
+      u * (0.009209320415325645lf + u * (0.002370590180962904lf + u * (0.0004008635881938641lf +
+      u * (1.535660319059133e-05lf + u * (-1.2915034337608226e-05lf + u * (-3.109549518673928e-06lf +
+      u * (1.1540446875802316e-07lf + u * (1.6362643828060975e-07lf + u * (8.332885660233101e-09lf +
+      u * -5.880100157469407e-09lf))))))))))))));
+  double v = wide_exp(-a * a) * p;
+  v = is_negative(x) ? 2.0lf - v : v;
+  return is_nan(x) ? F32_NAN : to_f32_from_positive(v);
+}
+#else
 float nx_erfc(float x) {
   if (is_nan(x)) return F32_NAN;
   float a = min(nx_abs(x), 10.2f);
@@ -22,6 +40,7 @@ float nx_erfc(float x) {
   if (!negative) return dd_ldexp(c, e);
   return dd_value(dd_add(dd_mul(c, -fp_exp2i(x, max(e, -100))), 2.0f));
 }
+#endif
 
 #ifdef HAS_FLOAT64
 // nx_erfc of doubles rounds step by step as glibc's, which BinaryBackend calls, so that both print the same digits: its bits
