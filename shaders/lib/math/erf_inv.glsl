@@ -12,6 +12,22 @@
 // double's digits, by intention; doubles nearer to 1 lose more, at the last up to 2%. Doubles are rounded step by step as
 // there and differ only where log does. Floats are the formula's values in double, rounded: double words keep 2^-42.
 
+#ifdef FAST_FLOAT64
+float nx_erf_inv(float x) {
+  double a = wide_abs(x);
+  double w = -wide_log(1.0lf - a * a);
+  double t = w - 2.5lf;
+  double p = 1.50140941lf + t * (0.246640727lf + t * (-0.00417768164lf + t * (-0.00125372503lf + t * (0.00021858087lf
+      + t * (-4.39150654e-06lf + t * (-3.5233877e-06lf + t * (3.43273939e-07lf + t * 2.81022636e-08lf)))))));
+  if (w >= 5.0lf) {
+    t = sqrt(w) - 3.0lf;
+    p = 2.83297682lf + t * (1.00167406lf + t * (0.00943887047lf + t * (-0.0076224613lf + t * (0.00573950773lf
+        + t * (-0.00367342844lf + t * (0.00134934322lf + t * (0.000100950558lf + t * -0.000200214257lf)))))));
+  }
+  float v = nx_abs(x) < 1.0f ? wide_scale(x, a, p) : nx_abs(x) == 1.0f ? fp_copysign(F32_INF, x) : F32_NAN;
+  return is_zero(x) ? 0.0f : v;
+}
+#else
 vec2 erf_inv_step(vec2 p, vec2 t, bool tail, vec2 c, vec2 d) { return dd_add(dd_mul(p, t), tail ? d : c); }
 
 float nx_erf_inv(float x) {
@@ -35,6 +51,7 @@ float nx_erf_inv(float x) {
   float r = dd_ldexp(dd_mul(p, fp_significand(x)), fp_exponent(x));
   return is_negative(x) ? nx_negate(r) : r;
 }
+#endif
 
 #ifdef HAS_FLOAT64
 double nx_erf_inv(double x) {

@@ -105,6 +105,12 @@ double wide_log(float x) {
   int k = int(above >> 23) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 276 : 127);
   return wide_log_reduced(k, double(uintBitsToFloat(b + 0x3f800000u - (above & 0xff800000u)) - 1.0f));
 }
+// log x for normal x > 0.
+double wide_log(double x) {
+  uvec2 b = unpackDouble2x32(x);
+  uint k = ((b.y + 0x00095f62u) >> 20) - 1023u;
+  return wide_log_reduced(int(k), packDouble2x32(uvec2(b.x, b.y - (k << 20))) - 1.0lf);
+}
 float nx_log(float x) {
   float l = float(wide_log(x));
   float v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? F32_INF : l);
