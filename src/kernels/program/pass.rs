@@ -182,7 +182,7 @@ impl Run<'_> {
             }
             Stage::Reduce { across, along, from_partial, to_partial, fours: Fours { quads, ones }, beside, window } => {
                 if window {
-                    self.layout.dims[self.layout.kept..].iter().for_each(|&dim| bytes.push(dim as u8));
+                    layout.dims[layout.kept..].iter().for_each(|&dim| words.push(dim as u32));
                 }
                 let flags = u32::from(from_partial) + 2 * u32::from(to_partial) + 4 * u32::from(window) + 8 * beside;
                 (1, [across, along, flags, quads, ones])
