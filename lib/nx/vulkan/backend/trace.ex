@@ -55,7 +55,10 @@ defmodule Nx.Vulkan.Backend.Trace do
 
   def operand(tensor), do: Storage.input(tensor)
 
-  def traced?(operands), do: Enum.any?(operands, &match?({%__MODULE__{}, _, _}, &1))
+  @spec traced?([operand()]) :: boolean()
+  def traced?([{%__MODULE__{}, _, _} | _]), do: true
+  def traced?([_ | operands]), do: traced?(operands)
+  def traced?([]), do: false
 
   # The traced value of a program's last node.
   @spec run([tuple()], [operand()]) :: t()
