@@ -74,12 +74,18 @@ float to_bf16(float x) { return bf16_to_float(float_to_bf16(x)); }
 float to_f32(float x) { return x; }
 
 #if defined HAS_FLOAT64 || defined FAST_FLOAT64
-// Subnormals go by integers: devices may convert them to zero.
+#ifdef KEEPS_SUBNORMALS
+double to_f64(float x) { return double(x); }
+#else
+// Devices may convert subnormals to zero. One of them is m 2^-149: m is put into the last bits of 2^-97, which is subtracted.
+// What is chosen are words, so that no compiler has the subtraction take part in further arithmetic.
 double to_f64(float x) {
   uint b = floatBitsToUint(x);
-  double tiny = double(b & 0x7fffffu) * 1.40129846432481707092e-45lf;
-  return (b & 0x7f800000u) != 0u ? double(x) : (b >> 31) != 0u ? -tiny : tiny;
+  precise double tiny = packDouble2x32(uvec2(b & 0x7fffffu, 0x39e00000u)) - packDouble2x32(uvec2(0u, 0x39e00000u));
+  uvec2 words = unpackDouble2x32(tiny) | uvec2(0u, b & 0x80000000u);
+  return packDouble2x32((b & 0x7f800000u) != 0u ? unpackDouble2x32(double(x)) : words);
 }
+#endif
 // Of x >= 0.
 float to_f32_from_positive(double x) {
   // 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one and leaves it in the low word.
