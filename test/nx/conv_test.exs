@@ -34,6 +34,13 @@ defmodule Nx.Vulkan.ConvTest do
     end
   end
 
+  # As in XLA: BinaryBackend multiplies them, and gets NaN.
+  test "an infinite element of the kernel does not meet the zeros within a dilated input" do
+    kernel = Nx.tensor([[[:infinity, 1.0]]])
+    result = Nx.conv(to_device(Nx.tensor([[[1.0, 2.0]]])), to_device(kernel), input_dilation: [2])
+    assert_same(result, Nx.tensor([[[:infinity, 2.0]]]), :dot)
+  end
+
   # As large as the tiles of the product, and beyond them along every part.
   test "more features, positions and channels than a tile holds" do
     for options <- [[], [padding: :same], [feature_group_size: 2], last_channels()] do

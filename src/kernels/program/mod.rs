@@ -88,8 +88,8 @@ const WINDOWS: u64 = 1 << 16;
 
 /// Elements along the reduced axes that a thread takes at least where outputs fill the device: as many as it loads at a time.
 const TURN: u64 = 16;
-/// Threads that fill a GPU.
-const FILL: u64 = 1 << 18;
+/// Threads that fill a GPU's processor.
+const FILL: u64 = 2048;
 
 /// Neighbouring threads use all that they load, one after the other, where they read every fourth element or closer.
 const CLOSE: i64 = 4;
@@ -240,7 +240,8 @@ impl Run<'_> {
             Shape { across, along, fours: beside, beside: run as u32 / 4 }
         } else {
             let few = up(reduced.div_ceil(TURN));
-            let threads = if outputs * u64::from(few) >= FILL { few } else { up(reduced.div_ceil(4)) };
+            let fills = outputs * u64::from(few) >= FILL * self.gpu.caps.processors;
+            let threads = if fills { few } else { up(reduced.div_ceil(4)) };
             Shape { across: THREADS / threads, along: threads, fours: along, beside: 0 }
         }
     }

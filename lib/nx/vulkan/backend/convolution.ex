@@ -32,7 +32,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
                do: {[{ref, type, shape}], shape, offset, strides, []}
         end
 
-      case Enum.find(answers, &match?({:error, _, _}, &1)) do
+      case Enum.find(answers, &(elem(&1, 0) == :error)) do
         nil -> Assembly.assemble(:conv, args, out, uncovered(out, answers) ++ answers)
         error -> Program.result(error, :conv, out, args)
       end
