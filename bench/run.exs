@@ -7,6 +7,7 @@
 #   * peers (the default): the cases of ../shared/bench/peers.py
 #   * awkward: shapes and types that fit no tile
 #   * networks: what networks and models are made of besides products
+#   * compiled: definitions of the sets before, by Nx.Vulkan.Compiler (a case's name alone does not choose them)
 #   * sweep, binary: an operation's cost from 1 to 10^8 elements, here and on Nx.BinaryBackend
 #   * layers: where the time of a small operation goes
 #   * processes: 1 to 64 processes that issue operations at once
@@ -33,6 +34,7 @@ sets = [
   {"peers", VulkanoBackend, Bench.Cases.all(sizes)},
   {"awkward", VulkanoBackend, Bench.Awkward.all(sizes)},
   {"networks", VulkanoBackend, Bench.Networks.all(sizes)},
+  {"compiled", VulkanoBackend, Bench.Cases.compiled(sizes) ++ Bench.Networks.compiled(sizes)},
   {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
   {"binary", Nx.BinaryBackend, Bench.Sweep.all(6)},
   {"layers", VulkanoBackend, Bench.Latency.layers()},
@@ -81,7 +83,7 @@ end
 results =
   for {set, backend, cases} <- sets,
       {name, unit, fun} <- cases,
-      set in names or (name in names and backend == VulkanoBackend) do
+      set in names or (name in names and backend == VulkanoBackend and set != "compiled") do
     {result, detail} = measure.(backend, fun)
     peer = if backend == VulkanoBackend, do: "", else: ~s("peer": "BinaryBackend", )
 

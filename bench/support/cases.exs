@@ -38,10 +38,22 @@ defmodule Bench.Cases do
       [
         {"upload", "GB/s", fn -> upload(bytes) end},
         {"download", "GB/s", fn -> download(bytes) end},
-        {"mlp_train_step", "us", fn -> mlp() end},
+        {"mlp_train_step", "us", fn -> mlp(Nx.Defn.Evaluator) end},
         {"leapfrog_K32_d8_obs200", "us", fn -> leapfrog() end},
-        {"kmeans_iter", "us", fn -> kmeans(if gpu, do: 100_000, else: 10_000) end}
+        {"kmeans_iter", "us", fn -> kmeans(device, Nx.Defn.Evaluator) end}
       ]
+  end
+
+  @doc "Those that are definitions, by `Nx.Vulkan.Compiler`."
+  def compiled(device) do
+    compiler = Nx.Vulkan.Compiler
+    n = if device == :gpu, do: 2 ** 26, else: 2 ** 22
+
+    [
+      {"chain8", "GB/s useful", fn -> chain8(n, &Nx.Defn.jit(&1, compiler: compiler)) end},
+      {"mlp_train_step", "us", fn -> mlp(compiler) end},
+      {"kmeans_iter", "us", fn -> kmeans(device, compiler) end}
+    ]
   end
 
   defp add_chain do
@@ -55,19 +67,11 @@ defmodule Bench.Cases do
     12 * n / median(fn -> Nx.add(a, b) end, 15) / 1.0e9
   end
 
-  # sigmoid(a * b + c) * tanh(a) - exp(-b * b), op by op; useful are three reads and a write.
-  defp chain8(n) do
-    {a, b, c} = {normal({n}, 0), normal({n}, 1), normal({n}, 2)}
-
-    chain = fn ->
-      Nx.multiply(a, b)
-      |> Nx.add(c)
-      |> Nx.sigmoid()
-      |> Nx.multiply(Nx.tanh(a))
-      |> Nx.subtract(Nx.exp(Nx.multiply(Nx.negate(b), b)))
-    end
-
-    16 * n / median(chain, 15) / 1.0e9
+  # Useful are three reads and a write.
+  defp chain8(n, wrap \\ & &1) do
+    args = for seed <- 0..2, do: normal({n}, seed)
+    chain = wrap.(&Models.chain/3)
+    16 * n / median(fn -> apply(chain, args) end, 15) / 1.0e9
   end
 
   # An operation on one f32 tensor that moves `bytes` bytes an element.
@@ -126,7 +130,7 @@ defmodule Bench.Cases do
   end
 
   # Dense 784-256-128-10 on a batch of 128: cross-entropy, its gradients, one step of descent.
-  defp mlp do
+  defp mlp(compiler) do
     parameters =
       for {{i, o}, seed} <- Enum.with_index([{784, 256}, {256, 128}, {128, 10}]) do
         {Nx.multiply(normal({i, o}, seed), 0.05), Nx.broadcast(0.0, {o})}
@@ -134,7 +138,7 @@ defmodule Bench.Cases do
 
     x = normal({128, 784}, 3)
     y = Models.one_hot(Nx.remainder(Nx.iota({128}), 10), classes: 10)
-    compiled_us(&Models.step/3, [List.to_tuple(parameters), x, y], 51)
+    compiled_us(compiler, &Models.step/3, [List.to_tuple(parameters), x, y], 51)
   end
 
   # From host binaries to host binaries, the model of shaders/leapfrog_regime.comp.
@@ -154,11 +158,14 @@ defmodule Bench.Cases do
   end
 
   # One iteration of Lloyd's algorithm, 64 dimensions, 16 clusters.
-  defp kmeans(n), do: compiled_us(&Models.kmeans/2, [normal({n, 64}, 0), normal({16, 64}, 1)], 15)
+  defp kmeans(device, compiler) do
+    n = if device == :gpu, do: 100_000, else: 10_000
+    compiled_us(compiler, &Models.kmeans/2, [normal({n, 64}, 0), normal({16, 64}, 1)], 15)
+  end
 
-  # Traced once, as a loop of steps would do it; every run evaluates it op by op.
-  defp compiled_us(fun, args, runs) do
-    compiled = Nx.Defn.compile(fun, args, compiler: Nx.Defn.Evaluator)
+  # Traced once, as a loop of steps would do it; `Nx.Defn.Evaluator` evaluates it op by op in every run.
+  defp compiled_us(compiler, fun, args, runs) do
+    compiled = Nx.Defn.compile(fun, args, compiler: compiler)
     median(fn -> apply(compiled, args) end, runs) * 1.0e6
   end
 end

@@ -3,6 +3,15 @@ defmodule Bench.Models do
 
   import Nx.Defn
 
+  @doc "Eight operations on three tensors of one shape."
+  def chain(a, b, c) do
+    Nx.multiply(a, b)
+    |> Nx.add(c)
+    |> Nx.sigmoid()
+    |> Nx.multiply(Nx.tanh(a))
+    |> Nx.subtract(Nx.exp(Nx.multiply(Nx.negate(b), b)))
+  end
+
   defn one_hot(labels, opts \\ []) do
     Nx.as_type(Nx.equal(Nx.new_axis(labels, 1), Nx.iota({1, opts[:classes]})), :f32)
   end

@@ -6,7 +6,19 @@ defmodule Bench.Networks do
 
   import Bench.Measure
 
-  def all(device) when device in [:gpu, :cpu] do
+  def all(device) when device in [:gpu, :cpu],
+    do: for({name, data, fun} <- cases(device), do: {name, "us", fn -> time(data.(), fun) end})
+
+  @doc "Those of several operations, by `Nx.Vulkan.Compiler`."
+  def compiled(device) do
+    for {name, data, fun} <- cases(device), name in ["softmax_rows_of_1024", "random_uniform"] do
+      {name, "us", fn -> time(data.(), Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler)) end}
+    end
+  end
+
+  defp time(args, fun), do: 1.0e6 * median(fn -> apply(fun, args) end, 15)
+
+  defp cases(device) do
     n = if device == :gpu, do: 64, else: 2
     rows = 512 * n
     space = [strides: [1, 1, 2, 2]]
@@ -35,24 +47,19 @@ defmodule Bench.Networks do
       {"attention_scores_f16", fn -> half({n, 512, 64}) end, &Nx.dot(&1, [2], [0], &2, [2], [0])},
       {"erf", fn -> [uniform({524_288 * n})] end, &Nx.erf/1},
       {"sin", fn -> [uniform({524_288 * n})] end, &Nx.sin/1},
-      {"random_uniform", fn -> [] end, fn -> random({262_144 * n}) end},
+      {"random_uniform", fn -> [Nx.Random.key(1)] end,
+       &Nx.Random.uniform(&1, shape: {262_144 * n})},
       {"top_k_10_of_50000", fn -> [uniform({16 * n, 50_000})] end, &Nx.top_k(&1, k: 10)},
       {"argsort_rows_of_4096", fn -> [uniform({64 * n, 4096})] end, &Nx.argsort(&1, axis: 1)},
       {"solve_batch_of_32x32", fn -> [dominant({16 * n, 32, 32}), uniform({16 * n, 32})] end,
        &Nx.LinAlg.solve/2}
     ]
-    |> Enum.map(fn {name, data, fun} ->
-      {name, "us",
-       fn -> with args <- data.(), do: 1.0e6 * median(fn -> apply(fun, args) end, 15) end}
-    end)
   end
 
   defp softmax(x) do
     powers = Nx.exp(Nx.subtract(x, Nx.reduce_max(x, axes: [1], keep_axes: true)))
     Nx.divide(powers, Nx.sum(powers, axes: [1], keep_axes: true))
   end
-
-  defp random(shape), do: Nx.Random.uniform(Nx.Random.key(1), shape: shape)
 
   defp half(shape), do: for(seed <- 0..1, do: Nx.as_type(normal(shape, seed), :f16))
 

@@ -124,7 +124,7 @@ defmodule Nx.Vulkan.VulkanoBackend do
      [sum: 3, product: 3, all: 3, any: 3]},
     {"extrema over axes", @real, :program, {Backend.Reduction, :reduce},
      [reduce_max: 3, reduce_min: 3]},
-    {"extrema over axes", @real, :program, {Backend.Reduction, :arg}, [argmax: 3, argmin: 3]},
+    {"extrema over axes", @real, :program, {Backend.Reduction, :reduce}, [argmax: 3, argmin: 3]},
     {"reductions by a function", @any, :program, Backend.Fold, [reduce: 5, window_reduce: 6]},
     {"sums of windows", @any, :program, {Backend.Window, :reduce},
      [window_sum: 4, window_product: 4]},
@@ -148,6 +148,21 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
     callbacks ++ Backend.Blocks.operations()
   end
+
+  of = fn module ->
+    for {_group, _kinds, _made_of, family, callbacks} <- @operations,
+        family == module or (is_tuple(family) and elem(family, 0) == module),
+        {name, _arity} <- callbacks,
+        do: name
+  end
+
+  @doc false
+  # The callbacks whose results' elements come each from those at its place in the operands.
+  def elementwise, do: unquote(of.(Backend.Elementwise))
+
+  @doc false
+  # Those that reduce a tensor over axes.
+  def reductions, do: unquote(of.(Backend.Reduction) -- [:dot])
 
   for {_group, _kinds, _made_of, family, callbacks} <- @operations, {name, arity} <- callbacks do
     args = Macro.generate_arguments(arity, __MODULE__)

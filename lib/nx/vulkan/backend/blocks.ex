@@ -5,6 +5,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
 
   alias Nx.Block
   alias Nx.Vulkan.Backend.{Decompositions, Fourier, Indexed, LinearAlgebra, Scan, Sort}
+  alias Nx.Vulkan.Compiler.Fused
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   @any ~w(u s f bf c)a
@@ -34,6 +35,8 @@ defmodule Nx.Vulkan.Backend.Blocks do
   end
 
   # One clause a block: `:default` where its kernel does not apply.
+  defp native(%Fused{} = fused, out, args), do: Fused.run(fused, out, args)
+
   defp native(%Block.Take{axis: axis}, out, [tensor, indices]),
     do: Indexed.take(out, tensor, indices, axis)
 

@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Backend.Movement do
   # elements travel as unsigned integers: reading and writing them as floats might change them.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.Backend.{Program, Storage, Trace}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   # No copy: the result shares the buffer. As with the other backends, deallocating one of them
@@ -95,7 +95,23 @@ defmodule Nx.Vulkan.Backend.Movement do
   defp index(%T{} = start), do: Nx.to_number(start)
 
   # `numbers` are inputs that move the view, by `steps` as in `gather`.
-  defp view(op, args, out, tensor, offset, strides, numbers \\ [], steps \\ []) do
+  defp view(op, args, out, tensor, offset, strides, numbers \\ [], steps \\ [])
+
+  # Of an input of a program that is still to be made: it says how the program reads it.
+  defp view(
+         _op,
+         _args,
+         %T{type: type, shape: shape},
+         %T{data: %B{ref: %Trace{node: {ref, _, from}}}},
+         offset,
+         strides,
+         [],
+         []
+       )
+       when is_tuple(from),
+       do: Trace.tensor(type, shape, {ref, type, offset, strides, shape})
+
+  defp view(op, args, out, tensor, offset, strides, numbers, steps) do
     {node, inputs} =
       case Storage.input(tensor) do
         # One element looks the same from everywhere.

@@ -16,13 +16,33 @@ defmodule Nx.Vulkan.Backend.Program do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.Trace
+  alias Nx.Vulkan.Backend.{Storage, Trace}
   alias Nx.Vulkan.{Error, Fallback}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
+  # What counts and compares, and is defined for all integers.
+  @counting [:add, :subtract, :multiply, :negate, :max, :min, :as_type, :select] ++
+              [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
+              [:logical_and, :logical_or, :logical_xor]
+
+  # The names of these callbacks.
+  def counting, do: @counting
+
   # `args` are the callback's arguments after `out`, for the fallback.
   @spec run(atom(), T.t(), [term()], [tuple()], [tuple()], tuple()) :: T.t()
-  def run(op, out, args, nodes, inputs, shape) do
+  # Integers that the host holds, such as the counter of a loop, stay there: who asks for the result need
+  # not wait for the device.
+  def run(op, %T{type: {kind, _}} = out, args, nodes, [{:scalar, {k, _}, _} | _] = inputs, {})
+      when op in @counting and kind in [:s, :u] and k in [:s, :u] do
+    if Enum.all?(inputs, &match?({:scalar, {k, _}, _} when k in [:s, :u], &1)),
+      do:
+        Storage.from_host(apply(Nx.BinaryBackend, op, [out | Enum.map(args, &Storage.to_host/1)])),
+      else: dispatch(op, out, args, nodes, inputs, {})
+  end
+
+  def run(op, out, args, nodes, inputs, shape), do: dispatch(op, out, args, nodes, inputs, shape)
+
+  defp dispatch(op, out, args, nodes, inputs, shape) do
     if Trace.traced?(inputs),
       do: %{out | data: %B{ref: Trace.run(nodes, inputs)}},
       else: result(Native.call(run(nodes, inputs, shape)), op, out, args)

@@ -7,16 +7,18 @@ defmodule Nx.Vulkan.Backend.Reduction do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Movement, Program, Storage}
 
-  def reduce(op, %T{type: type} = out, %T{shape: shape} = tensor, options) do
-    axes = Enum.sort(options[:axes] || Nx.axes(shape))
-    nodes = [{op, type, [0], axes}]
+  def reduce(op, out, %T{shape: shape} = tensor, options) do
+    nodes = [node(op, out, tensor, 0, options)]
     Program.run(op, out, [tensor, options], nodes, [Storage.input(tensor)], shape)
   end
 
-  def arg(op, %T{type: type} = out, %T{shape: shape} = tensor, options) do
-    nodes = [{op, type, [0], {options[:axis], options[:tie_break]}}]
-    Program.run(op, out, [tensor, options], nodes, [Storage.input(tensor)], shape)
-  end
+  # The callback as a program's last node, which reduces the tensor at the index `place`.
+  @spec node(atom(), T.t(), T.t(), non_neg_integer(), keyword()) :: tuple()
+  def node(op, %T{type: type}, _tensor, place, options) when op in [:argmax, :argmin],
+    do: {op, type, [place], {options[:axis], options[:tie_break]}}
+
+  def node(op, %T{type: type}, %T{shape: shape}, place, options),
+    do: {op, type, [place], Enum.sort(options[:axes] || Nx.axes(shape))}
 
   # A product with a vector reads each element of the other operand once: that is a sum. Others go to the
   # kernels that read an element many times.

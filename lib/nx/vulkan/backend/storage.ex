@@ -156,6 +156,9 @@ defmodule Nx.Vulkan.Backend.Storage do
   def to_binary(%T{data: %B{ref: {_, _} = scalar}, type: {_, size} = type}, limit),
     do: first_bits(packed(live!(scalar), type), limit * size)
 
+  def to_binary(%T{data: %B{ref: %Trace{node: {:scalar, type, binary}}}, type: type}, _limit),
+    do: packed(binary, type)
+
   def to_binary(%T{data: %B{ref: %Trace{}}}, _limit),
     do: Trace.stop("the function reads values")
 

@@ -12,8 +12,8 @@ defmodule Nx.Vulkan.Backend.Trace do
   alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  # `node` is an input of programs, or an op with its operands: `{op, operands}`. Equal ids are equal
-  # values.
+  # `node` is an input of programs, or an op with its operands: `{op, operands}`, or with an attribute too.
+  # Equal ids are equal values.
   @enforce_keys [:id, :type, :node]
   defstruct [:id, :type, :node]
 
@@ -89,7 +89,8 @@ defmodule Nx.Vulkan.Backend.Trace do
     end
 
     nodes =
-      for {op, type, args} <- Enum.reverse(nodes), do: {op, type, Enum.map(args, place)}
+      for node <- Enum.reverse(nodes),
+          do: put_elem(node, 2, node |> elem(2) |> Enum.map(place))
 
     {Enum.reverse(inputs), nodes, Enum.map(results, place)}
   end
@@ -114,6 +115,9 @@ defmodule Nx.Vulkan.Backend.Trace do
     {args, {seen, inputs, nodes}} = Enum.map_reduce(operands, state, &visit/2)
     {{:node, length(nodes)}, {seen, inputs, [{op, type, args} | nodes]}}
   end
+
+  defp add({%__MODULE__{node: {op, [], attribute}, type: type}, _, _}, {seen, inputs, nodes}),
+    do: {{:node, length(nodes)}, {seen, inputs, [{op, type, [], attribute} | nodes]}}
 
   defp add({%__MODULE__{node: input}, _, _}, state), do: visit(input, state)
 

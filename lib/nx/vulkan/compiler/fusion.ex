@@ -1,0 +1,312 @@
+defmodule Nx.Vulkan.Compiler.Fusion do
+  @moduledoc false
+  # Makes one kernel of element-wise operations that follow each other, and of a reduction with those that
+  # lead to it: what lies between them is never stored.
+  #
+  # In a definition's expression each such group becomes a block, `Nx.Vulkan.Compiler.Fused`, whose
+  # arguments are what the group reads, so that everything else is left to `Nx.Defn.Evaluator`.
+  #
+  # An operation joins the group of one that reads it if both go through the same elements. One that
+  # several read joins all their groups, to be computed again in each, where that is less work than
+  # storing and loading its result: where it loads one tensor itself, and its functions are few. What is
+  # a result anyway, or is read by something else, is stored and read from there by all.
+  #
+  # Terms: a group's `members` are the ids of its operations and `inputs` the ids of what it reads. It is
+  # `flat` where it computes an element from those at the same place in row-major order, whatever the
+  # shape, and `placed` where it computes one from its place. `functions` counts those like exp.
+
+  alias Nx.Defn.{Composite, Expr, Tree}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Trace
+  alias Nx.Vulkan.Compiler.Fused
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @views [:broadcast, :transpose, :reverse, :slice]
+  @functions for {group, _kinds, _made_of, names} <- B.operations(),
+                 group in ["functions", "error functions"],
+                 name <- names,
+                 do: name
+
+  # A kernel's size, which compilers and registers limit.
+  @members 128
+  @inputs 16
+  # Operations of a group that is broadcast.
+  @light 8
+  # So many functions like exp are computed again rather than loaded. A GPU has them for nothing while it
+  # waits for memory; a processor does not.
+  @again 2
+
+  @doc """
+  The definition's expression, a tensor or a container of tensors, with its groups as blocks.
+  """
+  @spec fuse(Nx.Container.t()) :: Nx.Container.t()
+  def fuse(expr) do
+    again = if match?({:ok, %{type: :cpu}}, Nx.Vulkan.device_info()), do: 0, else: @again
+    scope(expr, again)
+  end
+
+  # `while` has scopes of its own, whose operations refer to none outside.
+  defp scope(expr, again) do
+    {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
+    order = Enum.reverse(order)
+    kinds = Map.new(order, &{&1.data.id, kind(&1)})
+    tensors = Map.new(order, &{&1.data.id, &1})
+    state = %{kinds: kinds, tensors: tensors, readers: readers, again: again, groups: %{}}
+    state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
+    {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
+    expr
+  end
+
+  ## What there is
+
+  # All tensors of the scope, those that are read before those that read them, and who reads each.
+  defp visit(tensor, reader, {order, readers}) do
+    case resolve(tensor) do
+      %T{data: %Expr{op: :constant}} ->
+        {order, readers}
+
+      %T{data: %Expr{id: id}} = tensor ->
+        {seen, readers} =
+          Map.get_and_update(readers, id, fn
+            nil -> {nil, [reader]}
+            list -> {list, Enum.uniq([reader | list])}
+          end)
+
+        if seen do
+          {order, readers}
+        else
+          {_args, {order, readers}} =
+            Tree.apply_args(tensor, :scope, {order, readers}, &{&1, visit(&1, id, &2)})
+
+          {[tensor | order], readers}
+        end
+    end
+  end
+
+  # Metadata say nothing to who evaluates.
+  defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
+  defp resolve(%T{} = tensor), do: tensor
+
+  defp kind(%T{data: %Expr{op: op, args: args}} = tensor) do
+    cond do
+      op in B.reductions() ->
+        :reduction
+
+      op == :squeeze and match?([%T{data: %Expr{op: op}}] when op in @views, operands(tensor)) ->
+        :view
+
+      op in [:reshape, :squeeze] ->
+        :reshape
+
+      op in @views and operands(tensor) != [] and traces?(op, tensor, args) ->
+        :view
+
+      op in [:bitcast | B.elementwise()] and traces?(op, tensor, args) ->
+        :elementwise
+
+      true ->
+        :other
+    end
+  end
+
+  # Shifts and powers of integers look at their operands, and a slice may start where a tensor says.
+  defp traces?(:slice, _out, [_tensor, [start | _] | _]) when not is_integer(start), do: false
+
+  defp traces?(op, out, args) do
+    args = Enum.map(args, &if(is_struct(&1, T), do: placeholder(resolve(&1), 0), else: &1))
+    match?({:ok, _}, Trace.call(fn -> Fused.trace(op, out, args) end, []))
+  end
+
+  defp placeholder(%T{data: %Expr{op: :constant, args: [number]}} = tensor, _place),
+    do: Fused.constant(tensor, number)
+
+  defp placeholder(%T{type: type, shape: shape}, place), do: Fused.placeholder(place, type, shape)
+
+  ## Groups
+
+  # The group that ends with the tensor, were it stored, and whether it may join those of all its readers.
+  defp group(%T{data: %Expr{id: id, op: op}, shape: shape} = tensor, state) do
+    kind = state.kinds[id]
+
+    start = %{
+      members: [id],
+      inputs: [],
+      flat: kind != :view,
+      placed: op in [:iota, :eye],
+      functions: if(op in @functions, do: 1, else: 0)
+    }
+
+    group =
+      if(kind == :other, do: [], else: operands(tensor))
+      |> Enum.reduce(start, fn %T{data: %Expr{id: operand}}, group ->
+        joined = state.groups[operand]
+        both = merge(group, joined)
+
+        if (kind != :view or op == :squeeze) and joined.joins and small?(both),
+          do: both,
+          else: %{group | inputs: Enum.uniq(group.inputs ++ [operand])}
+      end)
+
+    same? = fn id -> Nx.size(state.tensors[id]) in [1, Nx.size(shape)] end
+    flat = group.flat and not group.placed and Enum.all?(group.inputs, same?)
+    group = %{group | flat: flat}
+    Map.put(group, :joins, joins?(tensor, kind, group, state))
+  end
+
+  # The tensors that it computes with; numbers are part of the kernel.
+  defp operands(%T{data: %Expr{args: args}}) do
+    for %T{} = arg <- args,
+        %T{data: %Expr{op: op}} = operand <- [resolve(arg)],
+        op != :constant,
+        do: operand
+  end
+
+  defp merge(a, b) do
+    %{
+      members: Enum.uniq(a.members ++ b.members),
+      inputs: Enum.uniq(a.inputs ++ b.inputs),
+      flat: a.flat and b.flat,
+      placed: a.placed or b.placed,
+      functions: a.functions + b.functions
+    }
+  end
+
+  defp small?(%{members: members, inputs: inputs}),
+    do: length(members) <= @members and length(inputs) <= @inputs
+
+  defp joins?(_tensor, kind, _group, _state) when kind in [:other, :reduction], do: false
+
+  # A reshape of what is stored costs nothing.
+  defp joins?(_tensor, :reshape, %{members: [_]}, _state), do: false
+
+  defp joins?(%T{data: %Expr{id: id}} = tensor, _kind, group, state) do
+    readers = state.readers[id]
+
+    Enum.all?(readers, &takes?(&1, tensor, group, state)) and
+      again?(readers, tensor, group, state)
+  end
+
+  defp takes?(:outside, _tensor, _group, _state), do: false
+
+  defp takes?(reader, %T{data: %Expr{id: id}, shape: shape}, group, state) do
+    case state.kinds[reader] do
+      :elementwise -> state.tensors[reader].shape == shape or light?(group)
+      :reduction -> true
+      :reshape -> group.flat
+      :view -> state.kinds[id] == :view
+      :other -> false
+    end
+  end
+
+  # What is broadcast may be computed for each element of the reader's where that is hardly more than
+  # loading it.
+  defp light?(group) do
+    group.functions == 0 and not group.placed and length(group.members) <= @light and
+      length(group.inputs) <= 2
+  end
+
+  defp again?([_], _tensor, _group, _state), do: true
+
+  # What it loads in each of the groups, against loading it once, storing its result, and loading that.
+  defp again?(readers, tensor, group, state) do
+    size = Nx.size(tensor)
+    loads = Enum.count(group.inputs, &(Nx.size(state.tensors[&1]) * 2 > size))
+    groups = length(readers)
+
+    groups * loads <= loads + 1 + groups and group.functions * (groups - 1) <= state.again
+  end
+
+  ## Building
+
+  # What is vectorized is so only outside of definitions.
+  defp rebuild_output(%T{} = tensor, state, done) do
+    {flat, done} = rebuild(Nx.devectorize(tensor), state, done)
+    {%{tensor | data: flat.data}, done}
+  end
+
+  defp rebuild(tensor, state, done) do
+    %T{data: %Expr{id: id}} = tensor = resolve(tensor)
+
+    case done do
+      %{^id => rebuilt} ->
+        {rebuilt, done}
+
+      %{} ->
+        {rebuilt, done} = rebuild(state.kinds[id], tensor, state, done)
+        {rebuilt, Map.put(done, id, rebuilt)}
+    end
+  end
+
+  defp rebuild(kind, %T{data: %Expr{id: id} = expr} = tensor, state, done)
+       when kind in [:elementwise, :reduction] do
+    with %{members: [_, _ | _] = members, inputs: [_ | _]} <- state.groups[id],
+         {:ok, fused, inputs} <- fused(tensor, members, state) do
+      {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
+      args = [fused, inputs, tensor, Fused.default(length(inputs))]
+      {%{tensor | data: %{expr | op: :block, args: args}}, done}
+    else
+      _ -> rebuild(:other, tensor, state, done)
+    end
+  end
+
+  defp rebuild(_kind, %T{data: %Expr{op: op, args: args} = expr} = tensor, state, done) do
+    {args, done} =
+      case {op, args} do
+        {:constant, _} ->
+          {args, done}
+
+        {:tensor, [captured]} ->
+          {[Nx.Vulkan.Compiler.on_device(captured)], done}
+
+        {:while, [initial, arg, pred, block]} ->
+          {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
+          {pred, block} = scope({pred, block}, state.again)
+          {[initial, arg, pred, block], done}
+
+        _ ->
+          Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))
+      end
+
+    {%{tensor | data: %{expr | args: args}}, done}
+  end
+
+  # The block of the group that ends with the tensor, and the tensors that it reads.
+  defp fused(tensor, members, state) do
+    start = %{members: MapSet.new(members), inputs: [], steps: [], places: %{}, state: state}
+    {_place, built} = step(tensor, start)
+    inputs = Enum.reverse(built.inputs)
+
+    with {:ok, fused} <- Fused.new(Enum.reverse(built.steps), inputs), do: {:ok, fused, inputs}
+  end
+
+  defp step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
+    case built.places do
+      %{^id => place} ->
+        {place, built}
+
+      %{} ->
+        {place, built} =
+          if id in built.members do
+            {args, built} = Enum.map_reduce(args, built, &argument/2)
+            step = {op, %{tensor | data: nil}, args}
+            {{:step, length(built.steps)}, %{built | steps: [step | built.steps]}}
+          else
+            {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
+          end
+
+        {place, put_in(built.places[id], place)}
+    end
+  end
+
+  defp argument(%T{} = arg, built) do
+    case resolve(arg) do
+      %T{data: %Expr{op: :constant, args: [number]}} = tensor ->
+        {{:constant, %{tensor | data: nil}, number}, built}
+
+      tensor ->
+        step(tensor, built)
+    end
+  end
+
+  defp argument(other, built), do: {{:other, other}, built}
+end

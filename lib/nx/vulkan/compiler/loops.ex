@@ -1,0 +1,151 @@
+defmodule Nx.Vulkan.Compiler.Loops do
+  @moduledoc false
+  # Writes loops out whose number of turns is known: those that count from a number to a number, as
+  # `while x, i <- range` does and the rounds of `Nx.Random`. `Nx.Vulkan.Compiler.Fusion` makes few kernels
+  # of what they do, where a loop needs some in each turn.
+  #
+  # Integers that are known are computed on the way: counters, conditions, and the elements of small
+  # tensors that a counter chooses.
+
+  alias Nx.Defn.{Composite, Expr, Tree}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Program
+
+  # Operations that all loops of a definition may become.
+  @most 2048
+  # Elements of a known tensor.
+  @elements 64
+  @known Program.counting() ++ [:slice, :reshape, :squeeze]
+
+  @doc """
+  The definition's expression, a tensor or a container of tensors, with such loops written out.
+  """
+  @spec unroll(Nx.Container.t()) :: Nx.Container.t()
+  def unroll(expr) do
+    {expr, _state} = scope(expr, %{params: nil, done: %{}, left: @most})
+    expr
+  end
+
+  # `params` are the values of the scope's parameters, `nil` where they stay parameters; `done` is what
+  # the scope's expressions became, by their ids; `left` is how many more operations loops may become.
+  defp scope(expr, state), do: Composite.traverse(expr, state, &rewrite/2)
+
+  # The result keeps the tensor's own shape, names and vectorized axes.
+  defp rewrite(%T{} = tensor, state) do
+    {%T{data: data}, state} = value(tensor, state)
+    {%{tensor | data: data}, state}
+  end
+
+  # A tensor, or the tuple of tensors that a loop became.
+  defp value(%T{data: %Expr{op: op}} = tensor, state) when op in [:constant, :tensor, :fun],
+    do: {tensor, state}
+
+  defp value(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}, state),
+    do: value(tensor, state)
+
+  defp value(%T{data: %Expr{op: :parameter, args: [place]}}, %{params: params} = state)
+       when params != nil,
+       do: {elem(params, place), state}
+
+  defp value(%T{data: %Expr{id: id, op: op, args: args}} = tensor, state) do
+    case state.done do
+      %{^id => done} ->
+        {done, state}
+
+      %{} ->
+        {done, state} = value(op, args, tensor, state)
+        {done, put_in(state.done[id], done)}
+    end
+  end
+
+  defp value(:elem, [tuple, place], tensor, state) do
+    case value(tuple, state) do
+      {%T{} = tuple, state} -> put_args(tensor, [tuple, place], state)
+      {values, state} -> {elem(values, place), state}
+    end
+  end
+
+  defp value(:while, [initial, arg, pred, block], tensor, state) do
+    {initial, state} = scope(initial, state)
+
+    case turns(params(initial), pred, block, state) do
+      {:ok, values, state} ->
+        {if(is_tuple(initial), do: values, else: elem(values, 0)), state}
+
+      :error ->
+        {{pred, block}, inner} = scope({pred, block}, %{state | params: nil, done: %{}})
+        put_args(tensor, [initial, arg, pred, block], %{state | left: inner.left})
+    end
+  end
+
+  defp value(_op, _args, tensor, state) do
+    {args, state} = Tree.apply_args(tensor, :scope, state, &rewrite/2)
+    put_args(tensor, args, state)
+  end
+
+  # One turn after the other, as long as the condition is a number.
+  defp turns(params, pred, block, %{done: done} = state) do
+    case rewrite(pred, %{state | params: params, done: %{}}) do
+      {_pred, %{left: left}} when left < 0 ->
+        :error
+
+      {%T{data: %Expr{op: :constant, args: [0]}}, turn} ->
+        {:ok, params, %{turn | params: state.params, done: done}}
+
+      {%T{data: %Expr{op: :constant}}, turn} ->
+        {block_values, turn} = scope(block, turn)
+        turns(params(block_values), pred, block, %{turn | params: state.params, done: done})
+
+      {_pred, _turn} ->
+        :error
+    end
+  end
+
+  defp params(values) when is_tuple(values), do: values
+  defp params(value), do: {value}
+
+  # Within a loop that is written out each turn has expressions of its own.
+  defp put_args(%T{data: expr} = tensor, args, %{params: nil} = state),
+    do: {known(%{tensor | data: %{expr | args: args}}), state}
+
+  defp put_args(tensor, args, state),
+    do: {known(Tree.put_args(tensor, args)), %{state | left: state.left - 1}}
+
+  # The number that it is, if it is known.
+  defp known(%T{data: %Expr{op: :slice, args: [tensor, starts | rest]} = expr} = slice) do
+    starts = Enum.map(starts, &start/1)
+    known_integers(%{slice | data: %{expr | args: [tensor, starts | rest]}})
+  end
+
+  defp known(tensor), do: known_integers(tensor)
+
+  defp start(%T{data: %Expr{op: :constant, args: [number]}}), do: number
+  defp start(start), do: start
+
+  defp known_integers(%T{type: {kind, _}, data: %Expr{op: op, args: args}} = tensor)
+       when kind in [:u, :s] and op in @known do
+    args = Enum.map(args, &host/1)
+
+    if Nx.size(tensor) <= @elements and :unknown not in args,
+      do: Expr.tensor(apply(Nx.BinaryBackend, op, [%{tensor | data: nil} | args])),
+      else: tensor
+  end
+
+  defp known_integers(tensor), do: tensor
+
+  defp host(%T{type: {kind, _}, data: %Expr{op: op, args: [value]}} = tensor)
+       when kind in [:u, :s] and op in [:constant, :tensor] do
+    cond do
+      Nx.size(tensor) > @elements -> :unknown
+      op == :tensor -> value
+      true -> Nx.BinaryBackend.constant(%{tensor | data: nil}, value, [])
+    end
+  end
+
+  defp host(%T{}), do: :unknown
+
+  defp host(list) when is_list(list),
+    do: if(Enum.any?(list, &is_struct(&1, T)), do: :unknown, else: list)
+
+  defp host(other), do: other
+end

@@ -1,0 +1,367 @@
+defmodule Nx.Vulkan.CompilerTest do
+  @moduledoc """
+  Definitions through `Nx.Vulkan.Compiler` give what the same operations give one by one, with fewer
+  kernels.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  import Nx.Defn
+
+  alias Nx.Defn.Evaluator
+  alias Nx.Vulkan.Compiler
+
+  @definitions 40
+  @operations 12
+
+  describe "definitions drawn at random" do
+    test "of element-wise operations, views and conversions give the same bits" do
+      for n <- 1..@definitions do
+        type = Generators.pick([{:f, 32}, {:f, 32}, {:bf, 16}, {:f, 64}, {:s, 32}, {:u, 8}])
+        {steps, inputs} = definition(type, &elementwise/1)
+        compare(steps, inputs, [{:steps, steps}, {:definition, n}], :bits)
+      end
+    end
+
+    test "with reductions in between are as close as their sums" do
+      for n <- 1..@definitions do
+        {steps, inputs} = definition({:f, 32}, &Generators.pick([elementwise(&1), reduction(&1)]))
+        compare(steps, inputs, [{:steps, steps}, {:definition, n}], :near)
+      end
+    end
+  end
+
+  describe "kernels" do
+    test "a chain of operations is one, whatever it reads" do
+      x = device({4, 6})
+
+      assert kernels(fn x -> x |> Nx.sin() |> Nx.multiply(2) |> Nx.add(x) |> Nx.tanh() end, [x]) ==
+               1
+
+      assert kernels(fn x, y -> Nx.subtract(Nx.exp(x), Nx.multiply(y, y)) end, [x, device({6})]) ==
+               1
+
+      assert kernels(fn x -> Nx.add(Nx.transpose(x), x[[0, 0..3]]) end, [x]) ==
+               1
+
+      assert kernels(fn x -> Nx.reshape(Nx.negate(x), {24}) |> Nx.abs() end, [x]) == 1
+      assert kernels(fn x -> Nx.add(Nx.iota({4, 6}), x) |> Nx.as_type(:s16) end, [x]) == 1
+      assert kernels(fn x, y -> Nx.multiply(x, Nx.add(Nx.negate(y), 1)) end, [x, device({})]) == 1
+    end
+
+    test "a reduction is one with what leads to it" do
+      x = device({4, 6})
+      assert kernels(fn x -> Nx.sum(Nx.multiply(x, x), axes: [1]) end, [x]) == 1
+      assert kernels(fn x -> Nx.argmax(Nx.negate(Nx.abs(x)), axis: 0) end, [x]) == 1
+      assert kernels(fn x -> Nx.all(Nx.less(Nx.abs(x), 10)) end, [x]) == 1
+    end
+
+    test "what is stored anyway is not computed again" do
+      x = device({4, 6})
+
+      two = fn x ->
+        y = Nx.add(Nx.negate(x), 1)
+        {y, Nx.multiply(y, 2), Nx.subtract(y, 3)}
+      end
+
+      assert kernels(two, [x]) == 3
+      assert kernels(fn x -> Nx.dot(Nx.add(Nx.abs(x), 1), Nx.transpose(x)) end, [x]) <= 3
+    end
+
+    test "a hundred and more operations are some kernels" do
+      x = device({4, 6})
+      chain = fn x -> Enum.reduce(1..150, x, fn i, x -> x |> Nx.add(i) |> Nx.remainder(7) end) end
+      assert kernels(chain, [x]) in 2..4
+      assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
+    end
+
+    test "numbers of Nx.Random are made by few" do
+      key = to_device(Nx.Random.key(7))
+      uniform = fn key -> Nx.Random.uniform(key, shape: {30, 3}) end
+      assert kernels(uniform, [key]) <= 10
+
+      {expected, expected_key} = uniform.(host(key))
+      {numbers, next} = compiled(uniform).(key)
+      assert_same(numbers, expected, :uniform)
+      assert_same(next, expected_key, :key)
+    end
+  end
+
+  describe "loops" do
+    defn power(x, opts \\ []) do
+      {_, result} =
+        while({i = 0, y = x}, i < opts[:n], do: {i + 1, y * 1.5 + Nx.as_type(i, :f32)})
+
+      result
+    end
+
+    defn nested(x) do
+      while x, i <- 0..4//2 do
+        {x, _} =
+          while {x, i}, j <- Nx.tensor([3, 1, 2]) do
+            {x + i * j, i}
+          end
+
+        x
+      end
+    end
+
+    defn halve(x) do
+      while(x, Nx.any(x > 1), do: x / 2)
+    end
+
+    defn bounded(x, n) do
+      {_, x} = while({n, x}, n > 0, do: {n - 1, x * 2 + n})
+      x
+    end
+
+    defn halve_later(x) do
+      while x, _ <- 0..2 do
+        while(x, Nx.any(x > 1), do: x / 2)
+      end
+    end
+
+    test "that count are one kernel, and those that are too long still count right" do
+      x = Nx.tensor([1.0, -2.0, 3.0])
+
+      for n <- [0, 1, 7, 600] do
+        result = Nx.Defn.jit(&power/2, compiler: Compiler).(to_device(x), n: n)
+        expected = Nx.Defn.jit(&power/2, compiler: Evaluator).(to_device(x), n: n)
+        assert_same(result, host(expected), :power)
+      end
+
+      assert kernels(&power(&1, n: 7), [to_device(x)]) == 1
+      assert kernels(&nested/1, [to_device(Nx.tensor([1, 2]))]) == 1
+    end
+
+    test "within loops" do
+      x = Nx.tensor([[1, 2], [3, -4]])
+      assert_same(compiled(&nested/1).(to_device(x)), nested(x), :nested)
+    end
+
+    test "whose end depends on a tensor run as long" do
+      for values <- [[0.5], [7.0, 100.0], [-3.0, 1.5]] do
+        x = Nx.tensor(values)
+        assert_same(compiled(&halve/1).(to_device(x)), halve(x), :halve)
+        assert_same(compiled(&halve_later/1).(to_device(x)), halve_later(x), :halve)
+      end
+
+      for n <- [0, 3] do
+        x = Nx.tensor([1, 5])
+        result = compiled(&bounded/2).(to_device(x), to_device(Nx.tensor(n)))
+        assert_same(result, bounded(x, n), :bounded)
+      end
+    end
+  end
+
+  describe "what else is in a definition" do
+    defn branches(x, flag) do
+      y = Nx.sin(x) * 2
+
+      cond do
+        flag == 0 -> y + 1
+        flag == 1 -> Nx.exp(y) - Nx.sum(y)
+        true -> x - 1
+      end
+    end
+
+    defn hooked(x) do
+      y = io_call(x * 2 + 1, :seen)
+      {y, %{sum: Nx.sum(y - 3)}}
+    end
+
+    test "conditions, hooks and containers" do
+      x = Nx.tensor([[1.0, 2.0], [-0.5, 4.0]])
+
+      for flag <- 0..2 do
+        args = [to_device(x), to_device(Nx.tensor(flag))]
+
+        [result, expected] =
+          for c <- [Compiler, Evaluator], do: apply(compiled(&branches/2, c), args)
+
+        assert_same(result, host(expected), :branches)
+      end
+
+      test = self()
+      hooks = %{seen: &send(test, {:seen, &1})}
+      {y, %{sum: sum}} = Nx.Defn.jit(&hooked/1, compiler: Compiler, hooks: hooks).(to_device(x))
+      assert_received {:seen, seen}
+      assert_same(seen, host(y), :hook)
+      assert_same(y, Nx.add(Nx.multiply(x, 2), 1), :hooked)
+      assert_same(sum, Nx.sum(Nx.subtract(host(y), 3)), :hooked)
+    end
+
+    test "vectorized tensors" do
+      x = Nx.vectorize(Nx.tensor([[1.0, 2.0], [3.0, 5.0], [-1.0, 0.5]]), :rows)
+      fun = fn x -> Nx.subtract(Nx.multiply(x, x), Nx.sum(Nx.add(x, 1))) end
+      result = compiled(fun).(to_device(x))
+      assert result.vectorized_axes == [rows: 3]
+      assert_same(Nx.devectorize(result), Nx.devectorize(fun.(x)), :vectorized)
+    end
+
+    test "results of a function of the host" do
+      fun = fn x ->
+        y = Nx.runtime_call(x, x, fn x, _ -> Nx.backend_copy(x, Nx.BinaryBackend) end)
+        Nx.sum(Nx.add(Nx.multiply(y, 2), 1), axes: [0])
+      end
+
+      x = Nx.tensor([[1, 2], [3, 4]])
+      assert_same(compiled(fun).(to_device(x)), Nx.tensor([10, 14]), :runtime_call)
+    end
+
+    test "what Nx refuses is refused with the same words" do
+      for {fun, message} <- [
+            {fn x -> Nx.left_shift(Nx.add(x, 1), Nx.subtract(x, 9)) end,
+             ~r/cannot left shift by -/},
+            {fn x -> Nx.pow(Nx.add(x, 1), Nx.subtract(x, 9)) end, ~r/negative exponent/}
+          ] do
+        error = assert_raise_any(fn -> compiled(fun).(to_device(Nx.tensor([1, 2]))) end)
+        assert Exception.message(error) =~ message
+      end
+    end
+  end
+
+  test "a function is traced once for inputs of the same types and shapes" do
+    test = self()
+
+    traced = fn x ->
+      send(test, :traced)
+      Nx.add(x, 1)
+    end
+
+    for input <- [{2}, {2}, {3}, {2}], do: compiled(traced).(device(input))
+    compiled(traced).(Nx.as_type(device({2}), :s32))
+    assert for(_ <- 1..5, m = received(), m, do: m) == [:traced, :traced, :traced]
+  end
+
+  defp received do
+    receive do
+      message -> message
+    after
+      0 -> nil
+    end
+  end
+
+  defp assert_raise_any(fun) do
+    fun.()
+    flunk("nothing was raised")
+  rescue
+    error in [ArgumentError, ArithmeticError] -> error
+  end
+
+  ## Definitions at random: a list of functions of the list of values so far, which each gets longer by one
+
+  defp definition(type, step) do
+    shapes = Enum.take_random([{4, 6}, {6}, {1, 6}, {4, 1}, {}, {4, 6}], 3)
+    inputs = for shape <- shapes, do: Generators.tensor(shape, type, {:integer, -9..9})
+    {steps, _values} = Enum.map_reduce(1..@operations, inputs, &draw(step, &1, &2))
+    {steps, inputs}
+  end
+
+  # One that Nx takes for the values there are.
+  defp draw(step, n, values) do
+    drawn = step.(values)
+    {drawn, values ++ [perform(drawn, values)]}
+  rescue
+    _ in [ArgumentError, ArithmeticError] -> draw(step, n, values)
+  end
+
+  @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
+  @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
+  @types [:f32, :bf16, :s16, :u8, :f64]
+
+  defp elementwise(values) do
+    a = index(values)
+
+    Generators.pick([
+      {:unary, Generators.pick(@unary), a},
+      {:binary, Generators.pick(@binary), a, index(values)},
+      {:binary, Generators.pick(@binary), a, index(values)},
+      {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2, 0.5])},
+      {:select, a, index(values), index(values)},
+      {:type, a, Generators.pick(@types)},
+      {:view, Generators.pick([:transpose, :reverse, :row, :part, :column, :broadcast, :flat]), a}
+    ])
+  end
+
+  defp reduction(values) do
+    op = Generators.pick([:sum, :reduce_max, :argmin, :product, :any])
+    {:reduce, op, index(values), Generators.pick([true, false])}
+  end
+
+  defp index(values), do: :rand.uniform(length(values)) - 1
+
+  defp perform(step, values) do
+    at = &Enum.at(values, &1)
+
+    case step do
+      {:unary, op, a} -> apply(Nx, op, [at.(a)])
+      {:binary, op, a, b} -> apply(Nx, op, [at.(a), at.(b)])
+      {:number, op, a, number} -> apply(Nx, op, [at.(a), number])
+      {:select, a, b, c} -> Nx.select(at.(a), at.(b), at.(c))
+      {:type, a, type} -> Nx.as_type(at.(a), type)
+      {:view, view, a} -> view(view, at.(a))
+      {:reduce, op, a, keep} -> reduce(op, at.(a), keep)
+    end
+  end
+
+  defp view(:transpose, x), do: Nx.transpose(x)
+  defp view(:reverse, x), do: Nx.reverse(x)
+  defp view(:row, x), do: x[0]
+  defp view(:part, x), do: Nx.slice_along_axis(x, 1, Nx.axis_size(x, -1) - 1, axis: -1)
+  defp view(:column, x), do: Nx.new_axis(x, -1)
+  defp view(:broadcast, x), do: Nx.broadcast(x, Tuple.insert_at(x.shape, 0, 2))
+  defp view(:flat, x), do: Nx.flatten(x)
+
+  defp reduce(op, x, keep) when op in [:argmin], do: Nx.argmin(x, axis: -1, keep_axis: keep)
+  defp reduce(op, x, keep), do: apply(Nx, op, [x, [axes: [-1], keep_axes: keep]])
+
+  # Some of the values are results, the last one always.
+  defp compare(steps, inputs, context, how) do
+    results = Enum.take_random(1..@operations, 2)
+
+    fun = fn inputs ->
+      inputs = Tuple.to_list(inputs)
+      values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2)]))
+      made = Enum.drop(values, length(inputs))
+      List.to_tuple([List.last(made) | Enum.map(results, &Enum.at(made, &1 - 1))])
+    end
+
+    args = Nx.backend_copy(List.to_tuple(inputs), VulkanoBackend)
+
+    [got, want] =
+      for compiler <- [Compiler, Evaluator], do: Tuple.to_list(compiled(fun, compiler).(args))
+
+    for {got, want} <- Enum.zip(got, want) do
+      case how do
+        :bits -> assert_same(got, host(want), :compiled, context)
+        :near -> assert_near(got, host(want), 0.0, context)
+      end
+    end
+  end
+
+  defp device(shape), do: to_device(Generators.tensor(shape, {:f, 32}, {:float, -2.0, 2.0}))
+
+  defp compiled(fun, compiler \\ Compiler), do: Nx.Defn.jit(fun, compiler: compiler)
+
+  # How many programs the definition runs; of the first call, as what it creates may be kept.
+  defp kernels(fun, args) do
+    jitted = Nx.Defn.jit(fun, compiler: Compiler)
+    counter = spawn_link(fn -> count(0) end)
+    :erlang.trace_pattern({Nx.Vulkan.Native, :run, 3}, true, [])
+    :erlang.trace(self(), true, [:call, {:tracer, counter}])
+    apply(jitted, args)
+    :erlang.trace(self(), false, [:call])
+    delivered = :erlang.trace_delivered(self())
+    receive do: ({:trace_delivered, _, ^delivered} -> :ok)
+    send(counter, {:count, self()})
+    receive do: ({:counted, count} -> count)
+  end
+
+  defp count(n) do
+    receive do
+      {:trace, _pid, :call, _mfa} -> count(n + 1)
+      {:count, pid} -> send(pid, {:counted, n})
+    end
+  end
+end
