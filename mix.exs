@@ -79,7 +79,7 @@ defmodule NxVulkan.MixProject do
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
           for(
-            name <- ~w(devices memory fallbacks precision spirv serving),
+            name <- ~w(devices memory fallbacks precision definitions spirv serving),
             do: "guides/#{name}.md"
           ) ++
           for(name <- ~w(without_rust platforms troubleshooting), do: "guides/#{name}.md") ++

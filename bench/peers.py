@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Peers' figures for the sets `awkward`, `networks` (PyTorch alone) and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
+"""Peers' figures for the sets `awkward`, `networks` (PyTorch alone), `compiled` (JAX alone) and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
 PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives, on the same machine.
 
-Usage: peers.py gpu|cpu awkward|networks|sweep...   -> JSON lines {case, peer, value, unit}
+Usage: peers.py gpu|cpu awkward|networks|compiled|sweep...   -> JSON lines {case, peer, value, unit}
 """
 import json
 import math
@@ -183,6 +183,20 @@ def networks(peer):
     case("solve_batch_of_32x32", [dominant(16 * n, 32), uniform(16 * n, 32)], torch.linalg.solve)
 
 
+def compiled(peer):
+    """Those definitions that ../shared/bench/peers.py does not have."""
+    if peer.name != "jax":
+        return
+    jax, n = peer.lib, 64 if GPU else 2
+
+    def case(name, data, fun):
+        emit(name, peer.name, 1e6 * median(lambda: peer.wait(fun(data)), 15), "us")
+
+    rows = jax.nn.sigmoid(peer.tensor(normal((128 * n, 1024)), "f32"))
+    case("softmax_rows_of_1024", rows, jax.jit(jax.nn.softmax))
+    case("random_uniform", jax.random.key(1), jax.jit(lambda key: jax.random.uniform(key, (262_144 * n,))))
+
+
 def sweep(peer):
     """Eager calls, as many in a run as take 20 ms, 1000 at most, and one wait."""
     operations = {"add": (2, lambda a, b: a + b), "exp": (1, peer.exp), "sum": (1, lambda x: peer.sum(x, None))}
@@ -206,6 +220,6 @@ for library in (Torch, Jax):
     try:
         chosen = library()
         for name in SETS:
-            {"awkward": awkward, "networks": networks, "sweep": sweep}[name](chosen)
+            {"awkward": awkward, "networks": networks, "compiled": compiled, "sweep": sweep}[name](chosen)
     except Exception as error:
         print(f"{library.name} failed: {error!r}", file=sys.stderr, flush=True)

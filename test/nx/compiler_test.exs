@@ -199,6 +199,12 @@ defmodule Nx.Vulkan.CompilerTest do
       assert_same(Nx.devectorize(result), Nx.devectorize(fun.(x)), :vectorized)
     end
 
+    test "slices that start where a tensor says" do
+      fun = fn x, i -> Nx.add(Nx.multiply(x[i][1..2], 2), x[[1, i]]) end
+      [x, i] = [Nx.iota({3, 4}), Nx.tensor(2)]
+      assert_same(compiled(fun).(to_device(x), to_device(i)), fun.(x, i), :slice)
+    end
+
     test "results of a function of the host" do
       fun = fn x ->
         y = Nx.runtime_call(x, x, fn x, _ -> Nx.backend_copy(x, Nx.BinaryBackend) end)

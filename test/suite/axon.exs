@@ -3,6 +3,7 @@
 #     MIX_ENV=test mix run test/suite/axon.exs [FILE...]
 
 Code.require_file("suite.exs", __DIR__)
+Nx.Defn.global_default_options(compiler: Nx.Vulkan.Compiler)
 
 files =
   ~w(axon_test axon/activations_test axon/compiler_test axon/initializers_test axon/layers_test) ++

@@ -3,6 +3,7 @@
 #     MIX_ENV=test mix run test/suite/polaris.exs [FILE...]
 
 Code.require_file("suite.exs", __DIR__)
+Nx.Defn.global_default_options(compiler: Nx.Vulkan.Compiler)
 
 # The doctests print floats as Nx did when they were written.
 Nx.Vulkan.Suite.run(

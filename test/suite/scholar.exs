@@ -4,6 +4,7 @@
 #     MIX_ENV=test mix run test/suite/scholar.exs [FILE...]
 
 Code.require_file("suite.exs", __DIR__)
+Nx.Defn.global_default_options(compiler: Nx.Vulkan.Compiler)
 
 files =
   ~w(scholar/cluster/k_means_test scholar/decomposition/pca_test) ++

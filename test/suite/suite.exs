@@ -4,6 +4,7 @@
 # The tests compare tensors with ==, which compares where they are, too. So both sides of == and != are
 # copied to BinaryBackend first, in the files' syntax trees, where all NaN are one. Tensors in module
 # attributes are made by the compiler, on BinaryBackend, and go to the device where they are read.
+# Definitions run by Nx.Vulkan.Compiler, but for Nx's own tests, many of which are about its evaluator.
 # test_backend, by which packages name the backend that they test with, names this one. Nothing else
 # changes.
 

@@ -61,9 +61,14 @@ defmodule Nx.Vulkan.Compiler.Fused do
 
   def new(_steps, _inputs), do: :error
 
-  # A dense input of as many elements is read in their order, whatever reshapes lie between.
+  # A dense input of as many elements is read in their order, and one of one is the same everywhere,
+  # whatever reshapes lie between.
   defp over({{:input, _} = ref, type, from}, shape) do
-    if Nx.size(from) == Nx.size(shape), do: {ref, type, shape}, else: {ref, type, from}
+    cond do
+      Nx.size(from) == Nx.size(shape) -> {ref, type, shape}
+      Nx.size(from) == 1 -> {ref, type, {}}
+      true -> {ref, type, from}
+    end
   end
 
   # A view is broadcast from its last axes on.

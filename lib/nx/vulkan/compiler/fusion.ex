@@ -8,7 +8,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   #
   # An operation joins the group of one that reads it if both go through the same elements. One that
   # several read joins all their groups, to be computed again in each, where that is less work than
-  # storing and loading its result: where it loads one tensor itself, and its functions are few. What is
+  # storing and loading its result: where it loads few tensors itself and has no functions like exp. What is
   # a result anyway, or is read by something else, is stored and read from there by all.
   #
   # Terms: a group's `members` are the ids of its operations and `inputs` the ids of what it reads. It is
@@ -32,26 +32,17 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @inputs 16
   # Operations of a group that is broadcast.
   @light 8
-  # So many functions like exp are computed again rather than loaded. A GPU has them for nothing while it
-  # waits for memory; a processor does not.
-  @again 2
 
   @doc """
   The definition's expression, a tensor or a container of tensors, with its groups as blocks.
   """
   @spec fuse(Nx.Container.t()) :: Nx.Container.t()
   def fuse(expr) do
-    again = if match?({:ok, %{type: :cpu}}, Nx.Vulkan.device_info()), do: 0, else: @again
-    scope(expr, again)
-  end
-
-  # `while` has scopes of its own, whose operations refer to none outside.
-  defp scope(expr, again) do
     {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
     order = Enum.reverse(order)
-    kinds = Map.new(order, &{&1.data.id, kind(&1)})
+    kinds = Enum.reduce(order, %{}, &Map.put(&2, &1.data.id, kind(&1, &2)))
     tensors = Map.new(order, &{&1.data.id, &1})
-    state = %{kinds: kinds, tensors: tensors, readers: readers, again: again, groups: %{}}
+    state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}}
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
@@ -87,34 +78,22 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
   defp resolve(%T{} = tensor), do: tensor
 
-  defp kind(%T{data: %Expr{op: op, args: args}} = tensor) do
+  defp kind(%T{data: %Expr{op: op, args: args}} = tensor, kinds) do
     cond do
-      op in B.reductions() ->
-        :reduction
-
-      op == :squeeze and match?([%T{data: %Expr{op: op}}] when op in @views, operands(tensor)) ->
-        :view
-
-      op in [:reshape, :squeeze] ->
-        :reshape
-
-      op in @views and operands(tensor) != [] and traces?(op, tensor, args) ->
-        :view
-
-      op in [:bitcast | B.elementwise()] and traces?(op, tensor, args) ->
-        :elementwise
-
-      true ->
-        :other
+      op in B.reductions() -> :reduction
+      op == :squeeze and Enum.all?(operands(tensor), &(kinds[&1.data.id] == :view)) -> :view
+      op in [:reshape, :squeeze] -> :reshape
+      op in @views and operands(tensor) != [] and traces?(op, tensor, args) -> :view
+      op in [:bitcast | B.elementwise()] and traces?(op, tensor, args) -> :elementwise
+      true -> :other
     end
   end
 
   # Shifts and powers of integers look at their operands, and a slice may start where a tensor says.
-  defp traces?(:slice, _out, [_tensor, [start | _] | _]) when not is_integer(start), do: false
-
   defp traces?(op, out, args) do
     args = Enum.map(args, &if(is_struct(&1, T), do: placeholder(resolve(&1), 0), else: &1))
-    match?({:ok, _}, Trace.call(fn -> Fused.trace(op, out, args) end, []))
+    known? = op != :slice or Enum.all?(Enum.at(args, 1), &is_integer/1)
+    known? and match?({:ok, _}, Trace.call(fn -> Fused.trace(op, out, args) end, []))
   end
 
   defp placeholder(%T{data: %Expr{op: :constant, args: [number]}} = tensor, _place),
@@ -133,6 +112,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       inputs: [],
       flat: kind != :view,
       placed: op in [:iota, :eye],
+      reshaped: kind == :reshape,
       functions: if(op in @functions, do: 1, else: 0)
     }
 
@@ -167,6 +147,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       inputs: Enum.uniq(a.inputs ++ b.inputs),
       flat: a.flat and b.flat,
       placed: a.placed or b.placed,
+      reshaped: a.reshaped or b.reshaped,
       functions: a.functions + b.functions
     }
   end
@@ -201,19 +182,19 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # What is broadcast may be computed for each element of the reader's where that is hardly more than
   # loading it.
   defp light?(group) do
-    group.functions == 0 and not group.placed and length(group.members) <= @light and
-      length(group.inputs) <= 2
+    group.functions == 0 and not group.placed and not group.reshaped and
+      length(group.members) <= @light and length(group.inputs) <= 2
   end
 
   defp again?([_], _tensor, _group, _state), do: true
 
   # What it loads in each of the groups, against loading it once, storing its result, and loading that.
+  # Functions like exp take as long as loading.
   defp again?(readers, tensor, group, state) do
     size = Nx.size(tensor)
     loads = Enum.count(group.inputs, &(Nx.size(state.tensors[&1]) * 2 > size))
     groups = length(readers)
-
-    groups * loads <= loads + 1 + groups and group.functions * (groups - 1) <= state.again
+    group.functions == 0 and groups * loads <= loads + 1 + groups
   end
 
   ## Building
@@ -260,7 +241,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
         {:while, [initial, arg, pred, block]} ->
           {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
-          {pred, block} = scope({pred, block}, state.again)
+          # A scope of its own, whose operations refer to none outside.
+          {pred, block} = fuse({pred, block})
           {[initial, arg, pred, block], done}
 
         _ ->
