@@ -70,9 +70,14 @@ defmodule Nx.Vulkan.CompilerTest do
 
     test "a hundred and more operations are some kernels" do
       x = device({4, 6})
-      chain = fn x -> Enum.reduce(1..150, x, fn i, x -> x |> Nx.add(i) |> Nx.remainder(7) end) end
-      assert kernels(chain, [x]) in 2..4
-      assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
+      few = fn x -> Enum.reduce(1..150, x, fn i, x -> x |> Nx.add(i) |> Nx.remainder(7) end) end
+      many = fn x -> Enum.reduce(1..300, x, &Nx.subtract(&1 + 0.5, &2)) end
+      wide = fn x -> Enum.reduce(1..100, x, &Nx.max(Nx.negate(&2), Nx.add(x[[0, 0]], &1))) end
+
+      for chain <- [few, many, wide] do
+        assert kernels(chain, [x]) in 2..8
+        assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
+      end
     end
 
     test "numbers of Nx.Random are made by few" do

@@ -17,49 +17,34 @@ defmodule Nx.Vulkan.Compiler.Fused do
   @enforce_keys [:steps, :nodes, :inputs, :shape]
   defstruct @enforce_keys
 
-  # At most as many inputs as `default/1` has clauses.
-  @most 24
+  # How many tensors a group may read: `default/1` has a clause for each number.
+  @inputs 16
+  def most_inputs, do: @inputs
 
-  # `:error` where the steps make no program. A reduction may be the last step.
-  @spec new([tuple()], [T.t()]) :: {:ok, %__MODULE__{}} | :error
-  def new(steps, inputs) when length(inputs) <= @most do
+  # The block of these steps, of which the last may be a reduction; `inputs` are their types and shapes.
+  @spec new([tuple()], [T.t()]) :: {:ok, %__MODULE__{}} | {:error, String.t()}
+  def new(steps, inputs) do
     placeholders =
       for {input, place} <- Enum.with_index(inputs),
           do: placeholder(place, input.type, input.shape)
 
-    {op, out, args} = List.last(steps)
-    reduction = op in B.reductions()
+    {elements, reduction} = Enum.split_while(steps, fn {op, _, _} -> op not in B.reductions() end)
+    place = with [{_, _, [place, _]}] <- reduction, do: place, else: ([] -> last(steps))
+    trace = fn -> value(place, evaluate(&trace/3, elements, placeholders)) end
 
-    traced =
-      Trace.call(
-        fn ->
-          values =
-            evaluate(&trace/3, if(reduction, do: Enum.drop(steps, -1), else: steps), placeholders)
+    with {:ok, %T{shape: shape} = traced} <- Trace.call(trace, []) do
+      {inputs, nodes, [index]} = Trace.program([Trace.operand(traced)])
 
-          value(if(reduction, do: hd(args), else: {:step, length(steps) - 1}), values)
-        end,
-        []
-      )
-
-    with {:ok, %T{shape: shape} = result} <- traced do
-      {inputs, nodes, [place]} = Trace.program([Trace.operand(result)])
-
-      nodes =
-        if reduction do
-          [_operand, {:other, options}] = args
-          nodes ++ [Reduction.node(op, out, result, place, options)]
-        else
-          nodes
-        end
+      reduction =
+        for {op, out, [_, {:other, options}]} <- reduction,
+            do: Reduction.node(op, out, traced, index, options)
 
       inputs = Enum.map(inputs, &over(&1, shape))
-      {:ok, %__MODULE__{steps: steps, nodes: nodes, inputs: inputs, shape: shape}}
-    else
-      {:error, _reason} -> :error
+      {:ok, %__MODULE__{steps: steps, nodes: nodes ++ reduction, inputs: inputs, shape: shape}}
     end
   end
 
-  def new(_steps, _inputs), do: :error
+  defp last(steps), do: {:step, length(steps) - 1}
 
   # A dense input of as many elements is read in their order, and one of one is the same everywhere,
   # whatever reshapes lie between.
@@ -115,7 +100,7 @@ defmodule Nx.Vulkan.Compiler.Fused do
   defp dense({ref, _type, _shape}, type, shape), do: {ref, type, shape}
 
   # The block's default implementation, one step after the other, for so many tensors.
-  for count <- 1..@most do
+  for count <- 1..@inputs do
     args = Macro.generate_arguments(count, __MODULE__)
 
     def default(unquote(count)),
@@ -123,7 +108,7 @@ defmodule Nx.Vulkan.Compiler.Fused do
   end
 
   defp default(%__MODULE__{steps: steps}, inputs),
-    do: value({:step, length(steps) - 1}, evaluate(&call/3, steps, inputs))
+    do: value(last(steps), evaluate(&call/3, steps, inputs))
 
   # The values of inputs and steps by their places.
   defp evaluate(call, steps, inputs) do

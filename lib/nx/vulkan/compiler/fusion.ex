@@ -11,7 +11,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # storing and loading its result: where it loads few tensors itself and has no functions like exp. What is
   # a result anyway, or is read by something else, is stored and read from there by all.
   #
-  # Terms: a group's `members` are the ids of its operations and `inputs` the ids of what it reads. It is
+  # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it
+  # reads, and `numbers` the constants. It is
   # `flat` where it computes an element from those at the same place in row-major order, whatever the
   # shape, and `placed` where it computes one from its place. `functions` counts those like exp.
 
@@ -27,9 +28,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
                  name <- names,
                  do: name
 
-  # A kernel's size, which compilers and registers limit.
+  # A kernel's size, which compilers and registers limit, and `Nx.Vulkan.Backend.Program` its values.
   @members 128
-  @inputs 16
+  @values 240
   # Operations of a group that is broadcast.
   @light 8
 
@@ -110,6 +111,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     start = %{
       members: [id],
       inputs: [],
+      numbers: numbers(tensor),
       flat: kind != :view,
       placed: op in [:iota, :eye],
       reshaped: kind == :reshape,
@@ -141,10 +143,17 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         do: operand
   end
 
+  defp numbers(%T{data: %Expr{args: args}}) do
+    for %T{type: type} = arg <- args,
+        %T{data: %Expr{op: :constant, args: [number]}} <- [resolve(arg)],
+        do: {type, number}
+  end
+
   defp merge(a, b) do
     %{
       members: Enum.uniq(a.members ++ b.members),
       inputs: Enum.uniq(a.inputs ++ b.inputs),
+      numbers: Enum.uniq(a.numbers ++ b.numbers),
       flat: a.flat and b.flat,
       placed: a.placed or b.placed,
       reshaped: a.reshaped or b.reshaped,
@@ -152,8 +161,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     }
   end
 
-  defp small?(%{members: members, inputs: inputs}),
-    do: length(members) <= @members and length(inputs) <= @inputs
+  defp small?(%{members: members, inputs: inputs, numbers: numbers}) do
+    [members, inputs, numbers] = Enum.map([members, inputs, numbers], &length/1)
+
+    members <= @members and inputs <= Fused.most_inputs() and
+      members + inputs + numbers <= @values
+  end
 
   defp joins?(_tensor, kind, _group, _state) when kind in [:other, :reduction], do: false
 
