@@ -19,20 +19,15 @@ fn each(gpu: &Gpu, ty: Type, len: u64) -> Option<u64> {
 impl Run<'_> {
     /// Whether the rows are short enough, and then sorted.
     pub fn merge(&self) -> Result<bool> {
-        let Self { gpu, sort, source, values, places, patience } = *self;
+        let Self { gpu, whole, patience } = *self;
+        let sort = whole.sort;
         let Some(each) = each(gpu, sort.rows.ty, sort.rows.len) else {
             return Ok(false);
         };
         let rows_each = THREADS * each / sort.rows.len.next_multiple_of(each);
         let groups = sort.rows.count().div_ceil(rows_each);
         let params = |params: &mut Params| {
-            params.address(source.address, sort.stored(), format_args!("source"));
-            if let Some(values) = values {
-                params.address(values.address, sort.stored(), format_args!("values"));
-            }
-            if let Some((places, ty)) = places.zip(sort.places) {
-                params.address(places.address, ty.storage(), format_args!("places"));
-            }
+            whole.addresses(params);
             let extents = [
                 ("groups", groups),
                 ("rows_each", rows_each),
@@ -44,21 +39,18 @@ impl Run<'_> {
             params.extents(sort.rows.wide(), extents);
             sort.order(params, 0);
         };
-        let places_type = sort.places.map_or(255, |ty| ty as u8);
-        let variant = [sort.rows.ty.bits() as u8, sort.rows.wide().into(), sort.values.into(), places_type, each as u8];
-        let writes: Vec<&Block> = values.into_iter().chain(places).map(|lease| &**lease).collect();
+        let writes: Vec<&Block> = whole.writes().collect();
         let kernel = Kernel {
-            key: &[b"merge", variant.as_slice()].concat(),
+            key: &[b"merge".as_slice(), &whole.key(), &[each as u8]].concat(),
             params: &params,
             source: &|parameters| {
                 format!(
-                    "{head}{write}#define THREADS {THREADS}u\n#define EACH {each}u\n#include \"lib/sort/merge.glsl\"\n",
-                    head = sort.head(gpu, parameters, sort.places, THREADS as u32),
-                    write = sort.write(sort.values, sort.places.map(|ty| ("i", ty))),
+                    "{head}#define THREADS {THREADS}u\n#define EACH {each}u\n#include \"lib/sort/merge.glsl\"\n",
+                    head = whole.head(gpu, parameters, THREADS as u32),
                 )
             },
             groups,
-            reads: &[source],
+            reads: &[whole.source],
             writes: &writes,
         };
         kernel.launch(gpu, patience)?;

@@ -64,7 +64,16 @@ pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
     let source = buffer.lease()?;
     let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
-    let run = Run { gpu, sort, source: &source, values: values.as_ref(), places: places.as_ref(), patience };
+    let whole = Moved {
+        sort,
+        first: true,
+        last: true,
+        source: &source,
+        source_places: None,
+        values: values.as_deref(),
+        places: places.as_deref(),
+    };
+    let run = Run { gpu, whole, patience };
     if !run.select()? && !run.merge()? {
         run.radix()?;
     }
@@ -101,37 +110,84 @@ impl Sort<'_> {
         params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.wide(), format_args!("order"));
         params.extent(largest, self.rows.wide(), format_args!("largest"));
     }
+}
 
-    /// The start of a kernel of so many invocations up to its own definitions; `places` is the type of the places that it
-    /// writes.
-    fn head(&self, gpu: &Gpu, parameters: &str, places: Option<Type>, invocations: u32) -> String {
-        let places = places.unwrap_or(Type::U32);
-        let storages = [self.stored(), "uint", places.storage()];
-        format!(
-            "{head}\
-             #define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
-             layout(local_size_x = {invocations}) in;\n",
-            head = head(&gpu.caps, self.rows.wide(), &storages, &[Compute::Uint, places.compute()], parameters),
-            stored = self.stored(),
-            width = self.rows.ty.bits(),
-            // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler
-            // takes seconds over the unrolled text, and gains nothing.
-            repeat = if gpu.caps.cpu { "dont_unroll" } else { "unroll" },
-        )
+/// What a kernel moves: elements and, where places are a result, the places that they had in their rows.
+#[derive(Clone, Copy)]
+struct Moved<'a> {
+    sort: &'a Sort<'a>,
+    /// Whether it is the first of several kernels, which reads the tensor: an element's place is where it stands.
+    first: bool,
+    /// Whether it is the last one, which writes the results.
+    last: bool,
+    source: &'a Block,
+    /// The places so far, where it is not the first.
+    source_places: Option<&'a Block>,
+    values: Option<&'a Block>,
+    places: Option<&'a Block>,
+}
+
+impl<'a> Moved<'a> {
+    /// The place that an element had, as a GLSL expression for WRITE, and the type in which it is written.
+    fn place(&self) -> Option<(&'static str, Type)> {
+        let expression = if self.first { "i" } else { "AT(uint, p.source_places, from)" };
+        self.sort.places.map(|ty| (expression, if self.last { ty } else { Type::U32 }))
     }
 
-    /// The place that an element had, as a GLSL expression for WRITE, and its type, if places are a result of the last of several
-    /// kernels or written by one before it: in the first of them it is where the element stands, later it was carried along.
-    fn carried(&self, first: bool, last: bool) -> Option<(&'static str, Type)> {
-        let expression = if first { "i" } else { "AT(uint, p.source_places, from)" };
-        self.places.map(|ty| (expression, if last { ty } else { Type::U32 }))
+    /// What the addresses' declarations and the text of [`Self::head`] depend on.
+    fn key(&self) -> [u8; 5] {
+        let rows = &self.sort.rows;
+        let place = self.place().map_or(255, |(_, ty)| ty as u8);
+        [rows.ty.bits() as u8, rows.wide().into(), self.values.is_some().into(), place, self.first.into()]
     }
 
-    /// WRITE: the element as it is, and its place in the row, a GLSL expression converted to a type.
-    fn write(&self, values: bool, place: Option<(&str, Type)>) -> String {
-        let mut text = String::from("#define WRITE(to, from, i) {");
-        if values {
-            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", self.stored());
+    fn addresses(&self, params: &mut Params) {
+        let stored = self.sort.stored();
+        params.address(self.source.address, stored, format_args!("source"));
+        if let Some(block) = self.source_places {
+            params.address(block.address, "uint", format_args!("source_places"));
+        }
+        if let Some(block) = self.values {
+            params.address(block.address, stored, format_args!("values"));
+        }
+        if let Some((block, (_, ty))) = self.places.zip(self.place()) {
+            params.address(block.address, ty.storage(), format_args!("places"));
+        }
+    }
+
+    /// How far neighbours of a row are apart where they are read and written: between the first kernel and the last the rows
+    /// are dense.
+    fn steps(&self) -> [(&'static str, u64); 2] {
+        let inner = |outside| if outside { self.sort.rows.inner } else { 1 };
+        [("inner", inner(self.first)), ("inner_to", inner(self.last))]
+    }
+
+    fn reads(&self) -> impl Iterator<Item = &'a Block> {
+        [self.source].into_iter().chain(self.source_places)
+    }
+
+    fn writes(&self) -> impl Iterator<Item = &'a Block> {
+        self.values.into_iter().chain(self.places)
+    }
+
+    /// The start of a kernel of so many invocations up to its own definitions, with WRITE, which moves an element and its place.
+    fn head(&self, gpu: &Gpu, parameters: &str, invocations: u32) -> String {
+        let (sort, place) = (self.sort, self.place());
+        let place_type = place.map_or(Type::U32, |(_, ty)| ty);
+        let storages = [sort.stored(), "uint", place_type.storage()];
+        let mut text = head(&gpu.caps, sort.rows.wide(), &storages, &[Compute::Uint, place_type.compute()], parameters);
+        // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler takes
+        // seconds over the unrolled text, and gains nothing.
+        let repeat = if gpu.caps.cpu { "dont_unroll" } else { "unroll" };
+        text += &format!(
+            "#define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
+             layout(local_size_x = {invocations}) in;\n\
+             #define WRITE(to, from, i) {{",
+            stored = sort.stored(),
+            width = sort.rows.ty.bits(),
+        );
+        if self.values.is_some() {
+            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", sort.stored());
         }
         if let Some((place, ty)) = place {
             text += &format!(" {};", assign(ty, "places", "to", (format!("({place})"), Type::U32)));
@@ -147,9 +203,7 @@ fn shared(count: u64, ty: Type) -> u64 {
 
 struct Run<'a> {
     gpu: &'a Gpu,
-    sort: &'a Sort<'a>,
-    source: &'a Block,
-    values: Option<&'a Lease>,
-    places: Option<&'a Lease>,
+    /// From the tensor to the results at once.
+    whole: Moved<'a>,
     patience: Patience,
 }

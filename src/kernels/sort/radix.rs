@@ -20,14 +20,12 @@ struct Split {
     block_size: u64,
 }
 
-/// Where a pass reads and writes. A row's places are read where it is not the first pass.
+/// A pass over the eight bits of the keys from bit `shift` on.
 struct Pass<'a> {
     shift: u64,
-    last: bool,
-    source: &'a Block,
-    source_places: Option<&'a Block>,
-    values: Option<&'a Block>,
-    places: Option<&'a Block>,
+    moved: Moved<'a>,
+    split: &'a Split,
+    counts: &'a Counts,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,7 +69,8 @@ fn has_room(gpu: &Gpu) -> bool {
 
 impl Run<'_> {
     pub fn radix(&self) -> Result<()> {
-        let Self { gpu, sort, patience, .. } = *self;
+        let Self { gpu, whole, patience } = *self;
+        let sort = whole.sort;
         let split = Split::of(gpu, &sort.rows);
         let passes = u64::from(sort.bits).div_ceil(8).max(1);
         let elements = sort.rows.count() * sort.rows.len;
@@ -93,100 +92,76 @@ impl Run<'_> {
         for pass in 0..passes {
             let last = pass + 1 == passes;
             let (source, source_places) = match pass.checked_sub(1) {
-                None => (self.source, None),
-                Some(before) => (turn(&values, before).unwrap_or(self.source), turn(&places, before)),
+                None => (whole.source, None),
+                Some(before) => (turn(&values, before).unwrap_or(whole.source), turn(&places, before)),
             };
-            let (to, to_places) = match last {
-                true => (self.values.map(|lease| &**lease), self.places.map(|lease| &**lease)),
+            let (values, places) = match last {
+                true => (whole.values, whole.places),
                 false => (turn(&values, pass), turn(&places, pass)),
             };
-            let pass = Pass { shift: 8 * pass, last, source, source_places, values: to, places: to_places };
-            self.stage(Stage::Histogram, &pass, &split, &counts)?;
+            let moved = Moved { first: pass == 0, last, source, source_places, values, places, ..whole };
+            let pass = Pass { shift: 8 * pass, moved, split: &split, counts: &counts };
+            self.stage(Stage::Histogram, &pass)?;
             if split.blocks > FEW || gpu.caps.cpu {
-                self.stage(Stage::Sums, &pass, &split, &counts)?;
+                self.stage(Stage::Sums, &pass)?;
             }
-            self.stage(Stage::Scatter, &pass, &split, &counts)?;
+            self.stage(Stage::Scatter, &pass)?;
         }
         Ok(())
     }
 
-    fn stage(&self, stage: Stage, pass: &Pass, split: &Split, counts: &Counts) -> Result<()> {
-        let (gpu, sort) = (self.gpu, self.sort);
-        let first = pass.shift == 0;
+    fn stage(&self, stage: Stage, pass: &Pass) -> Result<()> {
+        let &Pass { shift, moved, split, counts } = pass;
+        let (gpu, sort) = (self.gpu, moved.sort);
         let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
         let each = if gpu.caps.cpu { u64::from(invocations) } else { 1 };
         let groups = sort.rows.count() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
-        let place = sort.carried(first, pass.last);
         let params = |params: &mut Params| {
-            if stage != Stage::Sums {
-                params.address(pass.source.address, sort.stored(), format_args!("source"));
+            match stage {
+                Stage::Histogram => params.address(moved.source.address, sort.stored(), format_args!("source")),
+                Stage::Sums => {}
+                Stage::Scatter => moved.addresses(params),
             }
             params.address(counts.blocks.address, "uint", format_args!("counts"));
             params.address(counts.totals.address, "uint", format_args!("totals"));
-            if stage == Stage::Scatter {
-                if let Some(block) = pass.source_places {
-                    params.address(block.address, "uint", format_args!("source_places"));
-                }
-                if let Some(block) = pass.values {
-                    params.address(block.address, sort.stored(), format_args!("values"));
-                }
-                if let Some((block, (_, ty))) = pass.places.zip(place) {
-                    params.address(block.address, ty.storage(), format_args!("places"));
-                }
-            }
-            // Between the first pass and the last the rows are dense and whole.
-            let extents = [
-                ("groups", groups),
-                ("n", sort.rows.len),
-                ("blocks", split.blocks),
-                ("block_size", split.block_size),
-                ("inner", if first { sort.rows.inner } else { 1 }),
-                ("inner_to", if pass.last { sort.rows.inner } else { 1 }),
-                ("keep", if pass.last { sort.keep } else { sort.rows.len }),
-            ];
-            params.extents(sort.rows.wide(), extents);
-            sort.order(params, pass.shift);
+            let extents =
+                [("groups", groups), ("n", sort.rows.len), ("blocks", split.blocks), ("block_size", split.block_size)];
+            // Before the last pass the rows are whole.
+            let keep = if moved.last { sort.keep } else { sort.rows.len };
+            params.extents(sort.rows.wide(), extents.into_iter().chain(moved.steps()).chain([("keep", keep)]));
+            sort.order(params, shift);
         };
         let name = match stage {
             Stage::Histogram => "HISTOGRAM",
             Stage::Sums => "SUMS",
             Stage::Scatter => "SCATTER",
         };
-        let mut key = [b"radix", name.as_bytes(), &[sort.rows.wide().into()]].concat();
-        if stage != Stage::Sums {
-            key.push(sort.rows.ty.bits() as u8);
-        }
-        if stage == Stage::Scatter {
-            let place_type = place.map_or(255, |(_, ty)| ty as u8);
-            key.extend_from_slice(&[split.each as u8, pass.values.is_some().into(), place_type, first.into()]);
-        }
-        let reads: Vec<&Block> = match stage {
-            Stage::Histogram => vec![pass.source],
-            Stage::Sums => vec![&counts.blocks],
-            Stage::Scatter => {
-                [pass.source, &counts.blocks, &counts.totals].into_iter().chain(pass.source_places).collect()
-            }
+        let wide = sort.rows.wide().into();
+        let variant: &[u8] = match stage {
+            Stage::Histogram => &[wide, sort.rows.ty.bits() as u8],
+            Stage::Sums => &[wide],
+            Stage::Scatter => &[moved.key().as_slice(), &[split.each as u8]].concat(),
         };
-        let writes: Vec<&Block> = match stage {
-            Stage::Histogram => vec![&counts.blocks],
-            Stage::Sums => vec![&counts.blocks, &counts.totals],
+        let (reads, writes): (Vec<&Block>, Vec<&Block>) = match stage {
+            Stage::Histogram => (vec![moved.source], vec![&counts.blocks]),
+            Stage::Sums => (vec![&counts.blocks], vec![&counts.blocks, &counts.totals]),
             Stage::Scatter => {
-                let counts = gpu.caps.cpu.then_some(&*counts.blocks);
-                pass.values.into_iter().chain(pass.places).chain(counts).collect()
+                let counted = [&*counts.blocks, &counts.totals];
+                let lanes = gpu.caps.cpu.then_some(&*counts.blocks);
+                (moved.reads().chain(counted).collect(), moved.writes().chain(lanes).collect())
             }
         };
         let kernel = Kernel {
-            key: &key,
+            key: &[b"radix", name.as_bytes(), variant].concat(),
             params: &params,
             source: &|parameters| {
-                let head = sort.head(gpu, parameters, place.map(|(_, ty)| ty), invocations);
-                let write = sort.write(pass.values.is_some(), place);
+                let head = moved.head(gpu, parameters, invocations);
                 if gpu.caps.cpu {
                     let defines = format!("#define {name}\n#define LANES {invocations}u\n");
-                    return format!("{head}{write}{defines}#include \"lib/sort/radix_lanes.glsl\"\n");
+                    return format!("{head}{defines}#include \"lib/sort/radix_lanes.glsl\"\n");
                 }
                 format!(
-                    "{head}{write}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
+                    "{head}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
                      #include \"lib/sort/radix.glsl\"\n",
                     each = split.each,
                     // Their counters take as much as the tokens of sixteen elements a thread.

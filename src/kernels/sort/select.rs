@@ -17,18 +17,6 @@ struct Shape {
     room: u64,
 }
 
-/// What is read and written, once for all rows: `pieces` of each row of `len` elements, which is what the cut before left of it.
-struct Cut<'a> {
-    first: bool,
-    last: bool,
-    len: u64,
-    pieces: u64,
-    source: &'a Block,
-    source_places: Option<&'a Block>,
-    values: Option<&'a Block>,
-    places: Option<&'a Block>,
-}
-
 impl Shape {
     /// Of a workgroup that keeps so many elements of a piece of `len`.
     fn of(gpu: &Gpu, ty: Type, len: u64, keep: u64) -> Self {
@@ -48,7 +36,8 @@ impl Shape {
 impl Run<'_> {
     /// Whether so few elements are kept of so long rows, and then taken.
     pub fn select(&self) -> Result<bool> {
-        let Self { gpu, sort, patience, .. } = *self;
+        let Self { gpu, whole, patience } = *self;
+        let sort = whole.sort;
         let (rows, keep) = (&sort.rows, sort.keep);
         // A processor's sort is not so much slower. How many workgroups fill a device with threads:
         let (least, enough) = if gpu.caps.cpu { (128, 32) } else { (32, 8 * gpu.caps.processors) };
@@ -68,20 +57,16 @@ impl Run<'_> {
                 true => None,
                 false => Some((allocate(rows.ty.size())?, sort.places.map(|_| allocate(4)).transpose()?)),
             };
-            let (values, places) = match &next {
-                None => (self.values, self.places),
-                Some((values, places)) => (Some(values), places.as_ref()),
+            let (source, source_places) = match &before {
+                None => (whole.source, None),
+                Some((values, places)) => (&**values, places.as_deref()),
             };
-            self.cut(&Cut {
-                first: before.is_none(),
-                last,
-                len,
-                pieces,
-                source: before.as_ref().map_or(self.source, |(values, _)| values),
-                source_places: before.as_ref().and_then(|(_, places)| places.as_deref()),
-                values: values.map(|lease| &**lease),
-                places: places.map(|lease| &**lease),
-            })?;
+            let (values, places) = match &next {
+                None => (whole.values, whole.places),
+                Some((values, places)) => (Some(&**values), places.as_deref()),
+            };
+            let moved = Moved { first: before.is_none(), last, source, source_places, values, places, ..whole };
+            self.cut(&moved, len, pieces)?;
             if last {
                 return Ok(true);
             }
@@ -90,59 +75,29 @@ impl Run<'_> {
         }
     }
 
-    fn cut(&self, cut: &Cut) -> Result<()> {
-        let (gpu, sort) = (self.gpu, self.sort);
-        let &Cut { first, last, .. } = cut;
-        let Shape { threads, each, room } = Shape::of(gpu, sort.rows.ty, cut.len / cut.pieces, sort.keep);
-        let groups = sort.rows.count() * cut.pieces;
-        let place = sort.carried(first, last);
+    /// One kernel for all rows: of `pieces` of each row of `len` elements, which is what the cut before left of it.
+    fn cut(&self, moved: &Moved, len: u64, pieces: u64) -> Result<()> {
+        let (gpu, sort) = (self.gpu, moved.sort);
+        let Shape { threads, each, room } = Shape::of(gpu, sort.rows.ty, len / pieces, sort.keep);
+        let groups = sort.rows.count() * pieces;
         let params = |params: &mut Params| {
-            params.address(cut.source.address, sort.stored(), format_args!("source"));
-            if let Some(block) = cut.source_places {
-                params.address(block.address, "uint", format_args!("source_places"));
-            }
-            if let Some(block) = cut.values {
-                params.address(block.address, sort.stored(), format_args!("values"));
-            }
-            if let Some((block, (_, ty))) = cut.places.zip(place) {
-                params.address(block.address, ty.storage(), format_args!("places"));
-            }
-            // Between the first cut and the last the rows are dense.
-            let extents = [
-                ("groups", groups),
-                ("n", cut.len),
-                ("pieces", cut.pieces),
-                ("keep", sort.keep),
-                ("probe", threads * PROBE),
-                ("inner", if first { sort.rows.inner } else { 1 }),
-                ("inner_to", if last { sort.rows.inner } else { 1 }),
-            ];
-            params.extents(sort.rows.wide(), extents);
+            moved.addresses(params);
+            let extents =
+                [("groups", groups), ("n", len), ("pieces", pieces), ("keep", sort.keep), ("probe", threads * PROBE)];
+            params.extents(sort.rows.wide(), extents.into_iter().chain(moved.steps()));
             sort.order(params, 0);
         };
-        let place_type = place.map_or(255, |(_, ty)| ty as u8);
-        let variant = [
-            sort.rows.ty.bits() as u8,
-            sort.rows.wide().into(),
-            cut.values.is_some().into(),
-            place_type,
-            first.into(),
-            threads.ilog2() as u8,
-            each as u8,
-            room.ilog2() as u8,
-        ];
-        let reads: Vec<&Block> = [cut.source].into_iter().chain(cut.source_places).collect();
-        let writes: Vec<&Block> = cut.values.into_iter().chain(cut.places).collect();
+        let shape = [threads.ilog2(), each as u32, room.ilog2()].map(|number| number as u8);
+        let (reads, writes): (Vec<&Block>, Vec<&Block>) = (moved.reads().collect(), moved.writes().collect());
         let kernel = Kernel {
-            key: &[b"select", variant.as_slice()].concat(),
+            key: &[b"select".as_slice(), &moved.key(), &shape].concat(),
             params: &params,
             source: &|parameters| {
                 format!(
-                    "{head}{write}{alone}#define THREADS {threads}u\n#define EACH {each}u\n#define ROOM {room}u\n\
+                    "{head}{alone}#define THREADS {threads}u\n#define EACH {each}u\n#define ROOM {room}u\n\
                      #include \"lib/sort/select.glsl\"\n",
+                    head = moved.head(gpu, parameters, threads as u32),
                     alone = if threads == gpu.caps.subgroup.into() { "#define ALONE\n" } else { "" },
-                    head = sort.head(gpu, parameters, place.map(|(_, ty)| ty), threads as u32),
-                    write = sort.write(cut.values.is_some(), place),
                 )
             },
             groups,
