@@ -35,6 +35,12 @@ impl Groups {
         [&self.batch, &self.m, &self.n, &self.k].map(|axes| axes.iter().map(|axis| axis.dim).product())
     }
 
+    /// Elements of the result.
+    pub fn elements(&self) -> u64 {
+        let [batch, m, n, _] = self.sizes();
+        batch * m * n
+    }
+
     /// Each group with its name and the tensors that it is a part of.
     pub fn named(&self) -> [(&'static str, &'static str, &[Axis]); 4] {
         [("batch", "abc", &self.batch), ("m", "ac", &self.m), ("n", "bc", &self.n), ("k", "ab", &self.k)]

@@ -12,24 +12,20 @@ mod operand;
 mod panels;
 mod product;
 mod tile;
+mod tiled;
 
 use smallvec::SmallVec;
 
-use super::{Kernel, check_indices};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, Kind, Patience};
-use crate::program::emit::{Params, quad_bytes};
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
 pub use border::Border;
-use border::Borders;
 pub(super) use groups::Groups;
 pub(super) use panels::{Held, Panels};
-use product::{Product, unit};
 pub(super) use product::{multiply_add, vector};
-use tile::Method;
 pub(super) use tile::Tile;
 
 /// An axis: its extent, and its strides in the operands and the result, in elements.
@@ -81,15 +77,10 @@ impl Contraction<'_> {
         [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(&gpu.caps))?;
         let elements = self.check()?;
         let groups = Groups::of(self);
-        let [batch, m, n, k] = groups.sizes();
+        let [_, m, n, k] = groups.sizes();
         if elements == 0 || k == 0 {
             return gpu.zeroed(elements * ty.size(), patience);
         }
-        let exact = match ty {
-            Type::C64 if gpu.caps.float64 => Type::C128,
-            _ if ty.is_float() && gpu.caps.float64 => Type::F64,
-            _ => *ty,
-        };
         // The tiled kernel uses operators, also on what it loads.
         let reduces = m == 1 || n == 1 || [*ty, a.ty, b.ty].iter().any(|ty| ty.compute().is_emulated());
         if by.is_none()
@@ -99,153 +90,56 @@ impl Contraction<'_> {
         {
             return Ok(packed);
         }
-        if !self.borders.is_empty() && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
+        let bordered = !self.borders.is_empty();
+        if bordered && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
             return self.unbordered().run_by(gpu, by, whole, patience);
         }
-        if !self.borders.is_empty() && (reduces || gpu.caps.cpu && by.is_none()) {
+        if bordered && (reduces || gpu.caps.cpu && by.is_none()) {
             return self.padded(gpu, by, patience);
         }
         if reduces {
-            return self.as_reduction(gpu, exact, patience);
+            return self.as_reduction(gpu, patience);
         }
-        let inner = self.inner();
-        let accumulator = if elements * k <= EXACT { exact.compute() } else { ty.compute() };
-        let (la, lb) = (a.buffer.lease()?, b.buffer.lease()?);
-        let held = [(a, &la), (b, &lb)].map(|(view, lease)| Held { block: lease, ty: view.ty, offset: view.offset });
+        let accumulator = if elements * k <= EXACT { self.exact(gpu) } else { *ty }.compute();
         if by.is_none()
-            && let Some(panels) = Panels::of(&gpu.caps, &groups, held, inner, accumulator)
+            && let Some(c) = self.by_panels(gpu, &groups, accumulator, patience)?
         {
-            let c = gpu.allocate(Kind::Device, elements * ty.size(), patience)?;
-            panels.run(gpu, Held { block: &c, ty: *ty, offset: 0 }, false, patience)?;
-            return Ok(Buffer::new(elements * ty.size(), c));
+            return Ok(c);
         }
-        let start = |tensor| groups.borders.as_ref().map_or(0, |borders| borders.start(tensor));
-        let at = |base: u64, view: &View, start: i64| {
-            base.wrapping_add_signed(view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64))
-        };
-        let (at_a, at_b) = (at(la.address, a, start('a')), at(lb.address, b, start('b')));
-        let along = [groups.along_k('a'), !groups.along_k('b')];
-        let aligned = |address: u64, ty: Type, run| address.is_multiple_of(quad_bytes(ty.storage()) / 4 * run);
-        let runs = |[run_a, run_b]: [u64; 2]| {
-            let along_a = groups.runs('a', if along[0] { "k" } else { "m" }, run_a);
-            let along_b = groups.runs('b', if along[1] { "n" } else { "k" }, run_b);
-            [whole[0] || along_a && aligned(at_a, a.ty, run_a), whole[1] || along_b && aligned(at_b, b.ty, run_b)]
-        };
-        let sizes = [batch, m, n, k];
-        let matrix = if by.is_none() && self.matrices(gpu) && accumulator == Compute::Float {
-            Tile::matrix(&gpu.caps, sizes)
-        } else {
-            None
-        };
-        let matrix = match matrix {
-            Some(tile) if runs([8; 2]) == [true; 2] => Some(tile),
-            Some(_) if Self::pays_to_copy(&groups) => {
-                return self.run_copied(gpu, None, &groups, [along[0], !along[1]], (runs([8; 2]), 8), patience);
-            }
-            _ => None,
-        };
-        let computes = [inner.compute(), accumulator];
-        let (tile, splits) =
-            by.or(matrix).unwrap_or_else(|| Tile::choose(&gpu.caps, computes, groups.borders.is_some(), sizes));
-        let shared = tile.method == Method::Shared;
-        let finds = shared || tile.method == Method::Matrix && groups.steps(tile.depth);
-        let reads = |borders: &Borders| finds && borders.fit(&groups);
-        if !groups.borders.as_ref().is_none_or(reads) {
-            return self.padded(gpu, by, patience);
+        self.by_tiles(gpu, &groups, accumulator, by, whole, patience)
+    }
+
+    /// The type in which short sums are formed, and products of few rows or columns.
+    fn exact(&self, gpu: &Gpu) -> Type {
+        match self.ty {
+            Type::C64 if gpu.caps.float64 => Type::C128,
+            ty if ty.is_float() && gpu.caps.float64 => Type::F64,
+            ty => ty,
         }
-        let depth = u64::from(tile.depth);
-        let chunk = k.div_ceil(splits).next_multiple_of(depth);
-        let splits = k.div_ceil(chunk);
-        // Parts of sums are added up without rounding them first.
-        let stored = if splits > 1 { of_accumulator(accumulator, *ty) } else { *ty };
-        let lease = gpu.allocate(Kind::Device, splits * elements * stored.size(), patience)?;
-        let beyond =
-            (0..self.borders.len()).map(|border| self.reach(border)).fold(0, |sum, reach| sum + reach.elements);
-        let [len_a, len_b] = [a, b].map(|view| view.buffer.len() / view.ty.size());
-        let counts = [len_a, len_b, splits * elements, k + 2 * depth, beyond];
-        let wide = counts.iter().any(|&count| count >= 1 << 31);
-        check_indices(gpu, wide)?;
-        let workgroups = tile.groups(m, n) * batch * splits;
-        let params = |params: &mut Params| {
-            params.address(lease.address, stored.storage(), format_args!("c"));
-            params.address(at_a, a.ty.storage(), format_args!("a"));
-            params.address(at_b, b.ty.storage(), format_args!("b"));
-            let extents = [("m", m), ("n", n), ("k", k), ("groups", workgroups)];
-            params.extents(wide, extents);
-            params.extents(wide, [("splits", splits), ("chunk", chunk), ("elements", elements)]);
-            groups.params(params, wide);
-        };
-        let width = u64::from(vector(inner.compute()).0);
-        let units = [a, b].map(|view| unit(view.ty.storage()));
-        let in_runs = if tile.lanes() { [false; 2] } else { runs(units) };
-        // Threads have four neighbours of the result where vectors are of four elements.
-        let vectors = shared && width == 4;
-        let apart = [vectors && !in_runs[0] && !along[0], vectors && !in_runs[1] && along[1]];
-        let units = [0, 1].map(|i| match (in_runs[i], apart[i]) {
-            (true, _) => units[i],
-            (_, true) => 4,
-            _ => 1,
-        });
-        let run = if tile.method == Method::Matrix { 4 } else { width };
-        let whole = elements.is_multiple_of(run) && aligned(lease.address, stored, run);
-        let stores = whole && run > 1 && !tile.lanes() && groups.runs('c', "n", run);
-        let near = |view: &View| view.buffer.len() < 1 << 32;
-        let steady = shared && gpu.caps.int64 && !wide && groups.are_steady() && near(a) && near(b);
-        let types = [a.ty, b.ty];
-        let product = Product {
-            ty: stored,
-            inner,
-            types,
-            groups: &groups,
-            accumulator,
-            tile,
-            wide,
-            along,
-            units,
-            apart,
-            steady,
-            split: splits > 1,
-            stores,
-        };
-        let kernel = Kernel {
-            key: &product.key(),
-            params: &params,
-            source: &|parameters| product.source(&gpu.caps, parameters),
-            groups: workgroups,
-            reads: &[&la, &lb],
-            writes: &[&lease],
-        };
-        kernel.launch(gpu, patience)?;
-        if splits == 1 {
-            return Ok(Buffer::new(elements * ty.size(), lease));
-        }
-        let shape: Axes<u64> = [splits, elements].into_iter().collect();
-        let strides = [elements as i64, 1].into_iter().collect();
-        let parts = Input { ty: stored, source: Source::View { offset: 0, strides } };
-        let sum = Node {
-            op: op::SUM,
-            ty: *ty,
-            args: SmallVec::from_slice(&[0]),
-            attribute: Attribute::Axes([0].into_iter().collect()),
-        };
-        let program =
-            Program { inputs: SmallVec::from_iter([parts]), nodes: SmallVec::from_iter([sum]), shape, output: None };
-        super::program::run(gpu, &program, &[Some((&lease, splits * elements * stored.size()))], patience)
+    }
+
+    /// The result by [`Panels`], where they apply.
+    fn by_panels(
+        &self,
+        gpu: &Gpu,
+        groups: &Groups,
+        accumulator: Compute,
+        patience: Patience,
+    ) -> Result<Option<Buffer>> {
+        let leases = [self.a.buffer.lease()?, self.b.buffer.lease()?];
+        let held = |view: &View, block| Held { block, ty: view.ty, offset: view.offset };
+        let held = [held(&self.a, &leases[0]), held(&self.b, &leases[1])];
+        let Some(panels) = Panels::of(&gpu.caps, groups, held, self.inner(), accumulator) else { return Ok(None) };
+        let bytes = groups.elements() * self.ty.size();
+        let c = gpu.allocate(Kind::Device, bytes, patience)?;
+        panels.run(gpu, Held { block: &c, ty: self.ty, offset: 0 }, false, patience)?;
+        Ok(Some(Buffer::new(bytes, c)))
     }
 
     /// The type that both operands are multiplied in: those of other types may have more digits than a narrow result.
     fn inner(&self) -> Type {
         let ty = self.ty;
         if self.a.ty == ty && self.b.ty == ty { ty } else { of_accumulator(ty.compute(), ty) }
-    }
-
-    /// Whether the device has cooperative matrices of the operands' type.
-    fn matrices(&self, gpu: &Gpu) -> bool {
-        match (self.a.ty, self.b.ty) {
-            (Type::F16, Type::F16) => gpu.caps.matrices.float16,
-            (Type::BF16, Type::BF16) => gpu.caps.matrices.bfloat16,
-            _ => false,
-        }
     }
 
     fn parts(&self) -> [&Vec<Axis>; 4] {
@@ -309,15 +203,15 @@ impl Contraction<'_> {
     }
 
     /// Few rows or columns: a product and a sum over all of the iteration space, which splits long sums over the device.
-    fn as_reduction(&self, gpu: &Gpu, inner: Type, patience: Patience) -> Result<Buffer> {
+    fn as_reduction(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
         let kept = self.kept();
         let axes = || kept.iter().chain(&self.depth);
         let shape: Axes<u64> = axes().map(|axis| axis.dim).collect();
         let input = |view: &View, strides| Input { ty: view.ty, source: Source::View { offset: view.offset, strides } };
         let inputs =
             [input(&self.a, axes().map(|axis| axis.a).collect()), input(&self.b, axes().map(|axis| axis.b).collect())];
-        let multiply =
-            Node { op: op::MULTIPLY, ty: inner, args: SmallVec::from_slice(&[0, 1]), attribute: Attribute::None };
+        let (ty, args) = (self.exact(gpu), SmallVec::from_slice(&[0, 1]));
+        let multiply = Node { op: op::MULTIPLY, ty, args, attribute: Attribute::None };
         let reduced = Attribute::Axes((kept.len()..shape.len()).collect());
         let sum = Node { op: op::SUM, ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
         let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
