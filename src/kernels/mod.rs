@@ -22,6 +22,10 @@ use crate::program::emit::Params;
 use crate::stream::Dispatch;
 pub use tensor::{Rows, Tensor};
 
+/// The most elements of a window for which kernels have its extents as constants and are straight code, which compilers take
+/// the longer over the more there are. From how many windows on that pays off depends on what a kernel saves by it.
+const STRAIGHT: u64 = 32;
+
 /// Spreads `groups` workgroups over two axes: devices promise no more than 65,535 along one. Evenly, as workgroups beyond the
 /// last one cost time too: with 65,534 of them a pass over 2^27 numbers took an H200 305 us instead of 258.
 fn grid(gpu: &Gpu, groups: u64) -> Result<[u32; 3]> {
