@@ -326,8 +326,7 @@ impl Scatter<'_> {
                 if types.iter().any(|ty| ty.is_complex()) { "#include \"lib/complex/reduce.glsl\"\n" } else { "" },
             functions = match stage {
                 Stage::Keys => self.target_of_row(),
-                Stage::Put => self.place() + &self.put(),
-                Stage::Sums | Stage::Join => self.place() + &self.add(stage),
+                Stage::Put | Stage::Sums | Stage::Join => self.place() + &self.values(stage),
             },
         )
     }
@@ -345,7 +344,7 @@ impl Scatter<'_> {
 
     /// Where an element of a slice is.
     fn place(&self) -> String {
-        let mut text = String::from("IDX PLACE(IDX target, IDX k) {\n  IDX place = 0;\n");
+        let mut text = String::from("IDX place_of(IDX target, IDX k) {\n  IDX place = 0;\n");
         for (spread, name, flat) in [(&self.chosen, "chosen", "target"), (&self.rest, "rest", "k")] {
             for k in (0..spread.len()).rev() {
                 let (dim, stride) = (format!("p.{name}_dim{k}"), format!("p.{name}_stride{k}"));
@@ -358,61 +357,33 @@ impl Scatter<'_> {
         text + "  return place;\n}\n"
     }
 
-    fn update(&self) -> (String, Type) {
-        element(self.updates.ty, "updates", "IDX(row) * p.width + (k)")
-    }
-
-    fn put(&self) -> String {
-        let (update, ty) = self.update();
-        format!(
-            "#define UPDATE {one}\n\
-             {one} update_of(uint row, IDX k) {{ return {update}; }}\n\
-             #define WRITE(place, x) {write}\n",
-            one = ty.compute().glsl(),
-            write = assign(self.ty, "result", "place", ("x".into(), ty)),
-        )
-    }
-
-    fn add(&self, stage: Stage) -> String {
-        let sum = of_compute(self.parts[0]);
-        let (one, zero) = (sum.compute().glsl(), sum.compute().literal(0));
-        // Integers are brought into the result's range first, as in sums.
-        let widened = |value: (String, Type)| match self.ty.is_float() || self.ty.is_complex() {
-            true => convert(value, sum),
-            false => convert((convert(value, self.ty), self.ty), sum),
+    /// The type VALUE that elements are handled in, how they are read and written, and of what sums are made.
+    fn values(&self, stage: Stage) -> String {
+        let ty = if stage == Stage::Put { self.updates.ty } else { of_compute(self.parts[0]) };
+        let glsl = ty.compute().glsl();
+        // Integers are brought into the result's range before they are added, as in sums.
+        let narrows = stage != Stage::Put && !self.ty.is_float() && !self.ty.is_complex();
+        let value = |read: (String, Type)| {
+            let read = if narrows { (convert(read, self.ty), self.ty) } else { read };
+            convert(read, ty)
         };
-        let parts = |part: &dyn Fn(usize) -> String| (0..self.parts.len()).map(part).collect::<Vec<_>>();
-        let term = |i: usize| match stage {
-            Stage::Join => format!("AT({one}, p.from{i}, (j) * p.width + k)"),
-            _ if i == 0 => widened(self.update()),
-            _ => zero.clone(),
-        };
-        format!(
-            "#define SUM {one}\n\
-             {one} target_of(IDX place) {{ return {target}; }}\n\
-             #define TERMS {terms}\n\
-             #define LOAD(e, j) {{ {row}{load} }}\n\
-             #define START {start}\n\
-             #define RESET {reset}\n\
-             #define ADD(e) combine_sum({sums}, {added});\n\
-             #define SAVE(slot) {save}\n\
-             #define FLUSH(place, old) {{ combine_sum({sums}, {old}); {flush}; }}\n",
-            target = widened(element(self.target.ty, "target", "place")),
-            terms = parts(&|i| format!("{one} x{i}[EACH];")).join(" "),
-            row = if stage == Stage::Sums { "uint row = rows[e]; " } else { "" },
-            load = parts(&|i| format!("x{i}[e] = {};", term(i))).join(" "),
-            start = parts(&|i| format!("precise {one} a{i} = {zero};")).join(" "),
-            reset = parts(&|i| format!("a{i} = {zero};")).join(" "),
-            sums = parts(&|i| format!("a{i}")).join(", "),
-            added = parts(&|i| format!("x{i}[e]")).join(", "),
-            save = parts(&|i| format!("AT({one}, p.to{i}, (slot) * p.width + k) = a{i};")).join(" "),
-            old = parts(&|i| if i == 0 { "old".into() } else { zero.clone() }).join(", "),
-            flush = assign(
-                self.ty,
-                "result",
-                "place",
-                (if self.parts.len() == 1 { "a0" } else { "finish_sum(a0, a1)" }.into(), sum)
-            ),
-        )
+        let mut text = format!(
+            "#define VALUE {glsl}\nvoid write(IDX place, VALUE x) {{ {}; }}\n",
+            assign(self.ty, "result", "place", ("x".into(), ty)),
+        );
+        if stage != Stage::Join {
+            let update = value(element(self.updates.ty, "updates", "IDX(row) * p.width + k"));
+            text += &format!("VALUE update_of(uint row, IDX k) {{ return {update}; }}\n");
+        }
+        if stage != Stage::Put {
+            text += &format!(
+                "#define PARTS {parts}\n#define PART(b, i) AT({glsl}, b, i)\n#define ZERO {zero}\n\
+                 VALUE element_of(IDX place) {{ return {element}; }}\n",
+                parts = self.parts.len(),
+                zero = ty.compute().literal(0),
+                element = value(element(self.target.ty, "target", "place")),
+            );
+        }
+        text
     }
 }
