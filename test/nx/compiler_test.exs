@@ -232,24 +232,55 @@ defmodule Nx.Vulkan.CompilerTest do
     end
   end
 
-  test "a function is traced once for inputs of the same types and shapes" do
-    test = self()
-
-    traced = fn x ->
-      send(test, :traced)
-      Nx.add(x, 1)
+  describe "a function is traced" do
+    test "once for inputs of the same types and shapes" do
+      fun = traced(fn x -> Nx.add(x, 1) end)
+      for input <- [{2}, {2}, {3}, {2}], do: compiled(fun).(device(input))
+      assert times_traced() == 2
+      for _ <- 1..2, do: compiled(fun).(Nx.as_type(device({2}), :s32))
+      assert times_traced() == 1
+      for _ <- 1..2, do: Nx.Defn.jit(fun, compiler: Compiler, cache: false).(device({2}))
+      assert times_traced() == 2
     end
 
-    for input <- [{2}, {2}, {3}, {2}], do: compiled(traced).(device(input))
-    compiled(traced).(Nx.as_type(device({2}), :s32))
-    assert for(_ <- 1..5, m = received(), m, do: m) == [:traced, :traced, :traced]
+    test "anew where it closes over a large tensor" do
+      large = Generators.tensor({100, 100}, {:u, 8}, :any)
+      fun = traced(fn x -> Nx.add(x, large) end)
+      for _ <- 1..2, do: compiled(fun).(device({100}))
+      assert times_traced() == 2
+    end
+
+    test "anew where its module is new" do
+      for number <- 1..2 do
+        Code.put_compiler_option(:ignore_module_conflict, true)
+        source = "defmodule #{inspect(__MODULE__)}.New, do: def(add(x), do: Nx.add(x, #{number}))"
+        [{module, _}] = Code.compile_string(source)
+
+        assert_same(
+          compiled(&module.add/1).(to_device(Nx.tensor(5))),
+          Nx.tensor(5 + number),
+          :new
+        )
+      end
+    after
+      Code.put_compiler_option(:ignore_module_conflict, false)
+    end
   end
 
-  defp received do
+  defp traced(fun) do
+    test = self()
+
+    fn x ->
+      send(test, :traced)
+      fun.(x)
+    end
+  end
+
+  defp times_traced do
     receive do
-      message -> message
+      :traced -> 1 + times_traced()
     after
-      0 -> nil
+      0 -> 0
     end
   end
 

@@ -7,22 +7,33 @@ defmodule Nx.Vulkan.Compiler do
 
   Element-wise operations that follow each other become one kernel, and so does a reduction with those
   that lead to it; loops that count from a number to a number are written out first. Everything else runs
-  as with `Nx.Defn.Evaluator`, whose options it takes. Results have the same bits as those of operations
-  that run one by one.
+  as with `Nx.Defn.Evaluator`. Elements have the same bits as from operations that run one by one; sums
+  of floats may be added up in another order.
 
   Inputs that are elsewhere are copied to the device first, and what the definition creates is created
-  there. `Nx.Defn.jit/2` traces a function once for inputs of the same types and shapes: what it does
-  besides computing, such as `Nx.Defn.Kernel.print_expr/2`, it does then.
+  there.
+
+  ## Options
+
+  Those of `Nx.Defn.Evaluator`, and
+
+    * `:cache` - whether `Nx.Defn.jit/2` keeps what it traced for later calls with inputs of the same types
+      and shapes (default: `true`). What a function does besides computing, such as
+      `Nx.Defn.Kernel.print_expr/2`, it then does once, and a change of another module whose functions it
+      calls it does not see. A function that closes over large tensors is traced in each call.
   """
 
   @behaviour Nx.Defn.Compiler
 
-  alias Nx.Defn.{Composite, Evaluator}
+  alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
+  alias Nx.Tensor, as: T
   alias Nx.Vulkan.Compiler.{Fusion, Loops}
   alias Nx.Vulkan.VulkanoBackend
 
-  # What is traced is kept, for so many functions and inputs: persistent terms are read without a copy.
+  # So many functions and types of inputs are kept, as persistent terms, which are read without a copy,
+  # unless they hold tensors of more elements than that.
   @kept 1024
+  @elements 4096
   @on_load :make_counter
 
   @doc false
@@ -36,15 +47,30 @@ defmodule Nx.Vulkan.Compiler do
 
   @impl true
   def __jit__(key, vars, fun, args_list, options) do
+    {cache, options} = Keyword.pop(options, :cache, true)
     templates = Composite.traverse(List.to_tuple(vars), &Nx.to_template/1)
-    place = {__MODULE__, key, templates, options}
+    place = {__MODULE__, version(key), templates, options}
 
     evaluate =
-      with nil <- :persistent_term.get(place, nil),
-           do: keep(place, __compile__(key, vars, fun, options))
+      with nil <- if(cache, do: :persistent_term.get(place, nil)) do
+        expr = trace(vars, fun)
+        evaluate = evaluator(key, vars, expr, options)
+        if cache and elements(expr) <= @elements, do: keep(place, evaluate)
+        evaluate
+      end
 
     evaluate.(args_list)
   end
+
+  # A function's name says nothing about a new version of its module; a closure is of one.
+  defp version(fun) when is_function(fun) do
+    with {:type, :external} <- Function.info(fun, :type),
+         {:module, module} <- Function.info(fun, :module),
+         do: {fun, module.module_info(:md5)},
+         else: (_local -> fun)
+  end
+
+  defp version(key), do: key
 
   defp keep(place, evaluate) do
     counter = :persistent_term.get(__MODULE__)
@@ -53,14 +79,28 @@ defmodule Nx.Vulkan.Compiler do
       :counters.add(counter, 1, 1)
       :persistent_term.put(place, evaluate)
     end
+  end
 
-    evaluate
+  # How many the tensors have that the expression holds.
+  defp elements(expr), do: Composite.reduce(expr, {%{}, 0}, &elements/2) |> elem(1)
+
+  defp elements(%T{data: %Expr{id: id}}, {seen, _count} = state) when is_map_key(seen, id),
+    do: state
+
+  defp elements(%T{data: %Expr{id: id, op: op}} = tensor, {seen, count}) do
+    count = if op == :tensor, do: count + Nx.size(tensor), else: count
+    state = {Map.put(seen, id, true), count}
+    Tree.apply_args(tensor, :all, state, &{&1, elements(&1, &2)}) |> elem(1)
   end
 
   @impl true
-  def __compile__(key, vars, fun, options) do
-    expr = fn vars -> fun.(vars) |> Loops.unroll() |> Fusion.fuse() end
-    evaluate = Evaluator.__compile__(key, vars, expr, options)
+  def __compile__(key, vars, fun, options),
+    do: evaluator(key, vars, trace(vars, fun), Keyword.delete(options, :cache))
+
+  defp trace(vars, fun), do: fun.(vars) |> Loops.unroll() |> Fusion.fuse()
+
+  defp evaluator(key, vars, expr, options) do
+    evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
     fn args_list ->
       args_list = for args <- args_list, do: Enum.map(args, &argument/1)
@@ -77,6 +117,6 @@ defmodule Nx.Vulkan.Compiler do
   end
 
   @doc false
-  def on_device(%Nx.Tensor{data: %VulkanoBackend{}} = tensor), do: tensor
+  def on_device(%T{data: %VulkanoBackend{}} = tensor), do: tensor
   def on_device(tensor), do: Nx.backend_copy(tensor, VulkanoBackend)
 end
