@@ -74,6 +74,15 @@ defmodule Nx.Vulkan.CompilerTest do
       many = fn x -> Enum.reduce(1..300, x, &Nx.subtract(&1 + 0.5, &2)) end
       wide = fn x -> Enum.reduce(1..100, x, &Nx.max(Nx.negate(&2), Nx.add(x[[0, 0]], &1))) end
 
+      sums = fn x -> Enum.reduce(1..40, x, &Nx.add(&2, Nx.dot(x, Nx.eye(6)) |> Nx.pow(&1))) end
+
+      picks = fn x ->
+        Enum.reduce(1..20, x, &Nx.select(Nx.sort(&2), Nx.sort(x), Nx.add(&2, &1)))
+      end
+
+      for chain <- [sums, picks],
+          do: assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
+
       for chain <- [few, many, wide] do
         assert kernels(chain, [x]) in 2..8
         assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)

@@ -18,8 +18,11 @@ defmodule Nx.Vulkan.Compiler.Fused do
   defstruct @enforce_keys
 
   # How many tensors a group may read: `default/1` has a clause for each number.
-  @inputs 16
+  @inputs 18
   def most_inputs, do: @inputs
+
+  # Of a program's inputs and nodes.
+  @values 255
 
   # The block of these steps, of which the last may be a reduction; `inputs` are their types and shapes.
   @spec new([tuple()], [T.t()]) :: {:ok, %__MODULE__{}} | {:error, String.t()}
@@ -32,9 +35,9 @@ defmodule Nx.Vulkan.Compiler.Fused do
     place = with [{_, _, [place, _]}] <- reduction, do: place, else: ([] -> last(steps))
     trace = fn -> value(place, evaluate(&trace/3, elements, placeholders)) end
 
-    with {:ok, %T{shape: shape} = traced} <- Trace.call(trace, []) do
-      {inputs, nodes, [index]} = Trace.program([Trace.operand(traced)])
-
+    with {:ok, %T{shape: shape} = traced} <- Trace.call(trace, []),
+         {inputs, nodes, [index]} = Trace.program([Trace.operand(traced)]),
+         true <- length(inputs) + length(nodes) < @values || {:error, "too many values"} do
       reduction =
         for {op, out, [_, {:other, options}]} <- reduction,
             do: Reduction.node(op, out, traced, index, options)

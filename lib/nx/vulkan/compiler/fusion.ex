@@ -12,7 +12,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # a result anyway, or is read by something else, is stored and read from there by all.
   #
   # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it
-  # reads, and `numbers` the constants. It is
+  # reads, and `numbers` the constants, all sets. It is
   # `flat` where it computes an element from those at the same place in row-major order, whatever the
   # shape, and `placed` where it computes one from its place. `functions` counts those like exp.
 
@@ -109,8 +109,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     kind = state.kinds[id]
 
     start = %{
-      members: [id],
-      inputs: [],
+      members: MapSet.new([id]),
+      inputs: MapSet.new(),
       numbers: numbers(tensor),
       flat: kind != :view,
       placed: op in [:iota, :eye],
@@ -126,7 +126,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
         if (kind != :view or op == :squeeze) and joined.joins and small?(both),
           do: both,
-          else: %{group | inputs: Enum.uniq(group.inputs ++ [operand])}
+          else: %{group | inputs: MapSet.put(group.inputs, operand)}
       end)
 
     same? = fn id -> Nx.size(state.tensors[id]) in [1, Nx.size(shape)] end
@@ -146,14 +146,15 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp numbers(%T{data: %Expr{args: args}}) do
     for %T{type: type} = arg <- args,
         %T{data: %Expr{op: :constant, args: [number]}} <- [resolve(arg)],
+        into: MapSet.new(),
         do: {type, number}
   end
 
   defp merge(a, b) do
     %{
-      members: Enum.uniq(a.members ++ b.members),
-      inputs: Enum.uniq(a.inputs ++ b.inputs),
-      numbers: Enum.uniq(a.numbers ++ b.numbers),
+      members: MapSet.union(a.members, b.members),
+      inputs: MapSet.union(a.inputs, b.inputs),
+      numbers: MapSet.union(a.numbers, b.numbers),
       flat: a.flat and b.flat,
       placed: a.placed or b.placed,
       reshaped: a.reshaped or b.reshaped,
@@ -162,21 +163,21 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   defp small?(%{members: members, inputs: inputs, numbers: numbers}) do
-    [members, inputs, numbers] = Enum.map([members, inputs, numbers], &length/1)
+    [members, inputs, numbers] = Enum.map([members, inputs, numbers], &MapSet.size/1)
 
-    members <= @members and inputs <= Fused.most_inputs() and
+    # The other operands may be two more inputs.
+    members <= @members and inputs + 2 <= Fused.most_inputs() and
       members + inputs + numbers <= @values
   end
 
   defp joins?(_tensor, kind, _group, _state) when kind in [:other, :reduction], do: false
 
   # A reshape of what is stored costs nothing.
-  defp joins?(_tensor, :reshape, %{members: [_]}, _state), do: false
-
-  defp joins?(%T{data: %Expr{id: id}} = tensor, _kind, group, state) do
+  defp joins?(%T{data: %Expr{id: id}} = tensor, kind, group, state) do
     readers = state.readers[id]
 
-    Enum.all?(readers, &takes?(&1, tensor, group, state)) and
+    (kind != :reshape or MapSet.size(group.members) > 1) and
+      Enum.all?(readers, &takes?(&1, tensor, group, state)) and
       again?(readers, tensor, group, state)
   end
 
@@ -196,7 +197,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # loading it.
   defp light?(group) do
     group.functions == 0 and not group.placed and not group.reshaped and
-      length(group.members) <= @light and length(group.inputs) <= 2
+      MapSet.size(group.members) <= @light and MapSet.size(group.inputs) <= 2
   end
 
   defp again?([_], _tensor, _group, _state), do: true
@@ -233,8 +234,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp rebuild(kind, %T{data: %Expr{id: id} = expr} = tensor, state, done)
        when kind in [:elementwise, :reduction] do
-    with %{members: [_, _ | _] = members, inputs: [_ | _]} <- state.groups[id],
-         {:ok, fused, inputs} <- fused(tensor, members, state) do
+    with {:ok, fused, inputs} <- fused(tensor, state.groups[id].members, state) do
       {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
       args = [fused, inputs, tensor, Fused.default(length(inputs))]
       {%{tensor | data: %{expr | op: :block, args: args}}, done}
@@ -265,13 +265,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {%{tensor | data: %{expr | args: args}}, done}
   end
 
-  # The block of the group that ends with the tensor, and the tensors that it reads.
+  # The block of the group that ends with the tensor, and the tensors that it reads. One operation is a
+  # kernel anyway, and one that reads nothing is of no backend.
   defp fused(tensor, members, state) do
-    start = %{members: MapSet.new(members), inputs: [], steps: [], places: %{}, state: state}
+    start = %{members: members, inputs: [], steps: [], places: %{}, state: state}
     {_place, built} = step(tensor, start)
-    inputs = Enum.reverse(built.inputs)
+    {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
 
-    with {:ok, fused} <- Fused.new(Enum.reverse(built.steps), inputs), do: {:ok, fused, inputs}
+    if match?([_, _ | _], steps) and inputs != [],
+      do: with({:ok, fused} <- Fused.new(steps, inputs), do: {:ok, fused, inputs}),
+      else: {:error, "nothing to join"}
   end
 
   defp step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
