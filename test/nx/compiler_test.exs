@@ -17,7 +17,7 @@ defmodule Nx.Vulkan.CompilerTest do
   describe "definitions drawn at random" do
     test "of element-wise operations, views and conversions give the same bits" do
       for n <- 1..@definitions do
-        type = Generators.pick([{:f, 32}, {:f, 32}, {:bf, 16}, {:f, 64}, {:s, 32}, {:u, 8}])
+        type = Generators.pick([{:f, 32} | Generators.all_types()])
         {steps, inputs} = definition(type, &elementwise/1)
         compare(steps, inputs, [{:steps, steps}, {:definition, n}], :bits)
       end
@@ -319,7 +319,6 @@ defmodule Nx.Vulkan.CompilerTest do
 
   @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
   @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
-  @types [:f32, :bf16, :s16, :u8, :f64]
 
   defp elementwise(values) do
     a = index(values)
@@ -330,7 +329,7 @@ defmodule Nx.Vulkan.CompilerTest do
       {:binary, Generators.pick(@binary), a, index(values)},
       {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2, 0.5])},
       {:select, a, index(values), index(values)},
-      {:type, a, Generators.pick(@types)},
+      {:type, a, Generators.pick(Generators.all_types())},
       {:view, Generators.pick([:transpose, :reverse, :row, :part, :column, :broadcast, :flat]), a}
     ])
   end
