@@ -1,6 +1,10 @@
 //! Which part of a product a workgroup computes.
 
+use std::collections::HashMap;
 use std::iter;
+
+use once_cell::sync::Lazy;
+use parking_lot::Mutex;
 
 use crate::device::Capabilities;
 use crate::program::types::Compute;
@@ -84,6 +88,13 @@ pub const DEPTHS: u32 = 128;
 /// Shorter parts of k are not worth the sum over them.
 const SHORT: u64 = 128;
 
+/// What was chosen for which computing types, borders and sizes: the search takes longer than the rest of a small product's
+/// call.
+static CHOSEN: Lazy<Mutex<HashMap<Question, (Tile, u64)>>> = Lazy::new(Mutex::default);
+type Question = ([Compute; 2], bool, [u64; 4]);
+/// So many choices are remembered.
+const REMEMBERED: usize = 4096;
+
 /// What that sum takes at least, as multiplications in f32 by one processor: 3 µs of an H200.
 const SUM: u64 = 1 << 20;
 
@@ -133,9 +144,17 @@ impl Tile {
         u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * element + 2 * vector) + tables + parts
     }
 
-    /// The tile for `batch` products of m×k and k×n matrices, where elements may be `missing` beyond borders, and into how
-    /// many parts k is split.
-    pub fn choose(
+    /// The tile for `batch` products of m×k and k×n matrices on the device, where elements may be `missing` beyond borders,
+    /// and into how many parts k is split.
+    pub fn chosen(caps: &Capabilities, computes: [Compute; 2], missing: bool, sizes: [u64; 4]) -> (Self, u64) {
+        let mut chosen = CHOSEN.lock();
+        if chosen.len() >= REMEMBERED {
+            chosen.clear();
+        }
+        *chosen.entry((computes, missing, sizes)).or_insert_with(|| Self::choose(caps, computes, missing, sizes))
+    }
+
+    fn choose(
         caps: &Capabilities,
         [element, accumulator]: [Compute; 2],
         missing: bool,

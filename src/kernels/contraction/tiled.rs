@@ -71,7 +71,7 @@ impl Contraction<'_> {
         };
         let computes = [self.inner().compute(), accumulator];
         let (tile, splits) =
-            by.or(matrix).unwrap_or_else(|| Tile::choose(&gpu.caps, computes, groups.borders.is_some(), sizes));
+            by.or(matrix).unwrap_or_else(|| Tile::chosen(&gpu.caps, computes, groups.borders.is_some(), sizes));
         if !tiled.meets_borders(&tile) {
             return self.padded(gpu, by, patience);
         }

@@ -255,7 +255,7 @@ impl Update<'_> {
         if self.by_panels(gpu, patience)? {
             return Ok(());
         }
-        let (tile, _) = Tile::choose(&gpu.caps, [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
+        let (tile, _) = Tile::chosen(&gpu.caps, [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
         let (width, _) = vector(ty.compute());
         let flag = |is: bool| u32::from(is);
         let mut extents: SmallVec<[(&str, u64); 15]> = SmallVec::new();
