@@ -13,33 +13,32 @@ const UNASKED: u64 = 6;
 const PARTS: u64 = 8;
 
 /// Whether this way is worth it: there are enough columns, and they are of real numbers.
-pub(super) fn applies(scheme: Scheme, columns: u64) -> bool {
-    columns > EXACT && !scheme.work.is_complex()
+pub(super) fn applies(run: Run, cells: &Cells) -> bool {
+    cells.columns > EXACT && !run.scheme.work.is_complex()
 }
 
 /// Columns of a block: as many as shared memory takes.
-fn width(gpu: &Gpu, scheme: Scheme) -> u64 {
-    let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * scheme.work.size() + 1024;
-    if bytes(32) <= gpu.caps.max_shared.into() { 32 } else { 16 }
+fn width(run: Run) -> u64 {
+    let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * run.scheme.work.size() + 1024;
+    if bytes(32) <= run.gpu.caps.max_shared.into() { 32 } else { 16 }
 }
 
-/// What is rotated: the columns of `cells`, `rows` elements each, until they are orthogonal to each other. Or, where `least`
-/// says which magnitude of an element is but rounding (one number a matrix), symmetric matrices from both sides until they
-/// are diagonal. And those of `vectors` with them.
+/// What is rotated: the columns of `cells` until they are orthogonal to each other. Or, where `least` says which magnitude of
+/// an element is but rounding (one number a matrix), symmetric matrices from both sides until they are diagonal. And the
+/// columns of `vectors` with them.
 pub(super) struct Rotated<'a> {
-    pub cells: &'a Lease,
-    pub vectors: Option<&'a Lease>,
+    pub cells: &'a Cells,
+    pub vectors: Option<&'a Cells>,
     pub least: Option<&'a Lease>,
-    pub batch: u64,
-    pub rows: u64,
-    pub columns: u64,
 }
 
 /// Rotates matrices to which this [`applies`].
-pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Patience) -> Result<()> {
-    let &Rotated { cells, vectors, least, batch, rows, columns } = rotated;
+pub(super) fn rotate(run: Run, rotated: &Rotated) -> Result<()> {
+    let &Rotated { cells, vectors, least } = rotated;
+    let &Cells { batch, rows, columns, .. } = cells;
+    let Run { gpu, patience, .. } = run;
     patience.may_wait()?;
-    let width = width(gpu, scheme);
+    let width = width(run);
     let both = 2 * width;
     let pairs = columns.div_ceil(both);
     let depth = rows.div_ceil(PARTS).next_multiple_of(both);
@@ -49,23 +48,22 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
     let counters = rotations.lease()?;
     let idle = gpu.allocate(Kind::Device, batch * pairs * 4, patience)?;
     let grams = match least {
-        None => Some(scheme.cells(gpu, batch * pairs * parts * both * both, patience)?),
+        None => Some(run.elements(batch * pairs * parts * both * both)?),
         Some(_) => None,
     };
-    let turns = scheme.cells(gpu, batch * pairs * both * both, patience)?;
+    let turns = run.elements(batch * pairs * both * both)?;
     let mut matrices: SmallVec<[Operand; 2]> = SmallVec::new();
-    matrices.push(("work", Holds::Cells, cells));
-    matrices.extend(vectors.map(|vectors| Holds::Cells.of("vectors", vectors)));
+    matrices.push(cells.operand("work"));
+    matrices.extend(vectors.map(|vectors| vectors.operand("vectors")));
     let slabs = rows.div_ceil(both) + vectors.map_or(0, |_| columns.div_ceil(both));
     // On a processor an invocation has a row.
-    let lanes = if processor(gpu) { both as u32 } else { 256 };
-    let product = Scheme { lanes, segments: 1, ..scheme };
+    let product = run.by(if processor(gpu) { both as u32 } else { 256 }, 1);
     let defines =
         [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
     // A multiple of the width, and no more than there is work for.
     let lanes = if gpu.caps.cpu { width } else { (16 * width).min(u64::from(gpu.caps.max_threads) / width * width) };
     let mut turned: SmallVec<[Operand; 2]> = SmallVec::new();
-    turned.push(grams.as_ref().map_or(("work", Holds::Cells, cells), |grams| ("grams", Holds::Cells, grams)));
+    turned.push(grams.as_ref().map_or(cells.operand("work"), |grams| ("grams", Holds::Cells, grams)));
     turned.extend(least.map(|least| Holds::Numbers.of("least", least)));
     for sweep in 0..SWEEPS {
         for round in 0..2 * pairs - 1 {
@@ -90,23 +88,23 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
                 ],
                 extents: &extents,
                 groups: batch * pairs,
-                ..Step::new(&["scalar", "pairs", "blocks", "block_turn"], Scheme { lanes: lanes as u32, ..product })
+                ..Step::new(&["scalar", "pairs", "blocks", "block_turn"], run.by(lanes as u32, 1))
             };
             if let Some(grams) = &grams {
                 Step {
                     files: &["scalar", "pairs", "blocks", "block_gram"],
-                    scheme: product,
-                    reads: &[("work", Holds::Cells, cells), ("rotations", Holds::Indices, &counters)],
+                    run: product,
+                    reads: &[cells.operand("work"), ("rotations", Holds::Indices, &counters)],
                     writes: &[("grams", Holds::Cells, grams)],
                     groups: batch * pairs * parts,
                     ..turn
                 }
-                .record(gpu, patience)?;
+                .record()?;
             }
-            turn.record(gpu, patience)?;
+            turn.record()?;
             Step {
                 files: &["scalar", "pairs", "blocks", "block_apply"],
-                scheme: product,
+                run: product,
                 reads: &[
                     ("turns", Holds::Cells, &turns),
                     ("idle", Holds::Indices, &idle),
@@ -116,7 +114,7 @@ pub(super) fn rotate(gpu: &Gpu, scheme: Scheme, rotated: &Rotated, patience: Pat
                 groups: batch * pairs * slabs,
                 ..turn
             }
-            .record(gpu, patience)?;
+            .record()?;
         }
         if sweep >= UNASKED {
             let rotated = gpu.read(&rotations, 0, batch * SWEEPS * 4)?;

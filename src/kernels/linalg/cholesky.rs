@@ -38,17 +38,15 @@ const FEW: u64 = 4;
 fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) -> Result<()> {
     let mut extents: SmallVec<[(&str, u64); 5]> = a.extents(["a_offset", "a_batch", "a_row", "a_column"]).collect();
     extents.push(("size", n));
+    let scheme = Scheme { fine: gpu.caps.float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) };
     Step {
         defines: &[("WIDTH", width(ty) as u32)],
         writes: &[("a", Holds::Cells, a.block)],
         extents: &extents,
         groups: batch,
-        ..Step::new(
-            &["exact", "cholesky"],
-            Scheme { fine: gpu.caps.float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) },
-        )
+        ..Step::new(&["exact", "cholesky"], Run { gpu, scheme, patience })
     }
-    .record(gpu, patience)
+    .record()
 }
 
 /// How larger matrices are factored: `width` columns after `width` columns, the elements behind them in tiles of `tile` rows
@@ -80,13 +78,14 @@ impl Steps {
         let &Self { ty, width, tile } = self;
         // Before the first step nothing but the diagonal block has a turn.
         let tiles = if end == 0 { 1 } else { (n - end).div_ceil(tile) };
+        let scheme = Scheme::plain(ty, wide(ty, &[rest, l]), 2 * tile as u32);
         Step {
             defines: &[("WIDTH", width as u32), ("TILE", tile as u32)],
             writes: &[("a", Holds::Cells, rest), ("l", Holds::Cells, l)],
             extents: &[("n", n), ("start", start), ("rest", end), ("tiles", tiles)],
             groups: batch * tiles.div_ceil(2) * (tiles + 1),
-            ..Step::new(&["exact", "cholesky_step"], Scheme::plain(ty, wide(ty, &[rest, l]), 2 * tile as u32))
+            ..Step::new(&["exact", "cholesky_step"], Run { gpu, scheme, patience })
         }
-        .record(gpu, patience)
+        .record()
     }
 }

@@ -25,9 +25,45 @@ pub(super) fn within_reach(elements: u64) -> Result<()> {
     Err(Error::Unsupported("the matrices have more than 2^31 elements in all".into()))
 }
 
-/// The matrices as they are worked on: columns contiguous, scaled; and the scales, one a matrix.
+/// A batch of matrices that are worked on, columns contiguous, or of one row of values each.
+pub(super) struct Cells {
+    pub lease: Lease,
+    pub batch: u64,
+    pub rows: u64,
+    pub columns: u64,
+}
+
+impl Cells {
+    /// Undefined ones, by their batch, rows and columns.
+    pub(super) fn new(run: Run, [batch, rows, columns]: [u64; 3]) -> Result<Self> {
+        Ok(Self { lease: run.elements(batch * rows * columns)?, batch, rows, columns })
+    }
+
+    /// Identity matrices.
+    pub(super) fn identity(run: Run, sizes: [u64; 3]) -> Result<Self> {
+        let cells = Self::new(run, sizes)?;
+        Step {
+            writes: &[cells.operand("work")],
+            extents: &[("count", cells.count()), ("rows", cells.rows), ("columns", cells.columns)],
+            ..Step::each(&["scalar", "identity"], run, cells.count())
+        }
+        .record()?;
+        Ok(cells)
+    }
+
+    /// Elements of all matrices.
+    pub(super) fn count(&self) -> u64 {
+        self.batch * self.rows * self.columns
+    }
+
+    pub(super) fn operand<'a>(&'a self, name: &'a str) -> Operand<'a> {
+        (name, Holds::Cells, &self.lease)
+    }
+}
+
+/// Copies of matrices, scaled; and the scales, one a matrix.
 pub(super) struct Work {
-    pub cells: Lease,
+    pub cells: Cells,
     pub scales: Lease,
 }
 
@@ -35,18 +71,13 @@ pub(super) struct Work {
 pub(super) const PIECE: u64 = 4096;
 
 /// Copies the matrices, transposed where `transposed`.
-pub(super) fn load_matrices(
-    gpu: &Gpu,
-    scheme: Scheme,
-    a: &Matrices,
-    transposed: bool,
-    patience: Patience,
-) -> Result<Work> {
-    let cells = scheme.cells(gpu, a.batch * a.rows * a.columns, patience)?;
-    let scales = scheme.numbers(gpu, a.batch, patience)?;
+pub(super) fn load_matrices(run: Run, a: &Matrices, transposed: bool) -> Result<Work> {
+    let (rows, columns) = if transposed { (a.columns, a.rows) } else { (a.rows, a.columns) };
+    let cells = Cells::new(run, [a.batch, rows, columns])?;
+    let scales = run.numbers(a.batch)?;
     let lease = a.lease()?;
     let parts = (a.rows * a.columns / PIECE).clamp(1, 64);
-    let maxima = scheme.numbers(gpu, a.batch * parts, patience)?;
+    let maxima = run.numbers(a.batch * parts)?;
     let extents = [("rows", a.rows), ("columns", a.columns), ("parts", parts)];
     let largest = Step {
         tensor: Some(a.ty),
@@ -54,29 +85,26 @@ pub(super) fn load_matrices(
         writes: &[("maxima", Holds::Numbers, &maxima)],
         extents: &extents,
         groups: a.batch * parts,
-        ..Step::new(&["scalar", "largest"], scheme.whole(gpu))
+        ..Step::new(&["scalar", "largest"], run.whole())
     };
-    largest.record(gpu, patience)?;
+    largest.record()?;
     Step {
         files: &["scalar", "load"],
         defines: &[("TRANSPOSED", transposed.into())],
         reads: &[("tensor", Holds::Tensor(a.ty), &lease), ("maxima", Holds::Numbers, &maxima)],
-        writes: &[("work", Holds::Cells, &cells), ("scales", Holds::Numbers, &scales)],
+        writes: &[cells.operand("work"), ("scales", Holds::Numbers, &scales)],
         ..largest
     }
-    .record(gpu, patience)?;
+    .record()?;
     Ok(Work { cells, scales })
 }
 
-/// A result of `rows` × `columns` a matrix, from `width` columns of `height` elements each.
+/// A result of `rows` × `columns` a matrix.
 pub(super) struct Stored<'a> {
     pub ty: Type,
-    pub batch: u64,
     pub rows: u64,
     pub columns: u64,
-    pub width: u64,
-    pub height: u64,
-    pub cells: &'a Lease,
+    pub cells: &'a Cells,
     /// Elements of at most this magnitude, and of at most rounding errors, become zero.
     pub zero: f32,
     /// To undo the scaling of the matrices.
@@ -88,11 +116,11 @@ pub(super) struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    pub(super) fn record(&self, gpu: &Gpu, scheme: Scheme, patience: Patience) -> Result<Buffer> {
-        let count = self.batch * self.rows * self.columns;
-        let lease = gpu.allocate(Kind::Device, count * self.ty.size(), patience)?;
+    pub(super) fn record(&self, run: Run) -> Result<Buffer> {
+        let count = self.cells.batch * self.rows * self.columns;
+        let lease = run.gpu.allocate(Kind::Device, count * self.ty.size(), run.patience)?;
         let mut reads: SmallVec<[Operand; 3]> = SmallVec::new();
-        reads.push(("work", Holds::Cells, self.cells));
+        reads.push(self.cells.operand("work"));
         reads.extend(self.scales.map(|scales| Holds::Numbers.of("scales", scales)));
         reads.extend(self.order.map(|order| Holds::Indices.of("order", order)));
         Step {
@@ -109,31 +137,13 @@ impl Stored<'_> {
                 ("count", count),
                 ("rows", self.rows),
                 ("columns", self.columns),
-                ("width", self.width),
-                ("height", self.height),
+                ("width", self.cells.columns),
+                ("height", self.cells.rows),
                 ("zero", self.zero.to_bits().into()),
             ],
-            ..Step::each(gpu, &["scalar", "store"], scheme, count)
+            ..Step::each(&["scalar", "store"], run, count)
         }
-        .record(gpu, patience)?;
+        .record()?;
         Ok(Buffer::new(count * self.ty.size(), lease))
     }
-}
-
-/// Batches of identity matrices, columns contiguous.
-pub(super) fn identity(
-    gpu: &Gpu,
-    scheme: Scheme,
-    [batch, rows, columns]: [u64; 3],
-    patience: Patience,
-) -> Result<Lease> {
-    let count = batch * rows * columns;
-    let cells = scheme.cells(gpu, count, patience)?;
-    Step {
-        writes: &[("work", Holds::Cells, &cells)],
-        extents: &[("count", count), ("rows", rows), ("columns", columns)],
-        ..Step::each(gpu, &["scalar", "identity"], scheme, count)
-    }
-    .record(gpu, patience)?;
-    Ok(cells)
 }

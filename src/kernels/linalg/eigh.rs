@@ -26,35 +26,32 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
         _ if fine => Type::F64,
         _ => Type::F32,
     };
-    let scheme = Scheme::new(gpu, work, n, n);
-    let Work { cells, scales } = load_matrices(gpu, scheme, a, false, patience)?;
-    let values = scheme.cells(gpu, a.batch * n, patience)?;
-    let matrices = Hermitian { gpu, scheme, cells: &cells, values: &values, batch: a.batch, n, patience };
+    let run = Run::new(gpu, work, n, n, patience);
+    let Work { cells, scales } = load_matrices(run, a, false)?;
+    let values = Cells::new(run, [a.batch, 1, n])?;
+    let matrices = Hermitian { run, cells: &cells, values: &values };
     let rotated;
     let vectors = if n <= SMALL {
         rotated = matrices.rotated()?;
         &rotated
     } else {
         matrices.squares()?;
-        let vectors = if blocks::applies(scheme, n) {
+        let vectors = if blocks::applies(run, &cells) {
             rotated = matrices.rotated_by_blocks()?;
             &rotated
         } else {
             matrices.shifted()?;
             &cells
         };
-        jacobi::normalise(gpu, scheme, vectors, &values, [a.batch, n, n], patience)?;
+        jacobi::normalise(run, vectors, &values)?;
         matrices.rayleigh(a, &scales, vectors)?;
         vectors
     };
-    let order = jacobi::order(gpu, scheme, &values, a.batch, n, patience)?;
+    let order = jacobi::order(run, &values)?;
     let stored = Stored {
         ty,
-        batch: a.batch,
         rows: n,
         columns: n,
-        width: n,
-        height: n,
         cells: vectors,
         zero: eps,
         scales: None,
@@ -62,107 +59,100 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
         upper: false,
         transposed: false,
     };
-    let row = Stored { rows: 1, height: 1, cells: &values, scales: Some(&scales), ..stored };
-    Ok((row.record(gpu, scheme, patience)?, stored.record(gpu, scheme, patience)?))
+    let row = Stored { rows: 1, cells: &values, scales: Some(&scales), ..stored };
+    Ok((row.record(run)?, stored.record(run)?))
 }
 
-/// Hermitian matrices of `n` rows whose columns are contiguous in `cells`, and a place for as many values as columns.
+/// Hermitian matrices, and a row of as many values as they have columns.
 pub(super) struct Hermitian<'a> {
-    pub gpu: &'a Gpu,
-    pub scheme: Scheme,
-    pub cells: &'a Lease,
-    pub values: &'a Lease,
-    pub batch: u64,
-    pub n: u64,
-    pub patience: Patience,
+    pub run: Run<'a>,
+    pub cells: &'a Cells,
+    pub values: &'a Cells,
 }
 
 impl Hermitian<'_> {
     /// The eigenvectors of matrices of at most [`EXACT`] rows, by two-sided rotations, which bring the eigenvalues to
     /// `values`. Uses `cells` up.
-    pub(super) fn rotated(&self) -> Result<Lease> {
-        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
-        let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
+    pub(super) fn rotated(&self) -> Result<Cells> {
+        let &Self { run, cells, values } = self;
+        let &Cells { batch, rows: n, .. } = cells;
+        let vectors = Cells::identity(run, [batch, n, n])?;
         Step {
             coherent: true,
             defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
-            writes: &[
-                ("work", Holds::Cells, cells),
-                ("vectors", Holds::Cells, &vectors),
-                ("values", Holds::Cells, values),
-            ],
+            writes: &[cells.operand("work"), vectors.operand("vectors"), values.operand("values")],
             extents: &[("rows", n), ("rounds", SWEEPS * n)],
             groups: batch,
-            ..Step::new(&["scalar", "pairs", "eigh"], scheme.whole(gpu))
+            ..Step::new(&["scalar", "pairs", "eigh"], run.whole())
         }
-        .record(gpu, patience)?;
+        .record()?;
         Ok(vectors)
     }
 
     /// The sum of the squares of each column, to `values`.
     fn squares(&self) -> Result<()> {
-        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        let &Self { run, cells, values } = self;
         Step {
-            reads: &[("work", Holds::Cells, cells)],
-            writes: &[("values", Holds::Cells, values)],
-            extents: &[("count", batch * n), ("rows", n)],
-            groups: (batch * n).div_ceil(scheme.segments.into()),
-            ..Step::new(&["scalar", "squares"], scheme)
+            reads: &[cells.operand("work")],
+            writes: &[values.operand("values")],
+            extents: &[("count", values.count()), ("rows", cells.rows)],
+            groups: values.count().div_ceil(run.scheme.segments.into()),
+            ..Step::new(&["scalar", "squares"], run)
         }
-        .record(gpu, patience)
+        .record()
     }
 
     /// The eigenvectors of real matrices, by two-sided rotations of blocks, once `values` has the columns' squares. Uses
     /// `cells` up.
-    fn rotated_by_blocks(&self) -> Result<Lease> {
-        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
-        let least = scheme.numbers(gpu, batch, patience)?;
+    fn rotated_by_blocks(&self) -> Result<Cells> {
+        let &Self { run, cells, values } = self;
+        let &Cells { batch, rows: n, .. } = cells;
+        let least = run.numbers(batch)?;
         Step {
-            reads: &[("values", Holds::Cells, values)],
+            reads: &[values.operand("values")],
             writes: &[("least", Holds::Numbers, &least)],
             extents: &[("rows", n)],
             groups: batch,
-            ..Step::new(&["scalar", "negligible_pivot"], scheme.whole(gpu))
+            ..Step::new(&["scalar", "negligible_pivot"], run.whole())
         }
-        .record(gpu, patience)?;
-        let vectors = identity(gpu, scheme, [batch, n, n], patience)?;
-        let rotated =
-            blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least), batch, rows: n, columns: n };
-        blocks::rotate(gpu, scheme, &rotated, patience)?;
+        .record()?;
+        let vectors = Cells::identity(run, [batch, n, n])?;
+        blocks::rotate(run, &blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least) })?;
         Ok(vectors)
     }
 
     /// Makes `cells` multiples of the eigenvectors, once `values` has the columns' squares.
     fn shifted(&self) -> Result<()> {
-        let &Self { gpu, scheme, cells, values, batch, n, patience } = self;
+        let &Self { run, cells, values } = self;
         Step {
-            reads: &[("values", Holds::Cells, values)],
-            writes: &[("work", Holds::Cells, cells)],
-            extents: &[("rows", n)],
-            groups: batch,
-            ..Step::new(&["scalar", "shift"], scheme.whole(gpu))
+            reads: &[values.operand("values")],
+            writes: &[cells.operand("work")],
+            extents: &[("rows", cells.rows)],
+            groups: cells.batch,
+            ..Step::new(&["scalar", "shift"], run.whole())
         }
-        .record(gpu, patience)?;
-        jacobi::orthogonalise(gpu, scheme, cells, None, [batch, n, n], patience)
+        .record()?;
+        jacobi::orthogonalise(run, cells, None)
     }
 
     /// The eigenvalues of `a`, of which the matrices are a copy with these scales, that belong to the vectors of length 1,
     /// to `values`.
-    fn rayleigh(&self, a: &Matrices, scales: &Lease, vectors: &Lease) -> Result<()> {
-        let &Self { gpu, scheme, values, batch, n, patience, .. } = self;
+    fn rayleigh(&self, a: &Matrices, scales: &Lease, vectors: &Cells) -> Result<()> {
+        let &Self { run, values, .. } = self;
+        let &Cells { batch, rows: n, .. } = vectors;
         let lease = a.lease()?;
         Step {
             tensor: Some(a.ty),
             reads: &[
                 ("tensor", Holds::Tensor(a.ty), &lease),
-                ("work", Holds::Cells, vectors),
+                vectors.operand("work"),
                 ("scales", Holds::Numbers, scales),
             ],
-            writes: &[("values", Holds::Cells, values)],
+            writes: &[values.operand("values")],
             extents: &[("rows", n)],
             groups: batch * n.div_ceil(4),
-            ..Step::new(&["scalar", "rayleigh"], scheme.whole(gpu))
+            ..Step::new(&["scalar", "rayleigh"], run.whole())
         }
-        .record(gpu, patience)
+        .record()
     }
 }

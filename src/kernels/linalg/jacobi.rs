@@ -7,77 +7,56 @@ use super::*;
 pub(super) const SWEEPS: u64 = 30;
 
 /// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
-pub(super) fn orthogonalise(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    vectors: Option<&Lease>,
-    [batch, rows, columns]: [u64; 3],
-    patience: Patience,
-) -> Result<()> {
-    if blocks::applies(scheme, columns) {
-        let rotated = blocks::Rotated { cells, vectors, least: None, batch, rows, columns };
-        return blocks::rotate(gpu, scheme, &rotated, patience);
+pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) -> Result<()> {
+    if blocks::applies(run, cells) {
+        return blocks::rotate(run, &blocks::Rotated { cells, vectors, least: None });
     }
+    let &Cells { batch, rows, columns, .. } = cells;
     let half = columns.div_ceil(2);
     let rounds = SWEEPS * (2 * half - 1);
-    patience.may_record(rounds)?;
+    run.patience.may_record(rounds)?;
     if columns == 1 {
         return Ok(());
     }
-    let rotations = gpu.zeroed(batch * SWEEPS * 4, patience)?.lease()?;
+    let rotations = run.gpu.zeroed(batch * SWEEPS * 4, run.patience)?.lease()?;
     let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
-    writes.push(("work", Holds::Cells, cells));
+    writes.push(cells.operand("work"));
     writes.push(("rotations", Holds::Indices, &rotations));
-    writes.extend(vectors.map(|vectors| Holds::Cells.of("vectors", vectors)));
+    writes.extend(vectors.map(|vectors| vectors.operand("vectors")));
     for round in 0..rounds {
         Step {
             defines: &[("VECTORS", vectors.is_some().into())],
             writes: &writes,
             extents: &[("rows", rows), ("columns", columns), ("sweeps", SWEEPS), ("round", round)],
             groups: batch * half,
-            ..Step::new(&["scalar", "pairs", "rotate"], Scheme { segments: 1, ..scheme })
+            ..Step::new(&["scalar", "pairs", "rotate"], run.by(run.scheme.lanes, 1))
         }
-        .record(gpu, patience)?;
+        .record()?;
     }
     Ok(())
 }
 
-/// Brings the columns to length 1 and writes their lengths to `values`.
-pub(super) fn normalise(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    values: &Lease,
-    [batch, rows, columns]: [u64; 3],
-    patience: Patience,
-) -> Result<()> {
+/// Brings the columns to length 1 and writes their lengths to `values`, of one row.
+pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Result<()> {
     Step {
-        writes: &[("work", Holds::Cells, cells), ("values", Holds::Cells, values)],
-        extents: &[("count", batch * columns), ("rows", rows)],
-        groups: (batch * columns).div_ceil(scheme.segments.into()),
-        ..Step::new(&["scalar", "normalise"], scheme)
+        writes: &[cells.operand("work"), values.operand("values")],
+        extents: &[("count", values.count()), ("rows", cells.rows)],
+        groups: values.count().div_ceil(run.scheme.segments.into()),
+        ..Step::new(&["scalar", "normalise"], run)
     }
-    .record(gpu, patience)
+    .record()
 }
 
-/// The order of the values by magnitude, the largest first: indices, `columns` a matrix.
-pub(super) fn order(
-    gpu: &Gpu,
-    scheme: Scheme,
-    values: &Lease,
-    batch: u64,
-    columns: u64,
-    patience: Patience,
-) -> Result<Lease> {
-    let count = batch * columns;
-    let order = gpu.allocate(Kind::Device, count * 4, patience)?;
+/// The order of the values by magnitude, the largest first: indices, as many a matrix as there are values.
+pub(super) fn order(run: Run, values: &Cells) -> Result<Lease> {
+    let count = values.count();
+    let order = run.gpu.allocate(Kind::Device, count * 4, run.patience)?;
     Step {
-        reads: &[("values", Holds::Cells, values)],
+        reads: &[values.operand("values")],
         writes: &[("order", Holds::Indices, &order)],
-        extents: &[("count", count), ("columns", columns)],
-        ..Step::each(gpu, &["scalar", "order"], scheme, count)
+        extents: &[("count", count), ("columns", values.columns)],
+        ..Step::each(&["scalar", "order"], run, count)
     }
-    .record(gpu, patience)?;
+    .record()?;
     Ok(order)
 }

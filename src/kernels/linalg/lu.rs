@@ -99,19 +99,21 @@ impl Panel<'_> {
         groups: u64,
         permutation: Option<&Block>,
     ) -> Result<()> {
+        let &Self { gpu, patience, ty, .. } = self;
+        let scheme = Scheme::plain(ty, wide(ty, &[self.a]), threads);
         let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
         writes.push(("a", Holds::Cells, self.a));
         writes.push(("pivots", Holds::Indices, self.pivots));
         writes.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
         Step {
-            coherent: processor(self.gpu),
+            coherent: processor(gpu),
             defines,
             writes: &writes,
             extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
             groups,
-            ..Step::new(&["exact", file], Scheme::plain(self.ty, wide(self.ty, &[self.a]), threads))
+            ..Step::new(&["exact", file], Run { gpu, scheme, patience })
         }
-        .record(self.gpu, self.patience)
+        .record()
     }
 
     /// Factors the panel alone, in one workgroup a matrix.

@@ -136,6 +136,7 @@ impl Pack<'_> {
             Pack::Rows(permutation) => (3, Some(permutation)),
         };
         let narrowest = if from.ty.size() < to.size() { from.ty } else { to };
+        let scheme = Scheme::plain(to, wide(narrowest, &[&source, &lease]), 256);
         let mut reads: SmallVec<[Operand; 2]> = SmallVec::new();
         reads.push(("tensor", Holds::Tensor(from.ty), &source));
         reads.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
@@ -146,9 +147,9 @@ impl Pack<'_> {
             writes: &[("to", Holds::Cells, &lease)],
             extents: &[("rows", from.rows), ("columns", from.columns), ("count", elements)],
             groups: elements.div_ceil(256),
-            ..Step::new(&["exact", "pack"], Scheme::plain(to, wide(narrowest, &[&source, &lease]), 256))
+            ..Step::new(&["exact", "pack"], Run { gpu, scheme, patience })
         }
-        .record(gpu, patience)?;
+        .record()?;
         Ok(lease)
     }
 }
@@ -161,15 +162,16 @@ fn unpack(gpu: &Gpu, lease: Lease, from: Type, elements: u64, to: Type, patience
     to.check_program(&gpu.caps)?;
     let result = gpu.allocate(Kind::Device, elements * to.size(), patience)?;
     let narrowest = if from.size() < to.size() { from } else { to };
+    let scheme = Scheme::plain(from, wide(narrowest, &[&lease, &result]), 256);
     Step {
         tensor: Some(to),
         reads: &[("from", Holds::Cells, &lease)],
         writes: &[("tensor", Holds::Tensor(to), &result)],
         extents: &[("count", elements)],
         groups: elements.div_ceil(256),
-        ..Step::new(&["exact", "unpack"], Scheme::plain(from, wide(narrowest, &[&lease, &result]), 256))
+        ..Step::new(&["exact", "unpack"], Run { gpu, scheme, patience })
     }
-    .record(gpu, patience)?;
+    .record()?;
     Ok(Buffer::new(elements * to.size(), result))
 }
 
@@ -257,6 +259,7 @@ impl Update<'_> {
         }
         let (tile, _) = Tile::chosen(&gpu.caps, [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
         let (width, _) = vector(ty.compute());
+        let scheme = Scheme::plain(ty, wide(ty, &[a.block, b.block, c.block]), tile.threads());
         let flag = |is: bool| u32::from(is);
         let mut extents: SmallVec<[(&str, u64); 15]> = SmallVec::new();
         extents.extend(c.extents(["c_offset", "c_batch", "c_row", "c_column"]));
@@ -282,8 +285,8 @@ impl Update<'_> {
             writes: &[("c", Holds::Cells, c.block)],
             extents: &extents,
             groups: batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into()),
-            ..Step::new(&["exact", "update"], Scheme::plain(ty, wide(ty, &[a.block, b.block, c.block]), tile.threads()))
+            ..Step::new(&["exact", "update"], Run { gpu, scheme, patience })
         }
-        .record(gpu, patience)
+        .record()
     }
 }

@@ -21,26 +21,8 @@ impl Scheme {
         Self { work, wide, fine: false, lanes: threads, segments: 1 }
     }
 
-    /// For the orthogonal decompositions.
-    pub(super) fn new(gpu: &Gpu, work: Type, rows: u64, columns: u64) -> Self {
-        let fine = gpu.caps.float64 && rows.max(columns) <= EXACT;
-        // A CPU device runs eight threads as one vector; more would only wait for each other.
-        let (lanes, segments) = if gpu.caps.cpu { (8, 1) } else { (32, 4) };
-        Self { work, wide: false, fine, lanes, segments }
-    }
-
-    /// For kernels whose threads have an element each and nothing in common.
-    fn elementwise(self, gpu: &Gpu) -> Self {
-        Self { lanes: if gpu.caps.cpu { 64 } else { 256 }, segments: 1, ..self }
-    }
-
     pub(super) fn threads(&self) -> u64 {
         (self.lanes * self.segments).into()
-    }
-
-    /// For kernels of which a workgroup has a matrix, or a few columns of it.
-    pub(super) fn whole(self, gpu: &Gpu) -> Self {
-        Self { lanes: if gpu.caps.cpu { 8 } else { 256 }, segments: 1, ..self }
     }
 
     pub(super) fn is_double(&self) -> bool {
@@ -82,14 +64,43 @@ impl Scheme {
         }
         computes
     }
+}
 
-    /// Bytes of a block of `count` elements.
-    pub(super) fn cells(&self, gpu: &Gpu, count: u64, patience: Patience) -> Result<Lease> {
-        gpu.allocate(Kind::Device, count * self.work.size(), patience)
+/// How kernels run: where, how they compute there, and whether the caller may wait.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub gpu: &'a Gpu,
+    pub scheme: Scheme,
+    pub patience: Patience,
+}
+
+impl<'a> Run<'a> {
+    /// For the orthogonal decompositions of matrices of so many rows and columns.
+    pub(super) fn new(gpu: &'a Gpu, work: Type, rows: u64, columns: u64, patience: Patience) -> Self {
+        let fine = gpu.caps.float64 && rows.max(columns) <= EXACT;
+        // A CPU device runs eight threads as one vector; more would only wait for each other.
+        let (lanes, segments) = if gpu.caps.cpu { (8, 1) } else { (32, 4) };
+        Self { gpu, scheme: Scheme { work, wide: false, fine, lanes, segments }, patience }
     }
 
-    pub(super) fn numbers(&self, gpu: &Gpu, count: u64, patience: Patience) -> Result<Lease> {
-        gpu.allocate(Kind::Device, count * self.real().size(), patience)
+    /// By workgroups of `segments` times `lanes` threads.
+    pub(super) fn by(self, lanes: u32, segments: u32) -> Self {
+        Self { scheme: Scheme { lanes, segments, ..self.scheme }, ..self }
+    }
+
+    /// For kernels of which a workgroup has a matrix, or a few columns of it.
+    pub(super) fn whole(self) -> Self {
+        self.by(if self.gpu.caps.cpu { 8 } else { 256 }, 1)
+    }
+
+    /// A block for so many real numbers.
+    pub(super) fn numbers(&self, count: u64) -> Result<Lease> {
+        self.gpu.allocate(Kind::Device, count * self.scheme.real().size(), self.patience)
+    }
+
+    /// A block for so many elements.
+    pub(super) fn elements(&self, count: u64) -> Result<Lease> {
+        self.gpu.allocate(Kind::Device, count * self.scheme.work.size(), self.patience)
     }
 }
 
@@ -114,7 +125,7 @@ impl Holds {
 /// A kernel of files under `shaders/lib/linalg`, of which the first holds its arithmetic, and one run of it.
 pub(super) struct Step<'a> {
     pub files: &'a [&'a str],
-    pub scheme: Scheme,
+    pub run: Run<'a>,
     /// Whether threads of a workgroup read from buffers what others of it wrote.
     pub coherent: bool,
     pub defines: &'a [(&'a str, u32)],
@@ -129,25 +140,26 @@ pub(super) struct Step<'a> {
 
 impl<'a> Step<'a> {
     /// One workgroup, without parameters.
-    pub(super) fn new(files: &'a [&'a str], scheme: Scheme) -> Self {
+    pub(super) fn new(files: &'a [&'a str], run: Run<'a>) -> Self {
         let (reads, writes, extents) = (&[], &[], &[]);
-        Self { files, scheme, coherent: false, defines: &[], tensor: None, reads, writes, extents, groups: 1 }
+        Self { files, run, coherent: false, defines: &[], tensor: None, reads, writes, extents, groups: 1 }
     }
 
-    /// A thread for each of `count` elements.
-    pub(super) fn each(gpu: &Gpu, files: &'a [&'a str], scheme: Scheme, count: u64) -> Self {
-        let scheme = scheme.elementwise(gpu);
-        Self { groups: count.div_ceil(scheme.threads()), ..Self::new(files, scheme) }
+    /// A thread for each of `count` elements, which have nothing in common.
+    pub(super) fn each(files: &'a [&'a str], run: Run<'a>, count: u64) -> Self {
+        let run = run.by(if run.gpu.caps.cpu { 64 } else { 256 }, 1);
+        Self { groups: count.div_ceil(run.scheme.threads()), ..Self::new(files, run) }
     }
 
-    pub(super) fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+    pub(super) fn record(&self) -> Result<()> {
+        let Run { gpu, scheme, patience } = self.run;
         let reads: SmallVec<[&Block; 8]> = self.reads.iter().map(|&(_, _, block)| block).collect();
         let writes: SmallVec<[&Block; 8]> = self.writes.iter().map(|&(_, _, block)| block).collect();
-        check_indices(gpu, self.scheme.wide)?;
+        check_indices(gpu, scheme.wide)?;
         let kernel = Kernel {
             key: &self.key(),
             params: &|params| self.params(params),
-            source: &|parameters| self.source(gpu, parameters),
+            source: &|parameters| self.source(parameters),
             groups: self.groups,
             reads: &reads,
             writes: &writes,
@@ -165,11 +177,11 @@ impl<'a> Step<'a> {
             };
             params.address(block.address, storage, format_args!("{name}"));
         }
-        params.extents(self.scheme.wide, self.extents.iter().copied().chain([("groups", self.groups)]));
+        params.extents(self.run.scheme.wide, self.extents.iter().copied().chain([("groups", self.groups)]));
     }
 
     pub(super) fn key(&self) -> Vec<u8> {
-        let Scheme { work, wide, fine, lanes, segments } = self.scheme;
+        let Scheme { work, wide, fine, lanes, segments } = self.run.scheme;
         let mut bytes = b"linalg ".to_vec();
         for file in self.files {
             bytes.extend_from_slice(file.as_bytes());
@@ -183,8 +195,8 @@ impl<'a> Step<'a> {
         bytes
     }
 
-    pub(super) fn source(&self, gpu: &Gpu, parameters: &str) -> String {
-        let scheme = &self.scheme;
+    pub(super) fn source(&self, parameters: &str) -> String {
+        let Run { gpu, scheme, .. } = self.run;
         let mut storages = vec!["uint"];
         storages.extend(self.tensor.map(Type::storage));
         let mut computes = scheme.computes();

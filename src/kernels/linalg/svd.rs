@@ -19,35 +19,32 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, patience: Patience) ->
     let (batch, m, n) = (a.batch, a.rows.max(a.columns), a.rows.min(a.columns));
     let fine = gpu.caps.float64 && m <= EXACT;
     let work = if ty == Type::F64 || fine { Type::F64 } else { Type::F32 };
-    let scheme = Scheme::new(gpu, work, m, n);
+    let run = Run::new(gpu, work, m, n, patience);
     let kept = if full { m } else { n };
     within_reach(batch.saturating_mul(m).saturating_mul(kept))?;
-    let Work { cells, scales } = load_matrices(gpu, scheme, a, wide, patience)?;
-    let reflectors = qr::factor(gpu, scheme, &cells, [batch, m, n], patience)?;
+    let Work { cells, scales } = load_matrices(run, a, wide)?;
+    let reflectors = qr::factor(run, &cells)?;
     // Rᵀ·J = V·Σ, so that A = Q·J·Σ·Vᵀ.
-    let right = triangle(gpu, scheme, &cells, [batch, m, n], patience)?;
-    let left = identity(gpu, scheme, [batch, n, n], patience)?;
-    jacobi::orthogonalise(gpu, scheme, &right, Some(&left), [batch, n, n], patience)?;
-    let values = scheme.cells(gpu, batch * n, patience)?;
-    jacobi::normalise(gpu, scheme, &right, &values, [batch, n, n], patience)?;
-    let order = jacobi::order(gpu, scheme, &values, batch, n, patience)?;
+    let right = triangle(run, &cells)?;
+    let left = Cells::identity(run, [batch, n, n])?;
+    jacobi::orthogonalise(run, &right, Some(&left))?;
+    let values = Cells::new(run, [batch, 1, n])?;
+    jacobi::normalise(run, &right, &values)?;
+    let singular = Singular { order: jacobi::order(run, &values)?, values };
     if n <= ORIENTED {
-        orient(gpu, scheme, [&left, &right], &values, &order, [batch, n], full, patience)?;
+        singular.orient(run, [&left, &right], full)?;
     }
-    let right = place(gpu, scheme, &right, &order, [batch, n, n], n, patience)?;
-    complete(gpu, scheme, &right, &values, &order, [batch, n], patience)?;
-    let left = place(gpu, scheme, &left, &order, [batch, m, n], kept, patience)?;
-    qr::apply(gpu, scheme, &left, [batch, m, kept], &reflectors, (0, reflectors.count), 0, qr::Onto::All, patience)?;
+    let right = singular.place(run, &right, [n, n])?;
+    singular.complete(run, &right)?;
+    let left = singular.place(run, &left, [m, kept])?;
+    reflectors.apply(run, &left, 0..reflectors.count, qr::Onto::All)?;
     if !full {
-        negligible(gpu, scheme, &values, &order, [batch, n], ty, patience)?;
+        singular.negligible(run, ty)?;
     }
     let tall_side = Stored {
         ty,
-        batch,
         rows: if wide { kept } else { m },
         columns: if wide { m } else { kept },
-        width: kept,
-        height: m,
         cells: &left,
         zero: 0.0,
         scales: None,
@@ -55,133 +52,113 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, patience: Patience) ->
         upper: false,
         transposed: wide,
     };
-    let short_side = Stored { rows: n, columns: n, width: n, height: n, cells: &right, transposed: !wide, ..tall_side };
-    let singular = Stored {
+    let short_side = Stored { rows: n, columns: n, cells: &right, transposed: !wide, ..tall_side };
+    let row = Stored {
         rows: 1,
-        height: 1,
-        cells: &values,
+        cells: &singular.values,
         scales: Some(&scales),
-        order: Some(&order),
+        order: Some(&singular.order),
         transposed: false,
         ..short_side
     };
-    let singular = singular.record(gpu, scheme, patience)?;
-    let (tall_side, short_side) = (tall_side.record(gpu, scheme, patience)?, short_side.record(gpu, scheme, patience)?);
-    Ok(if wide { (short_side, singular, tall_side) } else { (tall_side, singular, short_side) })
+    let (values, tall_side, short_side) = (row.record(run)?, tall_side.record(run)?, short_side.record(run)?);
+    Ok(if wide { (short_side, values, tall_side) } else { (tall_side, values, short_side) })
 }
 
 /// Rᵀ of the QR decompositions in `cells`.
-fn triangle(gpu: &Gpu, scheme: Scheme, cells: &Lease, [batch, m, n]: [u64; 3], patience: Patience) -> Result<Lease> {
-    let count = batch * n * n;
-    let square = scheme.cells(gpu, count, patience)?;
+fn triangle(run: Run, cells: &Cells) -> Result<Cells> {
+    let &Cells { batch, rows, columns, .. } = cells;
+    let square = Cells::new(run, [batch, columns, columns])?;
     Step {
-        reads: &[("from", Holds::Cells, cells)],
-        writes: &[("work", Holds::Cells, &square)],
-        extents: &[("count", count), ("rows", m), ("columns", n)],
-        ..Step::each(gpu, &["scalar", "triangle"], scheme, count)
+        reads: &[cells.operand("from")],
+        writes: &[square.operand("work")],
+        extents: &[("count", square.count()), ("rows", rows), ("columns", columns)],
+        ..Step::each(&["scalar", "triangle"], run, square.count())
     }
-    .record(gpu, patience)?;
+    .record()?;
     Ok(square)
 }
 
-/// `kept` columns of m elements: the n columns of `cells` in their order, then unit vectors.
-fn place(
-    gpu: &Gpu,
-    scheme: Scheme,
-    cells: &Lease,
-    order: &Lease,
-    [batch, m, n]: [u64; 3],
-    kept: u64,
-    patience: Patience,
-) -> Result<Lease> {
-    let count = batch * kept * m;
-    let left = scheme.cells(gpu, count, patience)?;
-    Step {
-        reads: &[("from", Holds::Cells, cells), ("order", Holds::Indices, order)],
-        writes: &[("work", Holds::Cells, &left)],
-        extents: &[("count", count), ("rows", m), ("columns", kept), ("width", n), ("height", n)],
-        ..Step::each(gpu, &["scalar", "place"], scheme, count)
-    }
-    .record(gpu, patience)?;
-    Ok(left)
+/// Singular values, a row a matrix, and their order: indices, the largest first.
+struct Singular {
+    values: Cells,
+    order: Lease,
 }
 
-/// Makes orthonormal bases of the columns in `right`, those of zero singular values included.
-fn complete(
-    gpu: &Gpu,
-    scheme: Scheme,
-    right: &Lease,
-    values: &Lease,
-    order: &Lease,
-    [batch, n]: [u64; 2],
-    patience: Patience,
-) -> Result<()> {
-    Step {
-        coherent: true,
-        reads: &[("values", Holds::Cells, values), ("order", Holds::Indices, order)],
-        writes: &[("work", Holds::Cells, right)],
-        extents: &[("rows", n), ("columns", n), ("width", n)],
-        groups: batch,
-        ..Step::new(&["scalar", "complete"], scheme.whole(gpu))
+impl Singular {
+    /// `columns` columns of `rows` elements: those of `cells` in the values' order, then unit vectors.
+    fn place(&self, run: Run, cells: &Cells, [rows, columns]: [u64; 2]) -> Result<Cells> {
+        let placed = Cells::new(run, [cells.batch, rows, columns])?;
+        Step {
+            reads: &[cells.operand("from"), ("order", Holds::Indices, &self.order)],
+            writes: &[placed.operand("work")],
+            extents: &[
+                ("count", placed.count()),
+                ("rows", rows),
+                ("columns", columns),
+                ("width", cells.columns),
+                ("height", cells.rows),
+            ],
+            ..Step::each(&["scalar", "place"], run, placed.count())
+        }
+        .record()?;
+        Ok(placed)
     }
-    .record(gpu, patience)
-}
 
-/// Gives singular vectors Nx's signs: those of the eigenvectors that its rotations find of V·Σ·Vᵀ, or of V·Σ²·Vᵀ where the
-/// decomposition is reduced.
-#[allow(clippy::too_many_arguments, reason = "the results so far, and their sizes")]
-fn orient(
-    gpu: &Gpu,
-    scheme: Scheme,
-    [left, right]: [&Lease; 2],
-    values: &Lease,
-    order: &Lease,
-    [batch, n]: [u64; 2],
-    full: bool,
-    patience: Patience,
-) -> Result<()> {
-    let (count, gram) = (batch * n * n, scheme.cells(gpu, batch * n * n, patience)?);
-    Step {
-        defines: &[("SQUARED", (!full).into())],
-        reads: &[("from", Holds::Cells, right), ("values", Holds::Cells, values)],
-        writes: &[("work", Holds::Cells, &gram)],
-        extents: &[("count", count), ("columns", n)],
-        ..Step::each(gpu, &["scalar", "gram"], scheme, count)
+    /// Makes orthonormal bases of the columns in `right`, those of zero singular values included.
+    fn complete(&self, run: Run, right: &Cells) -> Result<()> {
+        let n = right.columns;
+        Step {
+            coherent: true,
+            reads: &[self.values.operand("values"), ("order", Holds::Indices, &self.order)],
+            writes: &[right.operand("work")],
+            extents: &[("rows", n), ("columns", n), ("width", n)],
+            groups: right.batch,
+            ..Step::new(&["scalar", "complete"], run.whole())
+        }
+        .record()
     }
-    .record(gpu, patience)?;
-    let lengths = scheme.cells(gpu, batch * n, patience)?;
-    let reference = eigh::Hermitian { gpu, scheme, cells: &gram, values: &lengths, batch, n, patience }.rotated()?;
-    let reference_order = jacobi::order(gpu, scheme, &lengths, batch, n, patience)?;
-    Step {
-        reads: &[
-            ("reference", Holds::Cells, &reference),
-            ("reference_order", Holds::Indices, &reference_order),
-            ("order", Holds::Indices, order),
-        ],
-        writes: &[("left", Holds::Cells, left), ("right", Holds::Cells, right)],
-        extents: &[("count", batch * n), ("columns", n)],
-        ..Step::each(gpu, &["scalar", "orient"], scheme, batch * n)
-    }
-    .record(gpu, patience)
-}
 
-/// Sets singular values to zero that are no more than rounding of the largest one: the reduced decomposition is what
-/// `pinv` and `matrix_rank` take, which know no tolerance relative to it.
-fn negligible(
-    gpu: &Gpu,
-    scheme: Scheme,
-    values: &Lease,
-    order: &Lease,
-    [batch, n]: [u64; 2],
-    ty: Type,
-    patience: Patience,
-) -> Result<()> {
-    let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
-    Step {
-        reads: &[("order", Holds::Indices, order)],
-        writes: &[("values", Holds::Cells, values)],
-        extents: &[("count", batch * n), ("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
-        ..Step::each(gpu, &["scalar", "negligible"], scheme, batch * n)
+    /// Gives singular vectors Nx's signs: those of the eigenvectors that its rotations find of V·Σ·Vᵀ, or of V·Σ²·Vᵀ where
+    /// the decomposition is reduced.
+    fn orient(&self, run: Run, [left, right]: [&Cells; 2], full: bool) -> Result<()> {
+        let &Cells { batch, columns: n, .. } = right;
+        let gram = Cells::new(run, [batch, n, n])?;
+        Step {
+            defines: &[("SQUARED", (!full).into())],
+            reads: &[right.operand("from"), self.values.operand("values")],
+            writes: &[gram.operand("work")],
+            extents: &[("count", gram.count()), ("columns", n)],
+            ..Step::each(&["scalar", "gram"], run, gram.count())
+        }
+        .record()?;
+        let lengths = Cells::new(run, [batch, 1, n])?;
+        let reference = eigh::Hermitian { run, cells: &gram, values: &lengths }.rotated()?;
+        let reference_order = jacobi::order(run, &lengths)?;
+        Step {
+            reads: &[
+                reference.operand("reference"),
+                ("reference_order", Holds::Indices, &reference_order),
+                ("order", Holds::Indices, &self.order),
+            ],
+            writes: &[left.operand("left"), right.operand("right")],
+            extents: &[("count", lengths.count()), ("columns", n)],
+            ..Step::each(&["scalar", "orient"], run, lengths.count())
+        }
+        .record()
     }
-    .record(gpu, patience)
+
+    /// Sets singular values to zero that are no more than rounding of the largest one: the reduced decomposition is what
+    /// `pinv` and `matrix_rank` take, which know no tolerance relative to it.
+    fn negligible(&self, run: Run, ty: Type) -> Result<()> {
+        let (count, n) = (self.values.count(), self.values.columns);
+        let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
+        Step {
+            reads: &[("order", Holds::Indices, &self.order)],
+            writes: &[self.values.operand("values")],
+            extents: &[("count", count), ("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
+            ..Step::each(&["scalar", "negligible"], run, count)
+        }
+        .record()
+    }
 }

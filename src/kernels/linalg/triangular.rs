@@ -140,6 +140,7 @@ impl System<'_> {
         extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
         extents.extend(x.extents(["x_offset", "x_batch", "x_row", "x_column"]));
         extents.extend([("size", size), ("columns", columns), ("tiles", tiles)]);
+        let scheme = Scheme::plain(ty, wide(ty, &[l.block, x.block]), threads);
         Step {
             defines: &[
                 ("WIDTH", width as u32),
@@ -151,8 +152,8 @@ impl System<'_> {
             writes: &[("x", Holds::Cells, x.block)],
             extents: &extents,
             groups: batch * tiles,
-            ..Step::new(&["exact", file], Scheme::plain(ty, wide(ty, &[l.block, x.block]), threads))
+            ..Step::new(&["exact", file], Run { gpu, scheme, patience })
         }
-        .record(gpu, patience)
+        .record()
     }
 }
