@@ -190,6 +190,25 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  test "definitions, whose operations are one kernel or go to the CPU one by one" do
+    fun = fn x, y ->
+      z = Nx.select(Nx.greater(x, y), Nx.subtract(x, y), Nx.multiply(y, 2))
+      {Nx.add(z, Nx.broadcast(y[[0, 1]], {7, 30})), Nx.reduce_max(z, axes: [0])}
+    end
+
+    # BinaryBackend has no count of elements of less than a byte that is no whole number of bytes.
+    for {_, size} = type when size >= 8 <- @integers ++ @floats do
+      args = for shape <- [{7, 30}, {30}], do: Generators.tensor(shape, type, {:integer, 0..1})
+      args = [hd(args), Nx.new_axis(List.last(args), 0)]
+      unless type in computed([type]), do: Fallback.put_mode(:allow)
+      results = apply(Nx.Vulkan.jit(fun), Enum.map(args, &to_device/1))
+      Fallback.put_mode(:raise)
+
+      for {got, want} <- Enum.zip(Tuple.to_list(results), Tuple.to_list(apply(fun, args))),
+          do: assert_same(got, want, :definition, type: type)
+    end
+  end
+
   test "reductions" do
     for op <- [:sum, :product, :reduce_max, :reduce_min, :all, :any, :argmax, :argmin],
         type <- some(@integers ++ @floats),

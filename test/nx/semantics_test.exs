@@ -226,6 +226,20 @@ defmodule Nx.Vulkan.SemanticsTest do
     assert for(tie <- [:low, :high], do: Nx.to_number(Nx.argmin(x, tie_break: tie))) == [3, 4]
   end
 
+  test "integers that the host holds are computed there as on the device" do
+    types = Generators.integer_types() ++ for(kind <- [:u, :s], size <- [2, 4], do: {kind, size})
+    binary = [:add, :subtract, :multiply, :max, :min, :equal, :less, :greater_equal, :logical_xor]
+
+    for op <- binary, left <- types, right <- Enum.take_random(types, 2) do
+      numbers = for type <- [left, right], do: to_device(Generators.tensor({}, type, :any))
+      ones = Enum.map(numbers, &to_device(Nx.reshape(host(&1), {1})))
+      [result, expected] = for args <- [numbers, ones], do: apply(Nx, op, args)
+      assert_same(result, host(Nx.squeeze(expected)), op, types: {left, right})
+      bytes? = Enum.all?([result.type, left, right], &(elem(&1, 1) >= 8))
+      assert is_reference(result.data.ref) == not bytes?
+    end
+  end
+
   test "literals of another type pad, clip and begin" do
     x = Nx.tensor([1, 2], type: :u8)
     assert list(Nx.pad(x, 7, [{1, 1, 1}])) == [7, 1, 7, 2, 7]

@@ -31,10 +31,10 @@ defmodule Nx.Vulkan.Backend.Program do
   # `args` are the callback's arguments after `out`, for the fallback.
   @spec run(atom(), T.t(), [term()], [tuple()], [tuple()], tuple()) :: T.t()
   # Integers that the host holds, such as the counter of a loop, stay there: who asks for the result need
-  # not wait for the device.
-  def run(op, %T{type: {kind, _}} = out, args, nodes, [{:scalar, {k, _}, _} | _] = inputs, {})
-      when op in @counting and kind in [:s, :u] and k in [:s, :u] do
-    if Enum.all?(inputs, &match?({:scalar, {k, _}, _} when k in [:s, :u], &1)),
+  # not wait for the device. BinaryBackend has no single one of less than a byte.
+  def run(op, %T{type: {kind, size}} = out, args, nodes, [{:scalar, _, _} | _] = inputs, {})
+      when op in @counting and kind in [:s, :u] and size >= 8 do
+    if Enum.all?(inputs, &match?({:scalar, {k, size}, _} when k in [:s, :u] and size >= 8, &1)),
       do:
         Storage.from_host(apply(Nx.BinaryBackend, op, [out | Enum.map(args, &Storage.to_host/1)])),
       else: dispatch(op, out, args, nodes, inputs, {})

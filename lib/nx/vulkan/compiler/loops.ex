@@ -122,8 +122,8 @@ defmodule Nx.Vulkan.Compiler.Loops do
   defp start(%T{data: %Expr{op: :constant, args: [number]}}), do: number
   defp start(start), do: start
 
-  defp known_integers(%T{type: {kind, _}, data: %Expr{op: op, args: args}} = tensor)
-       when kind in [:u, :s] and op in @known do
+  defp known_integers(%T{type: {kind, size}, data: %Expr{op: op, args: args}} = tensor)
+       when kind in [:u, :s] and size >= 8 and op in @known do
     args = Enum.map(args, &host/1)
 
     if Nx.size(tensor) <= @elements and :unknown not in args,
@@ -133,8 +133,8 @@ defmodule Nx.Vulkan.Compiler.Loops do
 
   defp known_integers(tensor), do: tensor
 
-  defp host(%T{type: {kind, _}, data: %Expr{op: op, args: [value]}} = tensor)
-       when kind in [:u, :s] and op in [:constant, :tensor] do
+  defp host(%T{type: {kind, size}, data: %Expr{op: op, args: [value]}} = tensor)
+       when kind in [:u, :s] and size >= 8 and op in [:constant, :tensor] do
     cond do
       Nx.size(tensor) > @elements -> :unknown
       op == :tensor -> value
