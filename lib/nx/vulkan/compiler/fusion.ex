@@ -92,15 +92,15 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   # Shifts and powers of integers look at their operands, and a slice may start where a tensor says.
   defp traces?(op, out, args) do
-    args = Enum.map(args, &if(is_struct(&1, T), do: placeholder(resolve(&1), 0), else: &1))
+    args = Enum.map(args, &if(is_struct(&1, T), do: placeholder(resolve(&1)), else: &1))
     known? = op != :slice or Enum.all?(Enum.at(args, 1), &is_integer/1)
     known? and match?({:ok, _}, Trace.call(fn -> Fused.trace(op, out, args) end, []))
   end
 
-  defp placeholder(%T{data: %Expr{op: :constant, args: [number]}} = tensor, _place),
+  defp placeholder(%T{data: %Expr{op: :constant, args: [number]}} = tensor),
     do: Fused.constant(tensor, number)
 
-  defp placeholder(%T{type: type, shape: shape}, place), do: Fused.placeholder(place, type, shape)
+  defp placeholder(%T{type: type, shape: shape}), do: Fused.placeholder(0, type, shape)
 
   ## Groups
 
