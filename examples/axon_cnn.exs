@@ -83,6 +83,7 @@ IO.puts("LeNet learns to read digits from #{train_size} of them, on #{device.nam
 # An operation without a kernel would run on the CPU unseen: here it raises.
 Fallback.put_mode(:raise)
 Nx.default_backend(VulkanoBackend)
+Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
 :rand.seed(:exsss, 1998)
 training = Digits.draw(train_size)
 {images, digits} = Digits.draw(test_size)

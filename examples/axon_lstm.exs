@@ -60,6 +60,7 @@ IO.puts("An LSTM learns the order of X and Y from #{train_size} sequences on #{d
 # An operation without a kernel would run on the CPU unseen: here it raises.
 Fallback.put_mode(:raise)
 Nx.default_backend(VulkanoBackend)
+Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
 :rand.seed(:exsss, 1997)
 {_, letters, orders} = Order.draw(train_size)
 {sequences, unseen, expected} = Order.draw(test_size)
