@@ -5,13 +5,14 @@ use smallvec::SmallVec;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
-use crate::memory::{Buffer, Kind, Lease, Patience};
+use crate::kernels::program::{Operand, Plan};
+use crate::memory::{Buffer, Kind, Patience};
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
 /// A program with an output place, and what its inputs read.
 pub struct Part<'a> {
     pub program: &'a Program,
-    pub blocks: &'a [Option<(&'a Lease, u64)>],
+    pub operands: &'a [Operand<'a>],
 }
 
 /// The node whose results are the first input's elements as the type `ty`.
@@ -24,7 +25,8 @@ pub fn run(gpu: &Gpu, ty: Type, shape: &[u64], parts: &[Part], patience: Patienc
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = gpu.allocate(Kind::Device, bytes, patience)?;
     for part in parts {
-        super::program::run_into(gpu, part.program, part.blocks, (&out, bytes), patience)?;
+        let plan = Plan::new(gpu, part.program, part.operands, bytes, patience)?;
+        plan.run_into(gpu, part.operands, (&out, bytes), patience)?;
     }
     Ok(Buffer::new(bytes, out))
 }

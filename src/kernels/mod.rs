@@ -13,11 +13,14 @@ pub mod sort;
 mod tensor;
 pub mod window;
 
+use std::sync::Arc;
+
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Kind, Patience};
+use crate::pipeline::Pipeline;
 use crate::program::emit::Params;
 use crate::stream::Dispatch;
 pub use tensor::{Rows, Tensor};
@@ -62,27 +65,53 @@ pub struct Kernel<'a> {
 impl Kernel<'_> {
     /// Builds the pipeline where it is not in memory yet, and records the run.
     pub fn launch(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
-        let &Self { reads, writes, .. } = self;
         let mut params = Params::default();
         (self.params)(&mut params);
         let params = params.bytes();
-        // Parameters that are too many to be pushed go into a block of their own, whose address is pushed.
-        let buffered = params.len() > gpu.caps.max_push_constants.min(256) as usize;
-        let size = if buffered { 8 } else { params.len() as u32 };
-        let pipeline = gpu.pipelines.kernel(xxh3_128(self.key), size, patience, || {
-            let mut declared = Params::with_declarations();
-            (self.params)(&mut declared);
-            (self.source)(&declared.block(buffered))
-        })?;
-        let pipeline = &pipeline;
-        let groups = grid(gpu, self.groups)?;
-        if !buffered {
-            return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
-        }
-        let block = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
-        gpu.stream.update(&block, params)?;
-        let push = &block.address.to_le_bytes();
-        let reads = &[reads, &[&block]].concat();
-        gpu.stream.dispatch(&Dispatch { pipeline, push, groups, reads, writes, bindings: &[] })
+        let pipeline = pipeline(gpu, self.key, params.len(), self.params, self.source, patience)?;
+        record(gpu, &pipeline, params, grid(gpu, self.groups)?, self.reads, self.writes, patience)
     }
+}
+
+/// Whether parameters are too many to be pushed. They go into a block of their own then, whose address is pushed.
+fn buffered(gpu: &Gpu, bytes: usize) -> bool {
+    bytes > gpu.caps.max_push_constants.min(256) as usize
+}
+
+/// The pipeline of a kernel whose parameters are so many bytes, for the rest see [`Kernel`].
+fn pipeline(
+    gpu: &Gpu,
+    key: &[u8],
+    bytes: usize,
+    params: &dyn Fn(&mut Params),
+    source: &dyn Fn(&str) -> String,
+    patience: Patience,
+) -> Result<Arc<Pipeline>> {
+    let buffered = buffered(gpu, bytes);
+    let size = if buffered { 8 } else { bytes as u32 };
+    gpu.pipelines.kernel(xxh3_128(key), size, patience, || {
+        let mut declared = Params::with_declarations();
+        params(&mut declared);
+        source(&declared.block(buffered))
+    })
+}
+
+/// Records one run of a kernel of ours.
+fn record(
+    gpu: &Gpu,
+    pipeline: &Arc<Pipeline>,
+    params: &[u8],
+    groups: [u32; 3],
+    reads: &[&Block],
+    writes: &[&Block],
+    patience: Patience,
+) -> Result<()> {
+    if !buffered(gpu, params.len()) {
+        return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
+    }
+    let block = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
+    gpu.stream.update(&block, params)?;
+    let push = &block.address.to_le_bytes();
+    let reads = &[reads, &[&block]].concat();
+    gpu.stream.dispatch(&Dispatch { pipeline, push, groups, reads, writes, bindings: &[] })
 }

@@ -9,7 +9,7 @@ use vulkano::VulkanObject;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
 use vulkano::device::Device;
 use vulkano::memory::allocator::{
-    AllocationCreateInfo, GenericMemoryAllocatorCreateInfo, MemoryAllocatePreference, MemoryTypeFilter,
+    AllocationCreateInfo, DeviceLayout, GenericMemoryAllocatorCreateInfo, MemoryAllocatePreference, MemoryTypeFilter,
     StandardMemoryAllocator,
 };
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
@@ -33,7 +33,7 @@ pub enum Kind {
 pub struct Block {
     pub buffer: Subbuffer<[u8]>,
     pub handle: vk::Buffer,
-    /// Device address of the first byte.
+    /// Device address of the first byte, aligned for four elements of any type.
     pub address: u64,
     pub size: u64,
     kind: Kind,
@@ -119,6 +119,8 @@ struct Shared {
 pub struct Pool(Arc<Shared>);
 
 const SMALLEST: u64 = 256;
+/// Four of the largest elements: kernels load so many at once.
+const ALIGNMENT: u64 = 64;
 /// What may be taken before garbage is collected, at least.
 const FIRST: u64 = 64 << 20;
 /// The share of what is taken that may be added once there was no garbage to collect.
@@ -334,18 +336,26 @@ impl Shared {
             Patience::Prompt => MemoryAllocatePreference::NeverAllocate,
             Patience::Patient => MemoryAllocatePreference::Unknown,
         };
-        let buffer = Buffer::new_slice::<u8>(
+        let failed = |why: String| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
+        let layout = DeviceLayout::from_size_alignment(size, ALIGNMENT).ok_or_else(|| failed("too large".into()))?;
+        let buffer = Buffer::new(
             self.allocator.clone(),
             BufferCreateInfo { usage, ..Default::default() },
             AllocationCreateInfo { memory_type_filter, allocate_preference, ..Default::default() },
-            size,
+            layout,
         )
-        .map_err(|error| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {error:?}")))?;
+        .map(Subbuffer::new)
+        .map_err(|error| failed(format!("{error:?}")))?;
         let address = match kind {
             Kind::Device => buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get(),
             _ => 0,
         };
         debug_assert_eq!(buffer.offset(), 0);
+        if !address.is_multiple_of(ALIGNMENT) {
+            return Err(Error::Unsupported(format!(
+                "the device's memory starts at {address:#x}, which is not aligned"
+            )));
+        }
         Ok(Block {
             handle: buffer.buffer().handle(),
             buffer,

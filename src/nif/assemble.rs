@@ -2,7 +2,7 @@
 
 use rustler::Term;
 
-use super::program::{Leases, blocks, inputs_arg};
+use super::program::{HeldInputs, add_inputs, inputs_given, operands};
 use super::*;
 use crate::kernels::assemble::{self, Part};
 use crate::memory::Patience;
@@ -14,22 +14,23 @@ pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, together);
 /// of the result, moved by `starts`, later parts over earlier ones. Together they must cover it.
 fn together(out_type: Term, shape: Term, parts: Term, patience: Patience) -> Result<BufferRef> {
     let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
-    let mut decoded: Vec<(Program, Leases)> = vec![];
+    let mut decoded: Vec<(Program, HeldInputs)> = vec![];
     for part in list_arg(parts, "parts")? {
         patience.may_record(decoded.len() as u64)?;
         let [inputs, part_shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
         };
         let mut copy = Program::over(shape_arg(part_shape, "parts")?);
-        let leases = inputs_arg(inputs, part_shape, &mut copy)?;
+        let held = add_inputs(&inputs_given(inputs)?, part_shape, &mut copy)?;
         copy.nodes.push(assemble::copied(ty));
         let starts = list_arg(starts, "parts")?.map(start_arg).collect::<Result<_>>()?;
         let (offset, strides) = (step_arg(offset, "parts")?, steps_arg(strides, "parts")?);
         copy.output = Some(Place { offset, strides, starts });
-        decoded.push((copy, leases));
+        decoded.push((copy, held));
     }
-    let blocks: Vec<_> = decoded.iter().map(|(_, leases)| blocks(leases)).collect();
-    let parts: Vec<Part> = decoded.iter().zip(&blocks).map(|((program, _), blocks)| Part { program, blocks }).collect();
+    let operands: Vec<_> = decoded.iter().map(|(_, held)| operands(held)).collect();
+    let parts: Vec<Part> =
+        decoded.iter().zip(&operands).map(|((program, _), operands)| Part { program, operands }).collect();
     assemble::run(gpu(patience)?, ty, &shape, &parts, patience).map(BufferRef::from)
 }
 

@@ -9,6 +9,7 @@ mod fourier;
 mod info;
 mod linalg;
 mod packing;
+mod plans;
 mod program;
 mod raw;
 mod scan;
@@ -30,6 +31,7 @@ mod atoms {
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
         built, pipelines, from_disk, nanoseconds,
         fft, ifft, rfft, irfft,
+        scalar, same, tensor, view,
     }
 }
 

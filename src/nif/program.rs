@@ -2,70 +2,153 @@
 
 use std::sync::{Arc, OnceLock};
 
+use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Term};
 use smallvec::SmallVec;
 
+use super::plans::Key;
 use super::*;
-use crate::kernels;
+use crate::kernels::program::{Operand, Plan};
 use crate::memory::{Lease, Patience};
 use crate::program::op::{OPS, Op, Reduction, Typing};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
 
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
-fn run_program<'a>(nodes: Term, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
+fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
+    let given = inputs_given(inputs);
+    let key = given.as_ref().ok().map(|given| key(nodes, given, shape));
+    if let Some(plan) = key.and_then(plans::find) {
+        let mut held = HeldInputs::new();
+        for given in &given? {
+            held.push(given.held()?);
+        }
+        return plan.run(gpu(patience)?, &operands(&held), patience).map(BufferRef::from);
+    }
     let mut program = Program::over(shape_arg(shape, "shape")?);
-    let leases = inputs_arg(inputs, shape, &mut program)?;
+    let held = add_inputs(&given?, shape, &mut program)?;
     for node in list_arg(nodes, "nodes")? {
         program.nodes.push(node_arg(node)?);
     }
-    kernels::program::run(gpu(patience)?, &program, &blocks(&leases), patience).map(BufferRef::from)
-}
-
-/// The memory that a program's inputs read, kept while its use is recorded, and its size in bytes; `None` for an immediate.
-pub(super) type Leases = SmallVec<[Option<(Arc<Lease>, u64)>; 4]>;
-
-/// Adds the inputs of a list to a program. `shape` is the term of its shape.
-pub(super) fn inputs_arg<'a>(inputs: Term<'a>, shape: Term<'a>, program: &mut Program) -> Result<Leases> {
-    let mut leases = Leases::new();
-    for term in list_arg(inputs, "inputs")? {
-        let (input, buffer) = input_arg(term, shape, &program.shape)?;
-        program.inputs.push(input);
-        leases.push(buffer.map(|buffer| Ok((buffer.lease()?, buffer.len()))).transpose()?);
+    let (gpu, operands) = (gpu(patience)?, operands(&held));
+    let plan = Plan::new(gpu, &program, &operands, 0, patience)?;
+    let result = plan.run(gpu, &operands, patience)?;
+    if let Some(key) = key {
+        plans::keep(key, plan);
     }
-    Ok(leases)
+    Ok(result.into())
 }
 
-pub(super) fn blocks(leases: &Leases) -> SmallVec<[Option<(&Lease, u64)>; 4]> {
-    leases.iter().map(|lease| lease.as_ref().map(|(lease, len)| (&**lease, *len))).collect()
-}
-
-/// `over` is the iteration space, of the term `space`: most inputs have its very shape, which is decoded once then.
-fn input_arg<'a>(term: Term<'a>, space: Term<'a>, over: &Axes<u64>) -> Result<(Input, Option<&'a Buffer>)> {
-    // Tuples of a known size are decoded without memory of their own.
-    if let Ok((buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
-        let ty = type_arg(ty, "inputs")?;
-        if buffer.is_atom() {
-            let value = bytes_arg(value, "inputs")?;
-            let mut bits = [0; 16];
-            let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
-            place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
-            return Ok((Input { ty, source: Source::Scalar(bits) }, None));
+fn key<'a>(nodes: Term<'a>, inputs: &[Given<'a>], shape: Term<'a>) -> Key<'a> {
+    let env = nodes.get_env();
+    let mut parts: SmallVec<[Term; 16]> = SmallVec::from_slice(&[nodes, shape]);
+    // The atoms, which are ours, say where an input ends.
+    for input in inputs {
+        match *input {
+            Given::Scalar { ty, .. } => parts.extend([atoms::scalar().to_term(env), ty]),
+            Given::Tensor { ty, shape: own, .. } if own == shape => parts.extend([atoms::same().to_term(env), ty]),
+            Given::Tensor { ty, shape, .. } => parts.extend([atoms::tensor().to_term(env), ty, shape]),
+            Given::View { ty, offset, strides, .. } => {
+                parts.extend([atoms::view().to_term(env), ty, offset, strides]);
+            }
         }
-        let strides = if value == space {
-            broadcast_strides(over, over)
-        } else {
-            broadcast_strides(&shape_arg(value, "inputs")?, over)
-        };
-        let strides = strides.ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
-        return Ok((Input { ty, source: Source::View { offset: 0, strides } }, Some(buffer_arg(buffer, "inputs")?)));
     }
-    let (buffer, ty, offset, strides): (Term, Term, Term, Term) = term
-        .decode()
-        .map_err(|_| wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}"))?;
-    let (buffer, ty) = (buffer_arg(buffer, "inputs")?, type_arg(ty, "inputs")?);
-    let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
-    Ok((Input { ty, source: Source::View { offset, strides } }, Some(buffer)))
+    Key::new(make_tuple(env, &parts))
+}
+
+/// An input's terms.
+pub(super) enum Given<'a> {
+    Scalar { ty: Term<'a>, value: Term<'a> },
+    Tensor { buffer: Term<'a>, ty: Term<'a>, shape: Term<'a> },
+    View { buffer: Term<'a>, ty: Term<'a>, offset: Term<'a>, strides: Term<'a> },
+}
+
+/// What an input reads: memory, kept while its use is recorded, with its size in bytes; or a value.
+pub(super) enum Held {
+    Block(Arc<Lease>, u64),
+    Scalar([u8; 16]),
+}
+
+pub(super) type HeldInputs = SmallVec<[Held; 4]>;
+
+impl<'a> Given<'a> {
+    fn from_term(term: Term<'a>) -> Result<Self> {
+        // Tuples of a known size are decoded without memory of their own.
+        if let Ok((buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
+            return Ok(match buffer.is_atom() {
+                true => Self::Scalar { ty, value },
+                false => Self::Tensor { buffer, ty, shape: value },
+            });
+        }
+        let (buffer, ty, offset, strides) = term.decode().map_err(|_| {
+            wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}")
+        })?;
+        Ok(Self::View { buffer, ty, offset, strides })
+    }
+
+    fn held(&self) -> Result<Held> {
+        match *self {
+            Self::Scalar { ty, value } => {
+                let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
+                let mut bits = [0; 16];
+                let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
+                place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
+                Ok(Held::Scalar(bits))
+            }
+            Self::Tensor { buffer, .. } | Self::View { buffer, .. } => {
+                let buffer = buffer_arg(buffer, "inputs")?;
+                Ok(Held::Block(buffer.lease()?, buffer.len()))
+            }
+        }
+    }
+
+    /// `over` is the iteration space, of the term `space`: most inputs have its very shape, which is decoded once then.
+    fn input(&self, space: Term<'a>, over: &Axes<u64>) -> Result<Input> {
+        match *self {
+            Self::Scalar { ty, .. } => Ok(Input { ty: type_arg(ty, "inputs")?, source: Source::Scalar }),
+            Self::Tensor { ty, shape, .. } => {
+                let ty = type_arg(ty, "inputs")?;
+                let strides = if shape == space {
+                    broadcast_strides(over, over)
+                } else {
+                    broadcast_strides(&shape_arg(shape, "inputs")?, over)
+                };
+                let strides = strides.ok_or_else(|| wrong("inputs", "shapes that broadcast to the iteration space"))?;
+                Ok(Input { ty, source: Source::View { offset: 0, strides } })
+            }
+            Self::View { ty, offset, strides, .. } => {
+                let ty = type_arg(ty, "inputs")?;
+                let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
+                Ok(Input { ty, source: Source::View { offset, strides } })
+            }
+        }
+    }
+}
+
+pub(super) fn inputs_given<'a>(inputs: Term<'a>) -> Result<SmallVec<[Given<'a>; 4]>> {
+    let mut given = SmallVec::new();
+    for term in list_arg(inputs, "inputs")? {
+        given.push(Given::from_term(term)?);
+    }
+    Ok(given)
+}
+
+/// Adds inputs to a program. `shape` is the term of its shape.
+pub(super) fn add_inputs<'a>(inputs: &[Given<'a>], shape: Term<'a>, program: &mut Program) -> Result<HeldInputs> {
+    let mut held = HeldInputs::new();
+    for given in inputs {
+        program.inputs.push(given.input(shape, &program.shape)?);
+        held.push(given.held()?);
+    }
+    Ok(held)
+}
+
+pub(super) fn operands(held: &HeldInputs) -> SmallVec<[Operand<'_>; 4]> {
+    let operand = |held| match held {
+        &Held::Block(ref lease, bytes) => Operand::Block(lease, bytes),
+        &Held::Scalar(bits) => Operand::Scalar(bits),
+    };
+    held.iter().map(operand).collect()
 }
 
 fn node_arg(term: Term) -> Result<Node> {

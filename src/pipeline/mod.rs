@@ -27,7 +27,7 @@ pub type KernelKey = u128;
 
 /// For maps whose keys are hashes already.
 #[derive(Default)]
-struct Hashed(u64);
+pub struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn write(&mut self, key: &[u8]) {

@@ -37,33 +37,39 @@ pub struct Layout {
     pub views: Vec<View>,
     /// Whether indices need 64 bits.
     pub wide: bool,
+    /// For each input the elements that its buffer must have, and last those that the output's must: 0 where there is no such
+    /// buffer.
+    pub reaches: SmallVec<[u64; 4]>,
 }
 
 impl Layout {
-    /// `lens`: for each input the number of elements in its buffer, then for the output that of the results, to check
-    /// the views' bounds.
-    pub fn new(program: &Program, lens: &[u64]) -> Result<Self> {
+    /// Of a checked program. Fails where a view begins before its buffer or ends beyond any.
+    pub fn new(program: &Program) -> Result<Self> {
         let shape = &program.shape;
         let mut views = Vec::with_capacity(program.inputs.len() + 1);
         let mut largest = program.elements();
         // What an index of `gather` or a start chooses from is an axis more, of which every place might be taken.
-        let mut view = |input, offset, strides: &Axes<i64>, chosen: &[(u64, i64)], len| -> Result<View> {
+        let mut reaches: SmallVec<[u64; 4]> = SmallVec::from_elem(0, program.inputs.len() + 1);
+        let mut view = |input: Option<usize>, offset, strides: &Axes<i64>, chosen: &[(u64, i64)]| -> Result<View> {
             let steps = shape.iter().copied().zip(strides.iter().copied()).chain(chosen.iter().copied());
-            largest = largest.max(check_bounds(offset, steps, len)?);
+            let reach = reach(offset, steps)?;
+            let most = &mut reaches[input.unwrap_or(program.inputs.len())];
+            *most = reach.max(*most);
+            largest = largest.max(reach.saturating_sub(1));
             Ok(View { pattern: Pattern::Strided, offset, strides: Axes::from_slice(strides), input })
         };
         for (index, input) in program.inputs.iter().enumerate() {
             if let Source::View { offset, strides } = &input.source {
                 for chosen in program.steps(index) {
-                    view(Some(index), *offset, strides, chosen, lens[index])?;
+                    view(Some(index), *offset, strides, chosen)?;
                 }
-                views.push(view(Some(index), *offset, strides, &[], lens[index])?);
+                views.push(view(Some(index), *offset, strides, &[])?);
             }
         }
         let output = match &program.output {
             Some(place) => {
                 let chosen: SmallVec<[_; 4]> = place.starts.iter().map(|start| (start.extent, start.step)).collect();
-                Some(view(None, place.offset, &place.strides, &chosen, lens[program.inputs.len()])?)
+                Some(view(None, place.offset, &place.strides, &chosen)?)
             }
             None => None,
         };
@@ -85,7 +91,7 @@ impl Layout {
         }
         views.extend(output);
         let reduced = program.reduced_axes();
-        let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31 };
+        let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31, reaches };
         layout.collapse(shape, reduced.as_deref().unwrap_or_default());
         layout.classify(reduced.is_some());
         // A start moves the place itself, whatever the strides are.
@@ -147,8 +153,13 @@ impl Layout {
     }
 }
 
-/// Fails where a view would leave its buffer; the largest index that it reaches. `axes` are extents with their strides.
-pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u64) -> Result<u64> {
+/// Fails where a view would leave its buffer of `len` elements. `axes` are extents with their strides.
+pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u64) -> Result<()> {
+    if reach(offset, axes)? > len { Err(Error::SizeMismatch) } else { Ok(()) }
+}
+
+/// How many elements a buffer must have for a view; fails where it begins before the buffer, or ends beyond any.
+fn reach(offset: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
     let (mut first, mut last) = (offset as i128, offset as i128);
     for (dim, stride) in axes {
         if dim == 0 {
@@ -157,8 +168,8 @@ pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u6
         let step = stride as i128 * (dim as i128 - 1);
         if step < 0 { first += step } else { last += step }
     }
-    if first < 0 || last >= len as i128 {
+    if first < 0 {
         return Err(Error::SizeMismatch);
     }
-    Ok(last as u64)
+    u64::try_from(last + 1).map_err(|_| Error::SizeMismatch)
 }

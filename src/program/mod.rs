@@ -22,8 +22,8 @@ pub type Axes<T> = SmallVec<[T; 8]>;
 pub enum Source {
     /// A buffer read at `offset + Σ index·stride`, in elements, over the axes of the iteration space.
     View { offset: i64, strides: Axes<i64> },
-    /// One value, in the first bytes as the type stores it.
-    Scalar([u8; 16]),
+    /// One value, which each run gives.
+    Scalar,
 }
 
 /// What a program reads: a type, and where the elements are.
@@ -37,7 +37,7 @@ impl Input {
     /// Whether it is the same all over the iteration space.
     fn is_one_value(&self) -> bool {
         match &self.source {
-            Source::Scalar(_) => true,
+            Source::Scalar => true,
             Source::View { strides, .. } => strides.iter().all(|&stride| stride == 0),
         }
     }
@@ -349,7 +349,7 @@ mod tests {
     fn ops_are_refused_for_types_that_they_have_no_formula_of() {
         let taken = |name: &str, ty: Type| {
             let op = op::find(name).unwrap();
-            let inputs = (0..op.arity).map(|_| Input { ty, source: Source::Scalar([0; 16]) }).collect();
+            let inputs = (0..op.arity).map(|_| Input { ty, source: Source::Scalar }).collect();
             let node = Node { op, ty, args: (0..op.arity).collect(), attribute: Attribute::None };
             let nodes = SmallVec::from_iter([node]);
             Program { inputs, nodes, shape: Axes::new(), output: None }.check().is_ok()

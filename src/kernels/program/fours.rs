@@ -1,28 +1,26 @@
 //! What threads take four at a time: neighbouring elements at aligned addresses.
 
-use super::Run;
-use crate::memory::Block;
+use super::Planner;
 use crate::program::Type;
 use crate::program::emit::{Fours, Tile, quad_bytes};
 use crate::program::layout::{Pattern, View};
 
-impl Run<'_> {
+impl Planner<'_> {
     /// What a thread gets for four results that it stores at once, where all that it reads and writes four at a time is
     /// aligned: views that are linear or one element, or have neighbours or one element along the last axis.
-    pub(super) fn map_in_fours(&self, out: &Block) -> Option<Fours> {
+    pub(super) fn map_in_fours(&self) -> Option<Fours> {
         let quad = |ty: Type| quad_bytes(ty.storage());
         let types = self.program.inputs.iter().map(|input| input.ty).chain([self.program.result()]);
         if self.program.is_long()
             || types.into_iter().any(|ty| ty.compute().is_emulated())
-            || !self.result_address(out).is_multiple_of(quad(self.program.result()))
+            || !self.result_offset().is_multiple_of(quad(self.program.result()))
         {
             return None;
         }
         let aligned = |view: &View| {
             let Some(input) = view.input else { return true };
             let ty = self.program.inputs[input].ty;
-            let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
-            (base + view.offset as u64 * ty.size()).is_multiple_of(quad(ty))
+            (view.offset as u64 * ty.size()).is_multiple_of(quad(ty))
         };
         let mut strided = false;
         for view in &self.layout.views {
@@ -46,7 +44,7 @@ impl Run<'_> {
     }
 
     /// Whether a tile's rows and columns are whole fours of aligned elements. The program stands in the kernel four times.
-    pub(super) fn tiles_in_quads(&self, tile: &Tile, out: &Block) -> bool {
+    pub(super) fn tiles_in_quads(&self, tile: &Tile) -> bool {
         let (across, along) = (usize::from(tile.across), usize::from(tile.along));
         let (dims, result) = (&self.layout.dims, self.program.result());
         let held = |view: &&View| view.input.is_some_and(|input| input < 32 && tile.inputs >> input & 1 == 1);
@@ -55,7 +53,7 @@ impl Run<'_> {
             && (self.program.output.is_none() || self.layout.views.last().is_some_and(|v| v.pattern == Pattern::Linear))
             && dims[across].is_multiple_of(4)
             && dims[along].is_multiple_of(4)
-            && self.result_address(out).is_multiple_of(quad_bytes(result.storage()))
+            && self.result_offset().is_multiple_of(quad_bytes(result.storage()))
             && !result.compute().is_emulated()
             && self.layout.views.iter().filter(held).all(|view| matches!(self.quad(view, along), Some((_, 1))))
     }
@@ -96,13 +94,8 @@ impl Run<'_> {
     fn quad(&self, view: &View, axis: usize) -> Option<(usize, i64)> {
         let input = view.input.filter(|&input| input < 32 && view.pattern == Pattern::Strided)?;
         let (ty, stride) = (self.program.inputs[input].ty, view.strides[axis]);
-        let base = self.blocks[input].map_or(0, |(lease, _)| lease.address);
         let others = (0..view.strides.len()).filter(|&other| other != axis).map(|other| view.strides[other]);
-        let aligned = || {
-            others.chain([view.offset]).all(|step| step % 4 == 0)
-                && base.is_multiple_of(quad_bytes(ty.storage()))
-                && !ty.compute().is_emulated()
-        };
+        let aligned = || others.chain([view.offset]).all(|step| step % 4 == 0) && !ty.compute().is_emulated();
         let fits = self.program.steps(input).next().is_none() && (stride == 0 || stride == 1 && aligned());
         fits.then_some((input, stride))
     }

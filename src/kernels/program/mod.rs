@@ -1,18 +1,22 @@
-//! Runs programs: elementwise kernels, and reductions in one pass or two.
+//! Runs programs: elementwise kernels, and reductions in one pass or two. A [`Plan`] is what a program comes to, and may run
+//! often.
 
 mod fours;
 mod pass;
+mod plan;
 
 use smallvec::SmallVec;
 
-use super::{STRAIGHT, check_indices};
+use super::STRAIGHT;
 use crate::device::Gpu;
-use crate::error::Result;
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, Lease, Patience};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
 use crate::program::layout::Layout;
 use crate::program::{Node, Program};
 use pass::Pass;
+use plan::Steps;
+pub use plan::{Operand, Plan};
 
 const THREADS: u32 = 256;
 
@@ -28,47 +32,34 @@ const LEAST: u64 = 1024;
 /// A partial result stands for as many elements at least where there are more parts than fill the device.
 const PARTIAL: u64 = 1024;
 
-/// Runs a program whose inputs read `blocks` (`None` for immediates); the result is a new dense buffer.
+/// Runs a program whose inputs are all views, of these blocks with their sizes in bytes; the result is a new dense buffer.
 pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
-    let layout = layout(gpu, program, blocks, 0)?;
-    let bytes = layout.outputs() * program.result().size();
-    let out = gpu.allocate(Kind::Device, bytes, patience)?;
-    Run { gpu, program, layout: &layout, blocks, patience }.record(&out)?;
-    Ok(Buffer::new(bytes, out))
+    let operands = operands(blocks)?;
+    Plan::new(gpu, program, &operands, 0, patience)?.run(gpu, &operands, patience)
 }
 
-/// Runs a program with an output place into `out`, a buffer of `bytes`.
+/// Runs such a program with an output place into `out`, a buffer of so many bytes.
 pub fn run_into(
     gpu: &Gpu,
     program: &Program,
     blocks: &[Option<(&Lease, u64)>],
-    (out, bytes): (&Lease, u64),
+    out: (&Lease, u64),
     patience: Patience,
 ) -> Result<()> {
-    let layout = layout(gpu, program, blocks, bytes)?;
-    Run { gpu, program, layout: &layout, blocks, patience }.record(out)
+    let operands = operands(blocks)?;
+    Plan::new(gpu, program, &operands, out.1, patience)?.run_into(gpu, &operands, out, patience)
 }
 
-/// The layout of a program, which is checked.
-fn layout(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], out_bytes: u64) -> Result<Layout> {
-    program.check()?;
-    for index in 0..program.inputs.len() + program.nodes.len() {
-        program.type_of(index).check_program(&gpu.caps)?;
-    }
-    let element_size = |input: usize| program.inputs[input].ty.size();
-    let mut lens: SmallVec<[u64; 4]> =
-        blocks.iter().enumerate().map(|(i, block)| block.map_or(0, |(_, bytes)| bytes / element_size(i))).collect();
-    lens.push(out_bytes / program.result().size());
-    let layout = Layout::new(program, &lens)?;
-    check_indices(gpu, layout.wide)?;
-    Ok(layout)
+fn operands<'a>(blocks: &[Option<(&'a Lease, u64)>]) -> Result<SmallVec<[Operand<'a>; 4]>> {
+    let operand = |block: &Option<(&'a Lease, u64)>| block.map(|(lease, bytes)| Operand::Block(lease, bytes));
+    blocks.iter().map(|block| operand(block).ok_or(Error::SizeMismatch)).collect()
 }
 
-struct Run<'a> {
+/// Decides how a program runs: by nothing but the program and the device, so that plans may be kept.
+struct Planner<'a> {
     gpu: &'a Gpu,
     program: &'a Program,
     layout: &'a Layout,
-    blocks: &'a [Option<(&'a Lease, u64)>],
     patience: Patience,
 }
 
@@ -94,31 +85,31 @@ const FILL: u64 = 2048;
 /// Neighbouring threads use all that they load, one after the other, where they read every fourth element or closer.
 const CLOSE: i64 = 4;
 
-impl Run<'_> {
-    fn record(&self, out: &Block) -> Result<()> {
+impl Planner<'_> {
+    fn steps(&self) -> Result<Steps> {
         if self.program.elements() == 0 {
-            return Ok(());
+            return Ok(Steps::default());
         }
         match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
-            None if self.program.reduced_type().is_some() => self.fold(out),
-            None => self.map(out),
-            Some(accumulator) => self.reduce(out, &accumulator),
+            None if self.program.reduced_type().is_some() => self.fold(),
+            None => self.map(),
+            Some(accumulator) => self.reduce(&accumulator),
         }
     }
 
-    fn map(&self, out: &Block) -> Result<()> {
+    fn map(&self) -> Result<Steps> {
         let cpu = self.gpu.caps.cpu;
         if let Some(mut tile) = Tile::of(self.program, self.layout) {
-            tile.quads = self.tiles_in_quads(&tile, out);
+            tile.quads = self.tiles_in_quads(&tile);
             // A processor's caches hold the tile.
             if cpu && !tile.quads {
                 tile.inputs = 0;
             }
             let threads = if cpu { lanes(&self.gpu.caps) } else { THREADS };
             let stage = Stage::Tile { threads, tile };
-            return self.pass(stage, Pass::Map { out, chunk: 0 }, tile.groups(self.layout));
+            return self.pass(stage, Pass::Map { chunk: 0 }, tile.groups(self.layout)).map(Steps::one);
         }
-        let fours = self.map_in_fours(out);
+        let fours = self.map_in_fours();
         let elements = if fours.is_some() { 4 * QUADS } else { ELEMENTS };
         let threads = if cpu { lanes(&self.gpu.caps) } else { self.threads_of_map(elements) };
         let stage = Stage::Map { threads, fours };
@@ -127,11 +118,11 @@ impl Run<'_> {
             let run = if fours.is_some() { 4 } else { 1 };
             let outputs = self.layout.outputs() / run;
             let chunk = outputs.div_ceil(BUSY).max(LEAST / run).next_multiple_of(threads.into());
-            return self.pass(stage, Pass::Map { out, chunk }, outputs.div_ceil(chunk));
+            return self.pass(stage, Pass::Map { chunk }, outputs.div_ceil(chunk)).map(Steps::one);
         }
         // Fours and what they leave over.
         let groups = (self.layout.outputs() + 3).div_ceil((threads * elements).into());
-        self.pass(stage, Pass::Map { out, chunk: 0 }, groups)
+        self.pass(stage, Pass::Map { chunk: 0 }, groups).map(Steps::one)
     }
 
     /// Threads of an elementwise workgroup on a GPU whose threads take so many elements. It should move [`PIECE`] bytes of
@@ -148,13 +139,13 @@ impl Run<'_> {
     }
 
     /// The order is the function's: all that runs side by side is the outputs.
-    fn fold(&self, out: &Block) -> Result<()> {
+    fn fold(&self) -> Result<Steps> {
         let threads = 64;
         let groups = self.layout.outputs().div_ceil(threads.into());
-        self.pass(Stage::Fold { threads }, Pass::Whole { out, chunk: self.layout.reduced() }, groups)
+        self.pass(Stage::Fold { threads }, Pass::Whole { chunk: self.layout.reduced() }, groups).map(Steps::one)
     }
 
-    fn reduce(&self, out: &Block, accumulator: &Accumulator) -> Result<()> {
+    fn reduce(&self, accumulator: &Accumulator) -> Result<Steps> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let shape = self.shape_of_groups(outputs, reduced);
         let Shape { across, along, fours, beside } = shape;
@@ -168,21 +159,12 @@ impl Run<'_> {
         let stage =
             |to_partial| Stage::Reduce { across, along, from_partial: false, to_partial, fours, beside, window };
         if chunks == 1 {
-            return self.pass(stage(false), Pass::Whole { out, chunk: reduced }, groups);
+            return self.pass(stage(false), Pass::Whole { chunk: reduced }, groups).map(Steps::one);
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
-        let partial = accumulator
-            .parts
-            .iter()
-            .map(|part| {
-                let lease = self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.patience)?;
-                Ok((lease, part.glsl()))
-            })
-            .collect::<Result<SmallVec<[_; 2]>>>()?;
-        let partial = &partial;
-        let _together = self.gpu.stream.together();
-        self.pass(stage(true), Pass::ToPartial { partial, chunk, chunks }, groups * chunks)?;
+        let parts = accumulator.parts.as_slice();
+        let first = self.pass(stage(true), Pass::ToPartial { parts, chunk, chunks }, groups * chunks)?;
         let (across, along) = match outputs {
             0.. if self.gpu.caps.cpu => {
                 let lanes = lanes(&self.gpu.caps);
@@ -194,7 +176,9 @@ impl Run<'_> {
         let fours = Fours::default();
         let stage =
             Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0, window: false };
-        self.pass(stage, Pass::FromPartial { partial, out, chunks }, outputs.div_ceil(across.into()))
+        let second = self.pass(stage, Pass::FromPartial { parts, chunks }, outputs.div_ceil(across.into()))?;
+        let partial = parts.iter().map(|part| chunks * outputs * part.size()).collect();
+        Ok(Steps { partial, list: SmallVec::from_iter([first, second]) })
     }
 
     /// Whether the reduced axes are a small window, whose places would each be found by division.

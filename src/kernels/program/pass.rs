@@ -1,94 +1,77 @@
 //! One pass of a program: what its kernel reads and writes, its parameters, and what it is known by.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use smallvec::SmallVec;
 
-use super::Run;
+use super::Planner;
+use super::plan::{Slot, Step};
 use crate::error::Result;
-use crate::kernels::Kernel;
-use crate::memory::{Block, Lease};
+use crate::kernels::{grid, pipeline};
 use crate::program::emit::{Fours, Params, Stage, Tile, emit};
 use crate::program::layout::Pattern;
+use crate::program::types::Compute;
 use crate::program::{Attribute, Source};
 
-/// Tensors of so many bytes together do not fit into a device's caches.
-const LARGE: u64 = 64 << 20;
-
-/// The parts of the partial results with their GLSL types.
-pub(super) type Partial<'a> = &'a [(Lease, &'static str)];
-
-/// Where a pass of a reduction reads and writes.
+/// Where a pass reads and writes. `parts` are the types of the partial results' parts.
 #[derive(Clone, Copy)]
 pub(super) enum Pass<'a> {
-    Map { out: &'a Block, chunk: u64 },
-    Whole { out: &'a Block, chunk: u64 },
-    ToPartial { partial: Partial<'a>, chunk: u64, chunks: u64 },
-    FromPartial { partial: Partial<'a>, out: &'a Block, chunks: u64 },
+    Map { chunk: u64 },
+    Whole { chunk: u64 },
+    ToPartial { parts: &'a [Compute], chunk: u64, chunks: u64 },
+    FromPartial { parts: &'a [Compute], chunks: u64 },
 }
 
-impl Run<'_> {
-    /// The address of the first result, with the offset of an output that is linear or one place.
-    pub(super) fn result_address(&self, out: &Block) -> u64 {
+/// What each run puts at a place among the parameters, counted in words.
+type Slots = SmallVec<[(usize, Slot); 4]>;
+
+impl Planner<'_> {
+    /// How far behind the start of its block the first result is, in bytes, for an output that is linear or one place.
+    pub(super) fn result_offset(&self) -> u64 {
         let view = self.layout.views.last().filter(|_| self.program.output.is_some());
         let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
-        out.address + folded as u64 * self.program.result().size()
+        folded as u64 * self.program.result().size()
     }
 
-    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
-        let mut reads: SmallVec<[&Block; 4]> = SmallVec::new();
-        let mut writes: SmallVec<[&Block; 2]> = SmallVec::new();
-        if !matches!(pass, Pass::FromPartial { .. }) {
-            reads.extend(self.blocks.iter().flatten().map(|(lease, _)| &***lease));
-        }
-        match pass {
-            Pass::Map { out, .. } | Pass::Whole { out, .. } => writes.push(out),
-            Pass::ToPartial { partial, .. } => writes.extend(partial.iter().map(|(lease, _)| &**lease)),
-            Pass::FromPartial { partial, out, .. } => {
-                reads.extend(partial.iter().map(|(lease, _)| &**lease));
-                writes.push(out);
-            }
-        }
-        // What the pass before touched last is in the device's cache still: this one begins there.
-        let backwards = stage.turns(&self.gpu.caps).then(|| {
-            let bytes = reads.iter().chain(&writes).map(|block| block.size).sum::<u64>();
-            bytes >= LARGE && !self.gpu.backwards.fetch_xor(true, Relaxed)
-        });
+    /// The step that the pass comes to: its pipeline is built where it is not in memory yet.
+    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<Step> {
+        let (mut params, mut slots) = (Params::default(), Slots::new());
+        self.params(&mut params, &mut slots, stage, pass);
         let key = self.key(stage);
-        let kernel = Kernel {
-            key: bytemuck::cast_slice(&key),
-            params: &|params| {
-                self.params(params, pass);
-                if let Some(backwards) = backwards {
-                    params.extent(backwards.into(), self.layout.wide, format_args!("backwards"));
-                }
-            },
-            source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
-            groups,
-            reads: &reads,
-            writes: &writes,
-        };
-        kernel.launch(self.gpu, self.patience)
+        let pipeline = pipeline(
+            self.gpu,
+            bytemuck::cast_slice(&key),
+            params.bytes().len(),
+            &|params| self.params(params, &mut Slots::new(), stage, pass),
+            &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
+            self.patience,
+        )?;
+        Ok(Step {
+            pipeline,
+            groups: grid(self.gpu, groups)?,
+            params: SmallVec::from_slice(params.words()),
+            slots,
+            from_partial: matches!(pass, Pass::FromPartial { .. }),
+            to_partial: matches!(pass, Pass::ToPartial { .. }),
+        })
     }
 
-    /// The parameters in the order of their declaration: addresses, immediates, then indices.
-    fn params(&self, params: &mut Params, pass: Pass) {
+    /// The parameters in the order of their declaration: addresses, immediates, then indices. Addresses are what is added to
+    /// those of the blocks, immediates are zeros.
+    fn params(&self, params: &mut Params, slots: &mut Slots, stage: Stage, pass: Pass) {
         let (program, layout, wide) = (self.program, self.layout, self.layout.wide);
         let result = program.result();
-        let parts = |params: &mut Params, partial: Partial, name: &str| {
-            for (i, (lease, part)) in partial.iter().enumerate() {
-                params.address(lease.address, part, format_args!("{name}{i}"));
-            }
+        let mut slot = |params: &Params, slot: Slot| slots.push((params.words().len(), slot));
+        let (parts, part_name) = match pass {
+            Pass::Map { .. } | Pass::Whole { .. } => (&[][..], ""),
+            Pass::ToPartial { parts, .. } => (parts, "partial_out"),
+            Pass::FromPartial { parts, .. } => (parts, "partial"),
         };
-        match pass {
-            Pass::Map { out, .. } | Pass::Whole { out, .. } => {
-                params.address(self.result_address(out), result.storage(), format_args!("result"))
-            }
-            Pass::ToPartial { partial, .. } => parts(params, partial, "partial_out"),
-            Pass::FromPartial { partial, out, .. } => {
-                params.address(out.address, result.storage(), format_args!("result"));
-                parts(params, partial, "partial");
-            }
+        if !matches!(pass, Pass::ToPartial { .. }) {
+            slot(params, Slot::Result);
+            params.address(self.result_offset(), result.storage(), format_args!("result"));
+        }
+        for (i, part) in parts.iter().enumerate() {
+            slot(params, Slot::Partial(i));
+            params.address(0, part.glsl(), format_args!("{part_name}{i}"));
         }
         if let Pass::FromPartial { chunks, .. } = pass {
             params.extent(layout.outputs(), wide, format_args!("outputs"));
@@ -99,16 +82,17 @@ impl Run<'_> {
         // A view that is read linearly or at one place has its offset folded into the address.
         let mut views = layout.views.iter();
         for (i, input) in program.inputs.iter().enumerate() {
-            match (&input.source, self.blocks[i]) {
-                (Source::Scalar(bits), _) => {
+            match &input.source {
+                Source::Scalar => {
                     let held = input.ty.size().max(8) as usize;
-                    params.bits(&bits[..held], format_args!("scalar{i}"));
+                    slot(params, Slot::Input { index: i, len: held / 4 });
+                    params.bits(&[0; 16][..held], format_args!("scalar{i}"));
                 }
-                (Source::View { .. }, block) => {
-                    let base = block.map_or(0, |(lease, _)| lease.address);
+                Source::View { .. } => {
                     let view = views.next();
                     let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
-                    let address = base + folded as u64 * input.ty.size();
+                    let address = folded as u64 * input.ty.size();
+                    slot(params, Slot::Input { index: i, len: 2 });
                     params.address(address, input.ty.storage(), format_args!("input{i}"));
                 }
             }
@@ -149,6 +133,10 @@ impl Run<'_> {
             params.extent(start.extent, wide, format_args!("extent{s}"));
             params.index(start.step, wide, format_args!("step{s}"));
         }
+        if stage.turns(&self.gpu.caps) {
+            slot(params, Slot::Backwards);
+            params.extent(0, wide, format_args!("backwards"));
+        }
     }
 
     /// Everything that the source depends on; extents, strides and values are parameters.
@@ -170,7 +158,7 @@ impl Run<'_> {
             node.args.iter().for_each(|&arg| words.push(arg as u32));
         }
         for input in &program.inputs {
-            let is_scalar = matches!(input.source, Source::Scalar(_));
+            let is_scalar = matches!(input.source, Source::Scalar);
             words.push(bytes([input.ty as u8, is_scalar.into(), 0, 0]));
         }
         layout.views.iter().for_each(|view| words.push(view.pattern as u32));

@@ -18,7 +18,7 @@ impl Emitter<'_> {
         let first = self.program.nodes[last.args[0] - inputs].args[0];
         let first_type = self.program.inputs[first].ty;
         let stored = match self.program.inputs[first].source {
-            Source::Scalar(_) => immediate(first_type, &format!("p.scalar{first}")),
+            Source::Scalar => immediate(first_type, &format!("p.scalar{first}")),
             // One place, which is folded into the address.
             Source::View { .. } => format!("AT({}, p.input{first}, IDX(0))", first_type.storage()),
         };

@@ -248,7 +248,7 @@ impl Emitter<'_> {
                         _ => load(ty, &format!("AT({}, p.input{index}, {})", ty.storage(), self.place(v))),
                     }
                 }
-                Source::Scalar(_) => load(ty, &immediate(ty, &format!("p.scalar{index}"))),
+                Source::Scalar => load(ty, &immediate(ty, &format!("p.scalar{index}"))),
             };
             let _ = writeln!(text, "  precise {} v{index} = {loaded};", ty.compute().glsl());
             values.push((format!("v{index}"), ty));

@@ -25,6 +25,10 @@ impl Params {
         bytemuck::cast_slice(&self.words)
     }
 
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
     #[inline]
     fn push(&mut self, words: &[u32], ty: impl std::fmt::Display, name: std::fmt::Arguments) {
         words.iter().for_each(|&word| self.words.push(word));

@@ -1,0 +1,105 @@
+Code.require_file("support/native_case.exs", __DIR__)
+
+defmodule Nx.Vulkan.RepeatedProgramTest do
+  @moduledoc """
+  A program that comes again runs from what was kept of it: on other buffers and values it gives what a new
+  one gives, and what is wrong with them is found as it is the first time.
+  """
+
+  use Nx.Vulkan.Test.NativeCase, async: true
+
+  @f32 {:f, 32}
+  @shape {4}
+  @nodes [{:multiply, @f32, [0, 1]}]
+
+  defp run(nodes, inputs, shape), do: Native.call(run(nodes, inputs, shape))
+  defp tensor(ref), do: {ref, @f32, @shape}
+  defp scalar(x), do: {:scalar, @f32, floats([x])}
+
+  # So often that the last runs are those of what was kept.
+  defp often(fun), do: Enum.each(1..4, fun)
+
+  setup do
+    %{a: upload!([1.0, 2.0, 3.0, 4.0])}
+  end
+
+  test "reads the buffers and values of each run", %{a: a} do
+    often(fn k ->
+      b = upload!([k, k + 1, k + 2, k + 3])
+      {:ok, products} = run(@nodes, [tensor(a), tensor(b)], @shape)
+      assert download!(products) == [1.0 * k, 2.0 * (k + 1), 3.0 * (k + 2), 4.0 * (k + 3)]
+      {:ok, scaled} = run(@nodes, [tensor(a), scalar(k)], @shape)
+      assert download!(scaled) == [1.0 * k, 2.0 * k, 3.0 * k, 4.0 * k]
+    end)
+  end
+
+  test "sums in two passes have partial results of their own each time" do
+    ones = upload!(List.duplicate(1.0, 100_000))
+
+    often(fn k ->
+      nodes = [{:multiply, @f32, [0, 1]}, {:sum, @f32, [2], [0]}]
+      {:ok, sum} = run(nodes, [{ones, @f32, {100_000}}, scalar(k)], {100_000})
+      assert download!(sum) == [100_000.0 * k]
+    end)
+  end
+
+  test "refuses buffers that are too small, freed or none", %{a: a} do
+    freed = upload!([1.0, 2.0, 3.0, 4.0])
+    :ok = Native.buf_free(freed)
+
+    often(fn _ ->
+      assert {:ok, _} = run(@nodes, [tensor(a), tensor(a)], @shape)
+      small = upload!([1.0, 2.0, 3.0])
+      assert run(@nodes, [tensor(a), tensor(small)], @shape) == {:error, :size_mismatch}
+      assert {:error, :deallocated, _} = run(@nodes, [tensor(freed), tensor(a)], @shape)
+
+      for other <- [make_ref(), 1, "a", nil] do
+        assert_raise ArgumentError, ~r/^inputs: /, fn ->
+          run(@nodes, [tensor(a), tensor(other)], @shape)
+        end
+      end
+    end)
+  end
+
+  test "refuses scalars of another size", %{a: a} do
+    often(fn _ ->
+      assert {:ok, _} = run(@nodes, [tensor(a), scalar(2.0)], @shape)
+
+      for bad <- [<<>>, <<0::16>>, <<0::64>>, <<0::256>>, 2.0, nil] do
+        assert_raise ArgumentError, ~r/^inputs: /, fn ->
+          run(@nodes, [tensor(a), {:scalar, @f32, bad}], @shape)
+        end
+      end
+    end)
+  end
+
+  test "refuses inputs whose parts are those of a program that ran, otherwise grouped", %{a: a} do
+    often(fn _ ->
+      assert {:ok, _} = run(@nodes, [tensor(a), {a, @f32, 0, [1]}], @shape)
+
+      for inputs <- [
+            [{a, @f32, @shape, @f32}, {a, 0, [1]}],
+            [{a, @f32, @shape}, {:scalar, @f32, 0}, {a, [1]}],
+            [{a, @f32, @shape}, {a, @f32, 0}],
+            [{a, @f32, :scalar}, {a, @f32, 0, [1]}]
+          ] do
+        assert_raise ArgumentError, ~r/^inputs: /, fn -> run(@nodes, inputs, @shape) end
+      end
+    end)
+  end
+
+  test "more programs than are kept" do
+    numbers = Enum.map(0..2047, &(&1 * 1.0))
+    all = upload!(numbers)
+    copy = fn offset -> run([{:as_type, @f32, [0]}], [{all, @f32, offset, [1]}], {2}) end
+
+    for _ <- 1..3, offset <- 0..1500 do
+      {:ok, _} = copy.(offset)
+    end
+
+    for offset <- 0..1500//100 do
+      {:ok, two} = copy.(offset)
+      assert download!(two) == [offset * 1.0, offset + 1.0]
+    end
+  end
+end
