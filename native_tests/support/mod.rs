@@ -47,7 +47,7 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
         .collect();
     let program = Program { inputs: decoded, nodes: nodes.into(), shape: shape.into(), output: None };
     let leases = inputs.iter().map(|input| input.0.lease()).collect::<Result<Vec<_>>>()?;
-    let blocks: Vec<_> = leases.iter().zip(inputs).map(|(lease, input)| Some((&**lease, input.0.len()))).collect();
+    let blocks: Vec<_> = leases.iter().zip(inputs).map(|(lease, input)| (&**lease, input.0.len())).collect();
     kernels::program::run(device(), &program, &blocks, Patience::Patient)
 }
 

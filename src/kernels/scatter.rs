@@ -158,7 +158,7 @@ fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buff
     let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
-    super::program::run(gpu, &program, &[Some((&*buffer.lease()?, buffer.len()))], patience)
+    super::program::run(gpu, &program, &[(&*buffer.lease()?, buffer.len())], patience)
 }
 
 /// Neighbours that are stepped through as one are joined.

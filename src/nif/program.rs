@@ -71,6 +71,15 @@ pub(super) enum Held {
 
 pub(super) type HeldInputs = SmallVec<[Held; 4]>;
 
+impl Held {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Self::Block(lease, bytes) => Operand::Block(lease, *bytes),
+            Self::Scalar(bits) => Operand::Scalar(*bits),
+        }
+    }
+}
+
 impl<'a> Given<'a> {
     fn from_term(term: Term<'a>) -> Result<Self> {
         // Tuples of a known size are decoded without memory of their own.
@@ -144,11 +153,7 @@ pub(super) fn add_inputs<'a>(inputs: &[Given<'a>], shape: Term<'a>, program: &mu
 }
 
 pub(super) fn operands(held: &HeldInputs) -> SmallVec<[Operand<'_>; 4]> {
-    let operand = |held| match held {
-        &Held::Block(ref lease, bytes) => Operand::Block(lease, bytes),
-        &Held::Scalar(bits) => Operand::Scalar(bits),
-    };
-    held.iter().map(operand).collect()
+    held.iter().map(Held::operand).collect()
 }
 
 fn node_arg(term: Term) -> Result<Node> {

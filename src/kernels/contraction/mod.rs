@@ -218,7 +218,7 @@ impl Contraction<'_> {
         let program = Program { inputs, nodes, shape, output: None };
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.lease()?, b.lease()?);
-        super::program::run(gpu, &program, &[Some((&*la, a.len())), Some((&*lb, b.len()))], patience)
+        super::program::run(gpu, &program, &[(&*la, a.len()), (&*lb, b.len())], patience)
     }
 }
 

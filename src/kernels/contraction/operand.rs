@@ -285,7 +285,7 @@ fn write(
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.lease()?;
-    program::run_into(gpu, &copy, &[Some((&*source, view.buffer.len()))], (&lease, out.len()), patience)
+    program::run_into(gpu, &copy, &[(&*source, view.buffer.len())], (&lease, out.len()), patience)
 }
 
 #[cfg(test)]

@@ -248,6 +248,6 @@ impl Parts {
         let (inputs, nodes) = (SmallVec::from_iter([parts]), SmallVec::from_iter([sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let bytes = self.count * elements * self.ty.size();
-        program::run(gpu, &program, &[Some((&self.lease, bytes))], patience)
+        program::run(gpu, &program, &[(&self.lease, bytes)], patience)
     }
 }

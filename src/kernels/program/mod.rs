@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::STRAIGHT;
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::{Buffer, Lease, Patience};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
 use crate::program::layout::Layout;
@@ -33,8 +33,8 @@ const LEAST: u64 = 1024;
 const PARTIAL: u64 = 1024;
 
 /// Runs a program whose inputs are all views, of these blocks with their sizes in bytes; the result is a new dense buffer.
-pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patience: Patience) -> Result<Buffer> {
-    let operands = operands(blocks)?;
+pub fn run(gpu: &Gpu, program: &Program, blocks: &[(&Lease, u64)], patience: Patience) -> Result<Buffer> {
+    let operands = operands(blocks);
     Plan::new(gpu, program, &operands, 0, patience)?.run(gpu, &operands, patience)
 }
 
@@ -42,17 +42,16 @@ pub fn run(gpu: &Gpu, program: &Program, blocks: &[Option<(&Lease, u64)>], patie
 pub fn run_into(
     gpu: &Gpu,
     program: &Program,
-    blocks: &[Option<(&Lease, u64)>],
+    blocks: &[(&Lease, u64)],
     out: (&Lease, u64),
     patience: Patience,
 ) -> Result<()> {
-    let operands = operands(blocks)?;
+    let operands = operands(blocks);
     Plan::new(gpu, program, &operands, out.1, patience)?.run_into(gpu, &operands, out, patience)
 }
 
-fn operands<'a>(blocks: &[Option<(&'a Lease, u64)>]) -> Result<SmallVec<[Operand<'a>; 4]>> {
-    let operand = |block: &Option<(&'a Lease, u64)>| block.map(|(lease, bytes)| Operand::Block(lease, bytes));
-    blocks.iter().map(|block| operand(block).ok_or(Error::SizeMismatch)).collect()
+fn operands<'a>(blocks: &[(&'a Lease, u64)]) -> SmallVec<[Operand<'a>; 4]> {
+    blocks.iter().map(|&(lease, bytes)| Operand::Block(lease, bytes)).collect()
 }
 
 /// Decides how a program runs: by nothing but the program and the device, so that plans may be kept.
