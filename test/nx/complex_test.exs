@@ -58,6 +58,12 @@ defmodule Nx.Vulkan.ComplexTest do
           )
 
         check(unquote(op), [z, x])
+        # To BinaryBackend the complex 0 to the power of infinity is 0, and the real one's is NaN.
+        x =
+          if unquote(op) == :pow,
+            do: Nx.select(Nx.equal(x, 0), Nx.tensor(1, type: real), x),
+            else: x
+
         check(unquote(op), [x, z])
       end
     end

@@ -20,8 +20,9 @@ defmodule Nx.Vulkan.Backend.Program do
   alias Nx.Vulkan.{Error, Fallback}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  # What counts and compares, and is defined for all integers.
-  @counting [:add, :subtract, :multiply, :negate, :max, :min, :as_type, :select] ++
+  # What counts and compares, is defined for all integers, and the same before or after they are converted
+  # to the result's type.
+  @counting [:add, :subtract, :multiply, :negate, :as_type, :select] ++
               [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
               [:logical_and, :logical_or, :logical_xor]
 
