@@ -1,5 +1,6 @@
 //! Instance, choice of device, features, limits and queue: one global [`Gpu`], made once and fallibly.
 
+mod exit;
 mod matrix;
 mod probe;
 
@@ -193,7 +194,11 @@ static GPU: OnceCell<Gpu> = OnceCell::new();
 
 /// The global device, made on the first call. Callers that come while it is being made wait for it.
 pub fn gpu() -> Result<&'static Gpu> {
-    GPU.get_or_try_init(Gpu::new)
+    GPU.get_or_try_init(|| {
+        let gpu = Gpu::new()?;
+        exit::wait_at_exit();
+        Ok(gpu)
+    })
 }
 
 /// The global device if it exists already, else [`Error::Defer`]: making it takes too long for a normal scheduler.

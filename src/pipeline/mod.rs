@@ -22,6 +22,9 @@ use crate::error::{Error, Result};
 use crate::memory::Patience;
 pub use disk::Disk;
 
+/// Held by who builds: the process must not end meanwhile.
+pub static BUILDING: RwLock<()> = RwLock::new(());
+
 /// Identifies a kernel of ours in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
 
@@ -177,6 +180,7 @@ impl Pipelines {
     ) -> Result<Arc<Pipeline>> {
         let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
         let start = Instant::now();
+        let _building = BUILDING.read();
         let build = || {
             let check = |words: &[u32]| match spirv::missing_capability(&self.device, words) {
                 None => Ok(()),

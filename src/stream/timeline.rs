@@ -66,6 +66,11 @@ impl Timeline {
         self.completed.load(Relaxed) >= value || self.completed().is_ok_and(|completed| completed >= value)
     }
 
+    /// Whether all that was submitted has run.
+    pub fn idle(&self) -> bool {
+        self.passed(self.submitted.load(Relaxed))
+    }
+
     /// Whether a value passes before a normal scheduler should turn to other work: a change to a dirty scheduler and back
     /// costs tens of microseconds.
     pub fn passes_soon(&self, value: u64) -> Result<bool> {
