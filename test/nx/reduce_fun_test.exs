@@ -139,6 +139,8 @@ defmodule Nx.Vulkan.ReduceFunTest do
           {"a function that reads values", quote(do: &__MODULE__.reads/2), "reads values"},
           {"a function that makes tensors", quote(do: &__MODULE__.makes/2),
            "more than element-wise"},
+          {"a function that views tensors", quote(do: &__MODULE__.views/2),
+           "more than element-wise"},
           {"Elixir's operators", quote(do: &(&1 + &2)), "Elixir's numbers"}
         ] do
       test what do
@@ -154,11 +156,14 @@ defmodule Nx.Vulkan.ReduceFunTest do
       Fallback.put_mode(:allow)
       tensor = Nx.iota({2, 3})
       same(:reduce, [tensor], &Nx.reduce(&1, 0, [axes: [1]], fn x, acc -> reads(x, acc) end))
+      same(:reduce, [tensor], &Nx.reduce(&1, 0, [axes: [1]], fn x, acc -> views(x, acc) end))
     end
   end
 
   def reads(x, acc), do: if(Nx.to_number(x) > 1, do: Nx.add(x, acc), else: acc)
   def makes(x, acc), do: Nx.sum(Nx.broadcast(Nx.add(x, acc), {2}))
+
+  def views(x, acc), do: Nx.add(Nx.squeeze(Nx.reverse(Nx.reshape(x, {1}))), acc)
 
   defp same(op, tensors, fun, context \\ []),
     do: assert_same(apply(fun, operands(tensors)), apply(fun, tensors), op, context)

@@ -12,6 +12,9 @@ defmodule Nx.Vulkan.VulkanoBackend do
   `squeeze`, `bitcast` and the axes' names change without a copy: the results share the tensor's memory,
   and deallocating one of them deallocates all.
 
+  Sums, products, comparisons and conversions of single integers that the host holds, such as the counters of
+  loops, are computed there: asking for them waits for nothing.
+
   A device without integers of 8, 16 or 64 bits computes with them all the same, but for 64-bit ones in
   kernels that are no element-wise operation, reduction, product or movement. What else a device lacks
   (64-bit floats, say) and functions given to `reduce` that cannot be traced run on

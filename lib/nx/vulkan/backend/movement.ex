@@ -102,13 +102,12 @@ defmodule Nx.Vulkan.Backend.Movement do
          _op,
          _args,
          %T{type: type, shape: shape},
-         %T{data: %B{ref: %Trace{node: {ref, _, from}}}},
+         %T{data: %B{ref: %Trace{node: {{:input, _} = ref, _, _}}}},
          offset,
          strides,
          [],
          []
-       )
-       when is_tuple(from),
+       ),
        do: Trace.tensor(type, shape, {ref, type, offset, strides, shape})
 
   defp view(op, args, out, tensor, offset, strides, numbers, steps) do
