@@ -5,6 +5,7 @@ use bytemuck::Pod;
 use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::Result;
 use nx_vulkan::kernels;
+use nx_vulkan::kernels::plan::Operand;
 use nx_vulkan::memory::{Buffer, Patience};
 use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op};
 
@@ -47,8 +48,9 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
         .collect();
     let program = Program { inputs: decoded, nodes: nodes.into(), shape: shape.into(), output: None };
     let leases = inputs.iter().map(|input| input.0.lease()).collect::<Result<Vec<_>>>()?;
-    let blocks: Vec<_> = leases.iter().zip(inputs).map(|(lease, input)| (&**lease, input.0.len())).collect();
-    kernels::program::run(device(), &program, &blocks, Patience::Patient)
+    let operand = |(lease, input): (_, &(&Buffer, _, _, _))| Operand::Block(lease, input.0.len());
+    let operands: Vec<_> = leases.iter().map(|lease| &**lease).zip(inputs).map(operand).collect();
+    kernels::program::run(device(), &program, &operands, Patience::Patient)
 }
 
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.

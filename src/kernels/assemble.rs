@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
-use crate::kernels::program::{Operand, Plan};
+use crate::kernels::plan::Operand;
+use crate::kernels::program;
 use crate::memory::{Buffer, Kind, Patience};
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
@@ -25,8 +26,7 @@ pub fn run(gpu: &Gpu, ty: Type, shape: &[u64], parts: &[Part], patience: Patienc
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = gpu.allocate(Kind::Device, bytes, patience)?;
     for part in parts {
-        let plan = Plan::new(gpu, part.program, part.operands, bytes, patience)?;
-        plan.run_into(gpu, part.operands, (&out, bytes), patience)?;
+        program::run_into(gpu, part.program, part.operands, (&out, bytes), patience)?;
     }
     Ok(Buffer::new(bytes, out))
 }

@@ -9,18 +9,18 @@ use crate::error::{Error, Result};
 use crate::memory::{Buffer, Patience};
 use crate::program::{Axes, Type, dense_strides, elements};
 
-/// An operand: a tensor and the roles of its axes, in the order in which the other operand's match.
-pub struct Operand<'a> {
+/// A factor: a tensor and the roles of its axes, in the order in which the other factor's match.
+pub struct Factor<'a> {
     pub tensor: Tensor<'a>,
     pub contract: SmallVec<[usize; 4]>,
     pub batch: SmallVec<[usize; 4]>,
 }
 
 /// The tensor of type `ty` and shape batch ++ free axes of `a` ++ free axes of `b`, summed over the contracted axes.
-pub fn run(gpu: &Gpu, ty: Type, a: &Operand, b: &Operand, patience: Patience) -> Result<Buffer> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, patience: Patience) -> Result<Buffer> {
     let (sa, sb) = (a.strides()?, b.strides()?);
     let (free_a, free_b) = (a.free(), b.free());
-    let dims = |operand: &Operand, axes: &[usize]| axes.iter().map(|&axis| operand.dim(axis)).collect::<Axes<u64>>();
+    let dims = |factor: &Factor, axes: &[usize]| axes.iter().map(|&axis| factor.dim(axis)).collect::<Axes<u64>>();
     if dims(a, &a.batch) != dims(b, &b.batch) || dims(a, &a.contract) != dims(b, &b.contract) {
         return Err(Error::SizeMismatch);
     }
@@ -44,7 +44,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Operand, b: &Operand, patience: Patience) ->
     contraction.run(gpu, patience)
 }
 
-impl Operand<'_> {
+impl Factor<'_> {
     /// The strides of its axes; fails where their roles overlap or the buffer is too small.
     fn strides(&self) -> Result<Axes<i64>> {
         let named: SmallVec<[usize; 8]> = self.contract.iter().chain(&self.batch).copied().collect();

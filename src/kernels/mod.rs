@@ -6,6 +6,7 @@ pub mod dot;
 pub mod foreign;
 pub mod fourier;
 pub mod linalg;
+pub mod plan;
 pub mod program;
 pub mod scan;
 pub mod scatter;
@@ -67,33 +68,24 @@ impl Kernel<'_> {
     pub fn launch(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
         let mut params = Params::default();
         (self.params)(&mut params);
-        let params = params.bytes();
-        let pipeline = pipeline(gpu, self.key, params.len(), self.params, self.source, patience)?;
-        record(gpu, &pipeline, params, grid(gpu, self.groups)?, self.reads, self.writes, patience)
+        let pipeline = self.pipeline(gpu, 4 * params.words().len(), patience)?;
+        plan::launch(gpu, &pipeline, grid(gpu, self.groups)?, params, [self.reads, self.writes], patience)
+    }
+
+    fn pipeline(&self, gpu: &Gpu, bytes: usize, patience: Patience) -> Result<Arc<Pipeline>> {
+        let buffered = buffered(gpu, bytes);
+        let size = if buffered { 8 } else { bytes as u32 };
+        gpu.pipelines.kernel(xxh3_128(self.key), size, patience, || {
+            let mut declared = Params::with_declarations();
+            (self.params)(&mut declared);
+            (self.source)(&declared.block(buffered))
+        })
     }
 }
 
 /// Whether parameters are too many to be pushed. They go into a block of their own then, whose address is pushed.
 fn buffered(gpu: &Gpu, bytes: usize) -> bool {
     bytes > gpu.caps.max_push_constants.min(256) as usize
-}
-
-/// The pipeline of a kernel whose parameters are so many bytes, for the rest see [`Kernel`].
-fn pipeline(
-    gpu: &Gpu,
-    key: &[u8],
-    bytes: usize,
-    params: &dyn Fn(&mut Params),
-    source: &dyn Fn(&str) -> String,
-    patience: Patience,
-) -> Result<Arc<Pipeline>> {
-    let buffered = buffered(gpu, bytes);
-    let size = if buffered { 8 } else { bytes as u32 };
-    gpu.pipelines.kernel(xxh3_128(key), size, patience, || {
-        let mut declared = Params::with_declarations();
-        params(&mut declared);
-        source(&declared.block(buffered))
-    })
 }
 
 /// Records one run of a kernel of ours.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
-use super::{Kernel, Tensor, assemble, check_indices};
+use super::{Kernel, Tensor, assemble, check_indices, plan};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
 use crate::memory::{Block, Buffer, Kind, Lease, Patience};
@@ -158,7 +158,8 @@ fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buff
     let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
-    super::program::run(gpu, &program, &[(&*buffer.lease()?, buffer.len())], patience)
+    let lease = buffer.lease()?;
+    super::program::run(gpu, &program, &[plan::Operand::Block(&lease, buffer.len())], patience)
 }
 
 /// Neighbours that are stepped through as one are joined.

@@ -116,8 +116,12 @@ impl TensorArg<'_> {
     }
 }
 
-/// A dense tensor `{ref, type, shape}`.
+/// The terms of a dense tensor `{ref, type, shape}`.
+pub(super) fn tensor_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {
+    term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))
+}
+
 pub(super) fn tensor_arg<'a>(term: Term<'a>, name: &str) -> Result<TensorArg<'a>> {
-    let (buffer, ty, shape): (Term, Term, Term) = term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))?;
+    let (buffer, ty, shape) = tensor_terms(term, name)?;
     Ok(TensorArg { buffer: buffer_arg(buffer, name)?, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
 }

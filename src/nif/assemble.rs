@@ -1,37 +1,69 @@
 //! Tensors put together from parts.
 
 use rustler::Term;
+use smallvec::SmallVec;
 
-use super::program::{HeldInputs, add_inputs, inputs_given, operands};
+use super::plans::Parts;
+use super::program::{Given, HeldInputs, add_inputs, input_parts, inputs_given, operands};
 use super::*;
+use crate::device::Gpu;
 use crate::kernels::assemble::{self, Part};
 use crate::memory::Patience;
-use crate::program::{Place, Program, Start};
+use crate::program::{Place, Program, Start, Type};
 
 pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, together);
 
 /// Each of `parts` is `{inputs, shape, offset, strides, starts}`: the first of `inputs` over `shape` goes to that view
 /// of the result, moved by `starts`, later parts over earlier ones. Together they must cover it.
-fn together(out_type: Term, shape: Term, parts: Term, patience: Patience) -> Result<BufferRef> {
-    let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
-    let mut decoded: Vec<(Program, HeldInputs)> = vec![];
+fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, patience: Patience) -> Result<BufferRef> {
+    let env = out_type.get_env();
+    let mut key = Parts::from_slice(&[atoms::assemble().to_term(env), out_type, shape]);
+    let mut given: Vec<PartTerms> = vec![];
+    let mut count = 0;
     for part in list_arg(parts, "parts")? {
-        patience.may_record(decoded.len() as u64)?;
-        let [inputs, part_shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
+        patience.may_record(given.len() as u64)?;
+        let [inputs, shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
         };
-        let mut copy = Program::over(shape_arg(part_shape, "parts")?);
-        let held = add_inputs(&inputs_given(inputs)?, part_shape, &mut copy)?;
-        copy.nodes.push(assemble::copied(ty));
-        let starts = list_arg(starts, "parts")?.map(start_arg).collect::<Result<_>>()?;
-        let (offset, strides) = (step_arg(offset, "parts")?, steps_arg(strides, "parts")?);
-        copy.output = Some(Place { offset, strides, starts });
-        decoded.push((copy, held));
+        let inputs = inputs_given(inputs)?;
+        let held = inputs.iter().map(Given::held).collect::<Result<HeldInputs>>()?;
+        key.extend([shape, offset, strides, starts]);
+        input_parts(&mut key, &inputs, shape);
+        given.push(PartTerms { inputs, shape, offset, strides, starts, held, first: count });
+        count += given[given.len() - 1].held.len();
     }
-    let operands: Vec<_> = decoded.iter().map(|(_, held)| operands(held)).collect();
-    let parts: Vec<Part> =
-        decoded.iter().zip(&operands).map(|((program, _), operands)| Part { program, operands }).collect();
-    assemble::run(gpu(patience)?, ty, &shape, &parts, patience).map(BufferRef::from)
+    let operands: Vec<_> = given.iter().map(|part| operands(&part.held, part.first)).collect();
+    let call = |gpu: &Gpu| {
+        let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
+        let programs = given.iter().map(|part| part.program(ty)).collect::<Result<Vec<_>>>()?;
+        let part = |(program, operands)| Part { program, operands };
+        let parts: Vec<Part> = programs.iter().zip(operands.iter().map(|operands| &operands[..])).map(part).collect();
+        assemble::run(gpu, ty, &shape, &parts, patience)
+    };
+    plans::planned(env, key, &operands.concat(), patience, call).map(BufferRef::from)
+}
+
+/// What a part is, in terms, and its operands, which are the call's from `first` on.
+struct PartTerms<'a> {
+    inputs: SmallVec<[Given<'a>; 4]>,
+    shape: Term<'a>,
+    offset: Term<'a>,
+    strides: Term<'a>,
+    starts: Term<'a>,
+    held: HeldInputs,
+    first: usize,
+}
+
+impl PartTerms<'_> {
+    fn program(&self, ty: Type) -> Result<Program> {
+        let mut program = Program::over(shape_arg(self.shape, "parts")?);
+        add_inputs(&self.inputs, self.shape, &mut program)?;
+        program.nodes.push(assemble::copied(ty));
+        let starts = list_arg(self.starts, "parts")?.map(start_arg).collect::<Result<_>>()?;
+        let (offset, strides) = (step_arg(self.offset, "parts")?, steps_arg(self.strides, "parts")?);
+        program.output = Some(Place { offset, strides, starts });
+        Ok(program)
+    }
 }
 
 /// `{input, extent, step}`, see [`Start`].

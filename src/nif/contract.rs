@@ -3,39 +3,48 @@
 use rustler::Term;
 
 use super::*;
+use crate::device::Gpu;
 use crate::kernels::contraction::{Axis, Border, Contraction, View};
+use crate::kernels::plan::Operand;
 use crate::memory::Patience;
-use crate::program::Type;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
 
 /// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, borders}`: lists of
 /// `{extent, stride in a, stride in b, stride in the result}`, with the index of a border and the step along its coordinate
 /// behind where there is one, and a list of borders `{start, extent, stride}`, see [`Contraction`].
-fn product(out_type: Term, a: Term, b: Term, axes: Term, patience: Patience) -> Result<BufferRef> {
-    let ty = type_arg(out_type, "out_type")?;
-    let (a, b) = (view_arg(a, "a")?, view_arg(b, "b")?);
-    let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
-        return Err(wrong("axes", "{batch, rows, columns, depth, borders}"));
+fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, patience: Patience) -> Result<BufferRef> {
+    let env = out_type.get_env();
+    let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
+    let parts = [out_type, ty_a, offset_a, ty_b, offset_b, axes];
+    let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
+    let leases = [buffer_a.lease()?, buffer_b.lease()?];
+    let operands = [Operand::Block(&leases[0], buffer_a.len()), Operand::Block(&leases[1], buffer_b.len())];
+    let view = |buffer, ty, offset, name| -> Result<View> {
+        Ok(View { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
-    let contraction = Contraction {
-        ty,
-        a: View { buffer: a.0, ty: a.1, offset: a.2 },
-        b: View { buffer: b.0, ty: b.1, offset: b.2 },
-        batch: axes_arg(batch)?,
-        rows: axes_arg(rows)?,
-        columns: axes_arg(columns)?,
-        depth: axes_arg(depth)?,
-        borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
+    let call = |gpu: &Gpu| {
+        let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
+            return Err(wrong("axes", "{batch, rows, columns, depth, borders}"));
+        };
+        let contraction = Contraction {
+            ty: type_arg(out_type, "out_type")?,
+            a: view(buffer_a, ty_a, offset_a, "a")?,
+            b: view(buffer_b, ty_b, offset_b, "b")?,
+            batch: axes_arg(batch)?,
+            rows: axes_arg(rows)?,
+            columns: axes_arg(columns)?,
+            depth: axes_arg(depth)?,
+            borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
+        };
+        contraction.run(gpu, patience)
     };
-    contraction.run(gpu(patience)?, patience).map(BufferRef::from)
+    let parts = [atoms::contract().to_term(env)].into_iter().chain(parts).collect();
+    plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
 }
 
-fn view_arg<'a>(term: Term<'a>, name: &str) -> Result<(&'a Buffer, Type, i64)> {
-    match tuple_arg(term, name)?[..] {
-        [buffer, ty, offset] => Ok((buffer_arg(buffer, name)?, type_arg(ty, name)?, step_arg(offset, name)?)),
-        _ => Err(wrong(name, "{ref, type, offset}")),
-    }
+fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {
+    term.decode().map_err(|_| wrong(name, "{ref, type, offset}"))
 }
 
 fn axes_arg(term: Term) -> Result<Vec<Axis>> {

@@ -1,31 +1,79 @@
-//! The plans of programs that have run, by the terms that these came from: a program that comes again is neither decoded nor
-//! checked nor planned again.
+//! The plans of calls that have run, by the terms that these came from: a call that comes again is neither decoded nor checked
+//! nor decided again.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
-use rustler::Term;
 use rustler::env::{OwnedEnv, SavedTerm};
+use rustler::types::tuple::make_tuple;
+use rustler::{Encoder, Env, Term};
+use smallvec::SmallVec;
 
-use crate::kernels::program::Plan;
+use super::gpu;
+use crate::device::Gpu;
+use crate::error::Result;
+use crate::kernels::plan::{Operand, Plan};
+use crate::memory::{Buffer, Patience};
 use crate::pipeline::Hashed;
 
 /// Plans are forgotten, all at once, when there are so many: some kilobytes each, and made again in some microseconds.
 const MOST: usize = 1024;
 
-/// A term that says all that a program is, but its operands.
+/// Calls of more operands are decided each time: that takes little of what they do.
+const MOST_OPERANDS: usize = 64;
+
+/// The result of a call, by its plan where it has come twice before. `parts` say all that the call is, but what its operands
+/// hold, and no other call's are the same.
+pub(super) fn planned<'a>(
+    env: Env<'a>,
+    mut parts: Parts<'a>,
+    operands: &[Operand],
+    patience: Patience,
+    call: impl FnOnce(&Gpu) -> Result<Buffer>,
+) -> Result<Buffer> {
+    let gpu = gpu(patience)?;
+    if operands.len() > MOST_OPERANDS {
+        return call(gpu);
+    }
+    // Operands that are one buffer are so in each run of a plan.
+    for (i, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.address().is_some()) {
+        let first = operands[..i].iter().position(|other| other.address() == operand.address());
+        parts.extend(first.map(|first| (i, first).encode(env)));
+    }
+    let key = Key::new(make_tuple(env, &parts));
+    match find(key) {
+        Found::Plan(plan) if plan.fits(operands) => plan.run(gpu, operands, patience),
+        Found::Nothing => call(gpu),
+        Found::Plan(_) | Found::Seen => {
+            let (buffer, plan) = Plan::of(operands, || call(gpu))?;
+            plan.into_iter().for_each(|plan| keep(key, plan));
+            Ok(buffer)
+        }
+    }
+}
+
+pub(super) type Parts<'a> = SmallVec<[Term<'a>; 16]>;
+
+/// A term that says all that a call is, but its operands.
 #[derive(Clone, Copy)]
-pub(super) struct Key<'a> {
+struct Key<'a> {
     term: Term<'a>,
     hash: u64,
 }
 
 impl<'a> Key<'a> {
-    pub fn new(term: Term<'a>) -> Self {
+    fn new(term: Term<'a>) -> Self {
         Self { term, hash: term.hash_internal(0) }
     }
+}
+
+enum Found {
+    Plan(Arc<Plan>),
+    /// A call that has come before. A loop over offsets makes calls that never come again.
+    Seen,
+    Nothing,
 }
 
 struct Plans {
@@ -46,21 +94,19 @@ impl Plans {
 
 static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(|| Mutex::new(Plans::new()));
 
-/// The plan that is kept for a key.
-pub(super) fn find(key: Key) -> Option<Arc<Plan>> {
-    let plans = PLANS.lock();
-    let (saved, plan) = plans.by_hash.get(&key.hash)?;
-    plans.terms.run(|env| saved.load(env) == key.term).then(|| plan.clone())
+fn find(key: Key) -> Found {
+    let mut plans = PLANS.lock();
+    if let Some((saved, plan)) = plans.by_hash.get(&key.hash)
+        && plans.terms.run(|env| saved.load(env) == key.term)
+    {
+        return Found::Plan(plan.clone());
+    }
+    let seen = &mut plans.seen[key.hash as usize % MOST];
+    if std::mem::replace(seen, key.hash) == key.hash { Found::Seen } else { Found::Nothing }
 }
 
-/// Keeps the plan of a key that comes a second time: a loop over offsets makes programs that never do.
-pub(super) fn keep(key: Key, plan: Plan) {
+fn keep(key: Key, plan: Plan) {
     let mut plans = PLANS.lock();
-    let seen = &mut plans.seen[key.hash as usize % MOST];
-    if *seen != key.hash {
-        *seen = key.hash;
-        return;
-    }
     if plans.kept == MOST {
         *plans = Plans::new();
     }

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Term};
 use smallvec::SmallVec;
 
-use super::plans::Key;
+use super::plans::Parts;
 use super::*;
-use crate::kernels::program::{Operand, Plan};
+use crate::device::Gpu;
+use crate::kernels::plan::Operand;
+use crate::kernels::program;
 use crate::memory::{Lease, Patience};
 use crate::program::op::{OPS, Op, Reduction, Typing};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
@@ -16,32 +17,26 @@ use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_st
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
 fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
-    let given = inputs_given(inputs);
-    let key = given.as_ref().ok().map(|given| key(nodes, given, shape));
-    if let Some(plan) = key.and_then(plans::find) {
-        let mut held = HeldInputs::new();
-        for given in &given? {
-            held.push(given.held()?);
+    let given = inputs_given(inputs)?;
+    let held = given.iter().map(Given::held).collect::<Result<HeldInputs>>()?;
+    let operands = operands(&held, 0);
+    let call = |gpu: &Gpu| {
+        let mut program = Program::over(shape_arg(shape, "shape")?);
+        add_inputs(&given, shape, &mut program)?;
+        for node in list_arg(nodes, "nodes")? {
+            program.nodes.push(node_arg(node)?);
         }
-        return plan.run(gpu(patience)?, &operands(&held), patience).map(BufferRef::from);
-    }
-    let mut program = Program::over(shape_arg(shape, "shape")?);
-    let held = add_inputs(&given?, shape, &mut program)?;
-    for node in list_arg(nodes, "nodes")? {
-        program.nodes.push(node_arg(node)?);
-    }
-    let (gpu, operands) = (gpu(patience)?, operands(&held));
-    let plan = Plan::new(gpu, &program, &operands, 0, patience)?;
-    let result = plan.run(gpu, &operands, patience)?;
-    if let Some(key) = key {
-        plans::keep(key, plan);
-    }
-    Ok(result.into())
+        program::run(gpu, &program, &operands, patience)
+    };
+    let env = nodes.get_env();
+    let mut parts = Parts::from_slice(&[atoms::run().to_term(env), nodes, shape]);
+    input_parts(&mut parts, &given, shape);
+    plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
 }
 
-fn key<'a>(nodes: Term<'a>, inputs: &[Given<'a>], shape: Term<'a>) -> Key<'a> {
-    let env = nodes.get_env();
-    let mut parts: SmallVec<[Term; 16]> = SmallVec::from_slice(&[nodes, shape]);
+/// Adds what the inputs are besides their memory and values. `shape` is the term of the program's.
+pub(super) fn input_parts<'a>(parts: &mut Parts<'a>, inputs: &[Given<'a>], shape: Term<'a>) {
+    let env = shape.get_env();
     // The atoms, which are ours, say where an input ends.
     for input in inputs {
         match *input {
@@ -53,7 +48,6 @@ fn key<'a>(nodes: Term<'a>, inputs: &[Given<'a>], shape: Term<'a>) -> Key<'a> {
             }
         }
     }
-    Key::new(make_tuple(env, &parts))
 }
 
 /// An input's terms.
@@ -72,10 +66,10 @@ pub(super) enum Held {
 pub(super) type HeldInputs = SmallVec<[Held; 4]>;
 
 impl Held {
-    fn operand(&self) -> Operand<'_> {
+    fn operand(&self, place: usize) -> Operand<'_> {
         match self {
             Self::Block(lease, bytes) => Operand::Block(lease, *bytes),
-            Self::Scalar(bits) => Operand::Scalar(*bits),
+            Self::Scalar(value) => Operand::Scalar { place, value: *value },
         }
     }
 }
@@ -95,7 +89,7 @@ impl<'a> Given<'a> {
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
-    fn held(&self) -> Result<Held> {
+    pub fn held(&self) -> Result<Held> {
         match *self {
             Self::Scalar { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
@@ -143,17 +137,16 @@ pub(super) fn inputs_given<'a>(inputs: Term<'a>) -> Result<SmallVec<[Given<'a>; 
 }
 
 /// Adds inputs to a program. `shape` is the term of its shape.
-pub(super) fn add_inputs<'a>(inputs: &[Given<'a>], shape: Term<'a>, program: &mut Program) -> Result<HeldInputs> {
-    let mut held = HeldInputs::new();
+pub(super) fn add_inputs<'a>(inputs: &[Given<'a>], shape: Term<'a>, program: &mut Program) -> Result<()> {
     for given in inputs {
         program.inputs.push(given.input(shape, &program.shape)?);
-        held.push(given.held()?);
     }
-    Ok(held)
+    Ok(())
 }
 
-pub(super) fn operands(held: &HeldInputs) -> SmallVec<[Operand<'_>; 4]> {
-    held.iter().map(Held::operand).collect()
+/// The operands of a call from the place `first` on.
+pub(super) fn operands(held: &HeldInputs, first: usize) -> SmallVec<[Operand<'_>; 4]> {
+    (first..).zip(held).map(|(place, held)| held.operand(place)).collect()
 }
 
 fn node_arg(term: Term) -> Result<Node> {

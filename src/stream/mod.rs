@@ -10,6 +10,7 @@ mod timeline;
 pub use recorder::{Binding, Copy, Dispatch};
 pub use timeline::Timeline;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,6 +21,19 @@ use crate::error::{Error, Result};
 use crate::memory::{Block, Patience};
 use recorder::Recorder;
 use submitter::Submitter;
+
+thread_local! {
+    static RECORDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many commands this thread has recorded.
+pub fn recorded() -> u64 {
+    RECORDED.get()
+}
+
+fn count() {
+    RECORDED.set(RECORDED.get() + 1);
+}
 
 pub struct Stream {
     recorder: Mutex<Recorder>,
@@ -41,6 +55,7 @@ impl Stream {
 
     /// Records one dispatch.
     pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        count();
         self.recorder().dispatch(dispatch)
     }
 
@@ -52,16 +67,19 @@ impl Stream {
 
     /// Records a copy between two different blocks.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
+        count();
         self.recorder().copy(copy)
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of a block.
     pub fn update(&self, block: &Block, data: &[u8]) -> Result<()> {
+        count();
         self.recorder().update(block, data)
     }
 
     /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
     pub fn zero(&self, block: &Block, len: u64) -> Result<()> {
+        count();
         self.recorder().zero(block, len)
     }
 

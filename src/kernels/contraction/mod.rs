@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::device::Gpu;
 use crate::error::{Error, Result};
+use crate::kernels::plan::Operand;
 use crate::memory::{Buffer, Kind, Patience};
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
@@ -218,7 +219,8 @@ impl Contraction<'_> {
         let program = Program { inputs, nodes, shape, output: None };
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.lease()?, b.lease()?);
-        super::program::run(gpu, &program, &[(&*la, a.len()), (&*lb, b.len())], patience)
+        let operands = [Operand::Block(&la, a.len()), Operand::Block(&lb, b.len())];
+        super::program::run(gpu, &program, &operands, patience)
     }
 }
 

@@ -11,6 +11,7 @@ use super::tile::Tile;
 use super::{Axis, Border, Contraction, View, vector};
 use crate::device::Gpu;
 use crate::error::{Error, Result};
+use crate::kernels::plan::Operand;
 use crate::kernels::{assemble, program};
 use crate::memory::{Buffer, Kind, Patience};
 use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
@@ -285,7 +286,7 @@ fn write(
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.lease()?;
-    program::run_into(gpu, &copy, &[(&*source, view.buffer.len())], (&lease, out.len()), patience)
+    program::run_into(gpu, &copy, &[Operand::Block(&source, view.buffer.len())], (&lease, out.len()), patience)
 }
 
 #[cfg(test)]

@@ -34,8 +34,9 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    fn address(&self) -> u64 {
-        self.block.address.wrapping_add_signed(self.offset * self.ty.size() as i64)
+    /// Bytes behind the block's start.
+    fn start(&self) -> u64 {
+        (self.offset * self.ty.size() as i64) as u64
     }
 
     fn elements(&self) -> u64 {
@@ -122,7 +123,7 @@ impl<'a> Panels<'a> {
         let way = Way { ty: c.ty, subtract, whole: self.whole(&c) };
         let params = |params: &mut Params| {
             let packed = self.packed().storage();
-            params.address(c.address(), c.ty.storage(), format_args!("c"));
+            params.address_at(c.block.address, c.start(), c.ty.storage(), format_args!("c"));
             params.address(panels_a.address, packed, format_args!("a"));
             params.address(panels_b.address, packed, format_args!("b"));
             let extents = [("m", m), ("n", n), ("depth", depth), ("groups", workgroups), ("none", 0)];
@@ -143,7 +144,7 @@ impl<'a> Panels<'a> {
     /// Whether pairs of the result's columns are aligned words.
     fn whole(&self, c: &Held) -> bool {
         let single = [c.ty, self.inner].iter().all(|&ty| ty == Type::F32) && self.accumulator == Compute::Float;
-        single && c.address().is_multiple_of(8) && self.groups.runs('c', "n", 2)
+        single && c.start().is_multiple_of(8) && self.groups.runs('c', "n", 2)
     }
 
     /// The type of the panels' elements.
@@ -178,7 +179,7 @@ impl<'a> Panels<'a> {
         let chunks = depth.div_ceil(chunk);
         let params = |params: &mut Params| {
             params.address(out.address, packed.storage(), format_args!("panels_out"));
-            params.address(held.address(), held.ty.storage(), format_args!("operand"));
+            params.address_at(held.block.address, held.start(), held.ty.storage(), format_args!("operand"));
             let extents = [("size", size), ("k", k), ("depth", depth), ("panels", panels), ("batches", batch)];
             params.extents(false, extents);
             params.extents(false, [("tiles", tiles), ("chunk", chunk), ("chunks", chunks)]);

@@ -10,6 +10,7 @@ use super::tile::{Method, Tile};
 use super::{Contraction, View, of_accumulator};
 use crate::device::Gpu;
 use crate::error::Result;
+use crate::kernels::plan::Operand;
 use crate::kernels::{Kernel, check_indices, program};
 use crate::memory::{Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Params, quad_bytes};
@@ -27,8 +28,8 @@ struct Tiled<'a> {
     /// Of which operands the rows are whole, whatever their groups say.
     whole: [bool; 2],
     leases: [Arc<Lease>; 2],
-    /// Of the operands' elements whose places are zero.
-    addresses: [u64; 2],
+    /// How many bytes behind their blocks' starts the operands' elements are whose places are zero; these wrap.
+    offsets: [u64; 2],
     /// Whether the operands are loaded along k and along n.
     along: [bool; 2],
 }
@@ -98,18 +99,22 @@ impl<'a> Tiled<'a> {
         whole: [bool; 2],
     ) -> Result<Self> {
         let leases = [contraction.a.buffer.lease()?, contraction.b.buffer.lease()?];
-        let address = |view: &View, lease: &Lease, tensor| {
+        let offset = |view: &View, tensor| {
             let start = groups.borders.as_ref().map_or(0, |borders| borders.start(tensor));
-            let bytes = view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64);
-            lease.address.wrapping_add_signed(bytes)
+            view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64) as u64
         };
-        let addresses = [address(&contraction.a, &leases[0], 'a'), address(&contraction.b, &leases[1], 'b')];
+        let offsets = [offset(&contraction.a, 'a'), offset(&contraction.b, 'b')];
         let along = [groups.along_k('a'), !groups.along_k('b')];
-        Ok(Self { contraction, groups, accumulator, whole, leases, addresses, along })
+        Ok(Self { contraction, groups, accumulator, whole, leases, offsets, along })
     }
 
     fn types(&self) -> [Type; 2] {
         [self.contraction.a.ty, self.contraction.b.ty]
+    }
+
+    /// Of an operand's element whose place is zero.
+    fn address(&self, i: usize) -> u64 {
+        self.leases[i].address.wrapping_add(self.offsets[i])
     }
 
     /// Of which operands runs of so many elements, along the group that they are loaded along, can be loaded at once.
@@ -118,7 +123,7 @@ impl<'a> Tiled<'a> {
         let groups = [if along_k { "k" } else { "m" }, if along_n { "n" } else { "k" }];
         [0, 1].map(|i| {
             let neighbours = self.groups.runs(['a', 'b'][i], groups[i], run[i]);
-            self.whole[i] || neighbours && aligned(self.addresses[i], self.types()[i], run[i])
+            self.whole[i] || neighbours && aligned(self.address(i), self.types()[i], run[i])
         })
     }
 
@@ -149,8 +154,10 @@ impl<'a> Tiled<'a> {
         let workgroups = tile.groups(m, n) * batch * parts.count;
         let params = |params: &mut Params| {
             params.address(parts.lease.address, parts.ty.storage(), format_args!("c"));
-            params.address(self.addresses[0], types[0].storage(), format_args!("a"));
-            params.address(self.addresses[1], types[1].storage(), format_args!("b"));
+            for (i, name) in ["a", "b"].into_iter().enumerate() {
+                let block = self.leases[i].address;
+                params.address_at(block, self.offsets[i], types[i].storage(), format_args!("{name}"));
+            }
             params.extents(wide, [("m", m), ("n", n), ("k", k), ("groups", workgroups)]);
             let elements = groups.elements();
             params.extents(wide, [("splits", parts.count), ("chunk", parts.chunk), ("elements", elements)]);
@@ -248,6 +255,6 @@ impl Parts {
         let (inputs, nodes) = (SmallVec::from_iter([parts]), SmallVec::from_iter([sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let bytes = self.count * elements * self.ty.size();
-        program::run(gpu, &program, &[(&self.lease, bytes)], patience)
+        program::run(gpu, &program, &[Operand::Block(&self.lease, bytes)], patience)
     }
 }

@@ -1,22 +1,20 @@
-//! Runs programs: elementwise kernels, and reductions in one pass or two. A [`Plan`] is what a program comes to, and may run
-//! often.
+//! Runs programs: elementwise kernels, and reductions in one pass or two.
 
 mod fours;
 mod pass;
-mod plan;
 
 use smallvec::SmallVec;
 
-use super::STRAIGHT;
+use super::plan::Operand;
+use super::{STRAIGHT, check_indices};
 use crate::device::Gpu;
-use crate::error::Result;
-use crate::memory::{Buffer, Lease, Patience};
+use crate::error::{Error, Result};
+use crate::memory::{Block, Buffer, Kind, Lease, Patience};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
 use crate::program::layout::Layout;
+use crate::program::types::Compute;
 use crate::program::{Node, Program};
-use pass::Pass;
-use plan::Steps;
-pub use plan::{Operand, Plan};
+use pass::{Partial, Pass};
 
 const THREADS: u32 = 256;
 
@@ -32,33 +30,53 @@ const LEAST: u64 = 1024;
 /// A partial result stands for as many elements at least where there are more parts than fill the device.
 const PARTIAL: u64 = 1024;
 
-/// Runs a program whose inputs are all views, of these blocks with their sizes in bytes; the result is a new dense buffer.
-pub fn run(gpu: &Gpu, program: &Program, blocks: &[(&Lease, u64)], patience: Patience) -> Result<Buffer> {
-    let operands = operands(blocks);
-    Plan::new(gpu, program, &operands, 0, patience)?.run(gpu, &operands, patience)
+/// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
+/// device cannot run it, or the operands are too small for it.
+pub fn run(gpu: &Gpu, program: &Program, operands: &[Operand], patience: Patience) -> Result<Buffer> {
+    let layout = check(gpu, program, operands, 0)?;
+    let bytes = layout.outputs() * program.result().size();
+    let out = gpu.allocate(Kind::Device, bytes, patience)?;
+    Planner { gpu, program, layout: &layout, operands, out: &out, patience }.run()?;
+    Ok(Buffer::new(bytes, out))
 }
 
-/// Runs such a program with an output place into `out`, a buffer of so many bytes.
+/// Runs a program with an output place into `out`, a buffer of so many bytes.
 pub fn run_into(
     gpu: &Gpu,
     program: &Program,
-    blocks: &[(&Lease, u64)],
-    out: (&Lease, u64),
+    operands: &[Operand],
+    (out, bytes): (&Lease, u64),
     patience: Patience,
 ) -> Result<()> {
-    let operands = operands(blocks);
-    Plan::new(gpu, program, &operands, out.1, patience)?.run_into(gpu, &operands, out, patience)
+    let layout = check(gpu, program, operands, bytes)?;
+    Planner { gpu, program, layout: &layout, operands, out, patience }.run()
 }
 
-fn operands<'a>(blocks: &[(&'a Lease, u64)]) -> SmallVec<[Operand<'a>; 4]> {
-    blocks.iter().map(|&(lease, bytes)| Operand::Block(lease, bytes)).collect()
+/// The layout of a program that can run on these operands, and with an output of `out_bytes`.
+fn check(gpu: &Gpu, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
+    program.check()?;
+    for index in 0..program.inputs.len() + program.nodes.len() {
+        program.type_of(index).check_program(&gpu.caps)?;
+    }
+    let layout = Layout::new(program)?;
+    let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
+    let bytes = operands.iter().map(Operand::bytes).chain([out_bytes]);
+    let reaches = layout.reaches.iter().zip(sizes).zip(bytes);
+    let fits = reaches.map(|((&elements, size), bytes)| elements.checked_mul(size).is_some_and(|reach| reach <= bytes));
+    if operands.len() != program.inputs.len() || !fits.into_iter().all(|fits| fits) {
+        return Err(Error::SizeMismatch);
+    }
+    check_indices(gpu, layout.wide)?;
+    Ok(layout)
 }
 
-/// Decides how a program runs: by nothing but the program and the device, so that plans may be kept.
+/// Decides how a program runs, by nothing but the program and the device.
 struct Planner<'a> {
     gpu: &'a Gpu,
     program: &'a Program,
     layout: &'a Layout,
+    operands: &'a [Operand<'a>],
+    out: &'a Block,
     patience: Patience,
 }
 
@@ -85,9 +103,9 @@ const FILL: u64 = 2048;
 const CLOSE: i64 = 4;
 
 impl Planner<'_> {
-    fn steps(&self) -> Result<Steps> {
+    fn run(&self) -> Result<()> {
         if self.program.elements() == 0 {
-            return Ok(Steps::default());
+            return Ok(());
         }
         match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
             None if self.program.reduced_type().is_some() => self.fold(),
@@ -96,7 +114,7 @@ impl Planner<'_> {
         }
     }
 
-    fn map(&self) -> Result<Steps> {
+    fn map(&self) -> Result<()> {
         let cpu = self.gpu.caps.cpu;
         if let Some(mut tile) = Tile::of(self.program, self.layout) {
             tile.quads = self.tiles_in_quads(&tile);
@@ -106,7 +124,7 @@ impl Planner<'_> {
             }
             let threads = if cpu { lanes(&self.gpu.caps) } else { THREADS };
             let stage = Stage::Tile { threads, tile };
-            return self.pass(stage, Pass::Map { chunk: 0 }, tile.groups(self.layout)).map(Steps::one);
+            return self.pass(stage, Pass::Map { chunk: 0 }, tile.groups(self.layout));
         }
         let fours = self.map_in_fours();
         let elements = if fours.is_some() { 4 * QUADS } else { ELEMENTS };
@@ -117,11 +135,11 @@ impl Planner<'_> {
             let run = if fours.is_some() { 4 } else { 1 };
             let outputs = self.layout.outputs() / run;
             let chunk = outputs.div_ceil(BUSY).max(LEAST / run).next_multiple_of(threads.into());
-            return self.pass(stage, Pass::Map { chunk }, outputs.div_ceil(chunk)).map(Steps::one);
+            return self.pass(stage, Pass::Map { chunk }, outputs.div_ceil(chunk));
         }
         // Fours and what they leave over.
         let groups = (self.layout.outputs() + 3).div_ceil((threads * elements).into());
-        self.pass(stage, Pass::Map { chunk: 0 }, groups).map(Steps::one)
+        self.pass(stage, Pass::Map { chunk: 0 }, groups)
     }
 
     /// Threads of an elementwise workgroup on a GPU whose threads take so many elements. It should move [`PIECE`] bytes of
@@ -138,13 +156,13 @@ impl Planner<'_> {
     }
 
     /// The order is the function's: all that runs side by side is the outputs.
-    fn fold(&self) -> Result<Steps> {
+    fn fold(&self) -> Result<()> {
         let threads = 64;
         let groups = self.layout.outputs().div_ceil(threads.into());
-        self.pass(Stage::Fold { threads }, Pass::Whole { chunk: self.layout.reduced() }, groups).map(Steps::one)
+        self.pass(Stage::Fold { threads }, Pass::Whole { chunk: self.layout.reduced() }, groups)
     }
 
-    fn reduce(&self, accumulator: &Accumulator) -> Result<Steps> {
+    fn reduce(&self, accumulator: &Accumulator) -> Result<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let shape = self.shape_of_groups(outputs, reduced);
         let Shape { across, along, fours, beside } = shape;
@@ -158,12 +176,16 @@ impl Planner<'_> {
         let stage =
             |to_partial| Stage::Reduce { across, along, from_partial: false, to_partial, fours, beside, window };
         if chunks == 1 {
-            return self.pass(stage(false), Pass::Whole { chunk: reduced }, groups).map(Steps::one);
+            return self.pass(stage(false), Pass::Whole { chunk: reduced }, groups);
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
         let parts = accumulator.parts.as_slice();
-        let first = self.pass(stage(true), Pass::ToPartial { parts, chunk, chunks }, groups * chunks)?;
+        let lease = |part: &Compute| self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.patience);
+        let partial = parts.iter().map(lease).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let partial = Partial { parts, leases: &partial, chunks };
+        let _together = self.gpu.stream.together();
+        self.pass(stage(true), Pass::ToPartial { partial, chunk }, groups * chunks)?;
         let (across, along) = match outputs {
             0.. if self.gpu.caps.cpu => {
                 let lanes = lanes(&self.gpu.caps);
@@ -175,9 +197,7 @@ impl Planner<'_> {
         let fours = Fours::default();
         let stage =
             Stage::Reduce { across, along, from_partial: true, to_partial: false, fours, beside: 0, window: false };
-        let second = self.pass(stage, Pass::FromPartial { parts, chunks }, outputs.div_ceil(across.into()))?;
-        let partial = parts.iter().map(|part| chunks * outputs * part.size()).collect();
-        Ok(Steps { partial, list: SmallVec::from_iter([first, second]) })
+        self.pass(stage, Pass::FromPartial { partial }, outputs.div_ceil(across.into()))
     }
 
     /// Whether the reduced axes are a small window, whose places would each be found by division.

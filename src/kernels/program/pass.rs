@@ -3,25 +3,37 @@
 use smallvec::SmallVec;
 
 use super::Planner;
-use super::plan::{Slot, Step};
 use crate::error::Result;
-use crate::kernels::{grid, pipeline};
+use crate::kernels::Kernel;
+use crate::kernels::plan::Operand;
+use crate::memory::{Block, Lease};
 use crate::program::emit::{Fours, Params, Stage, Tile, emit};
 use crate::program::layout::Pattern;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Source};
 
-/// Where a pass reads and writes. `parts` are the types of the partial results' parts.
+/// Partial results of so many chunks, in blocks by the types of their parts.
+#[derive(Clone, Copy)]
+pub(super) struct Partial<'a> {
+    pub parts: &'a [Compute],
+    pub leases: &'a [Lease],
+    pub chunks: u64,
+}
+
+impl<'a> Partial<'a> {
+    fn blocks(self) -> SmallVec<[&'a Block; 4]> {
+        self.leases.iter().map(|lease| &**lease).collect()
+    }
+}
+
+/// Where a pass reads and writes.
 #[derive(Clone, Copy)]
 pub(super) enum Pass<'a> {
     Map { chunk: u64 },
     Whole { chunk: u64 },
-    ToPartial { parts: &'a [Compute], chunk: u64, chunks: u64 },
-    FromPartial { parts: &'a [Compute], chunks: u64 },
+    ToPartial { partial: Partial<'a>, chunk: u64 },
+    FromPartial { partial: Partial<'a> },
 }
-
-/// What each run puts at a place among the parameters, counted in words.
-type Slots = SmallVec<[(usize, Slot); 4]>;
 
 impl Planner<'_> {
     /// How far behind the start of its block the first result is, in bytes, for an output that is linear or one place.
@@ -31,69 +43,68 @@ impl Planner<'_> {
         folded as u64 * self.program.result().size()
     }
 
-    /// The step that the pass comes to: its pipeline is built where it is not in memory yet.
-    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<Step> {
-        let (mut params, mut slots) = (Params::default(), Slots::new());
-        self.params(&mut params, &mut slots, stage, pass);
+    /// Runs the pass.
+    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
+        let operands = self.operands.iter().filter_map(|operand| match operand {
+            Operand::Block(lease, _) => Some(&***lease),
+            Operand::Scalar { .. } => None,
+        });
+        let (reads, writes): (SmallVec<[&Block; 4]>, SmallVec<[&Block; 4]>) = match pass {
+            Pass::Map { .. } | Pass::Whole { .. } => (operands.collect(), SmallVec::from_slice(&[self.out])),
+            Pass::ToPartial { partial, .. } => (operands.collect(), partial.blocks()),
+            Pass::FromPartial { partial } => (partial.blocks(), SmallVec::from_slice(&[self.out])),
+        };
         let key = self.key(stage);
-        let pipeline = pipeline(
-            self.gpu,
-            bytemuck::cast_slice(&key),
-            params.bytes().len(),
-            &|params| self.params(params, &mut Slots::new(), stage, pass),
-            &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
-            self.patience,
-        )?;
-        Ok(Step {
-            pipeline,
-            groups: grid(self.gpu, groups)?,
-            params: SmallVec::from_slice(params.words()),
-            slots,
-            from_partial: matches!(pass, Pass::FromPartial { .. }),
-            to_partial: matches!(pass, Pass::ToPartial { .. }),
-        })
+        let kernel = Kernel {
+            key: bytemuck::cast_slice(&key),
+            params: &|params| self.params(params, stage, pass),
+            source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
+            groups,
+            reads: &reads,
+            writes: &writes,
+        };
+        kernel.launch(self.gpu, self.patience)
     }
 
-    /// The parameters in the order of their declaration: addresses, immediates, then indices. Addresses are what is added to
-    /// those of the blocks, immediates are zeros.
-    fn params(&self, params: &mut Params, slots: &mut Slots, stage: Stage, pass: Pass) {
+    /// The parameters in the order of their declaration: addresses, immediates, then indices.
+    fn params(&self, params: &mut Params, stage: Stage, pass: Pass) {
         let (program, layout, wide) = (self.program, self.layout, self.layout.wide);
         let result = program.result();
-        let mut slot = |params: &Params, slot: Slot| slots.push((params.words().len(), slot));
-        let (parts, part_name) = match pass {
-            Pass::Map { .. } | Pass::Whole { .. } => (&[][..], ""),
-            Pass::ToPartial { parts, .. } => (parts, "partial_out"),
-            Pass::FromPartial { parts, .. } => (parts, "partial"),
+        let (partial, part_name) = match pass {
+            Pass::Map { .. } | Pass::Whole { .. } => (None, ""),
+            Pass::ToPartial { partial, .. } => (Some(partial), "partial_out"),
+            Pass::FromPartial { partial } => (Some(partial), "partial"),
         };
         if !matches!(pass, Pass::ToPartial { .. }) {
-            slot(params, Slot::Result);
-            params.address(self.result_offset(), result.storage(), format_args!("result"));
+            params.address_at(self.out.address, self.result_offset(), result.storage(), format_args!("result"));
         }
-        for (i, part) in parts.iter().enumerate() {
-            slot(params, Slot::Partial(i));
-            params.address(0, part.glsl(), format_args!("{part_name}{i}"));
+        for (i, (part, lease)) in partial.iter().flat_map(|p| p.parts.iter().zip(p.leases)).enumerate() {
+            params.address(lease.address, part.glsl(), format_args!("{part_name}{i}"));
         }
-        if let Pass::FromPartial { chunks, .. } = pass {
+        if let Pass::FromPartial { partial } = pass {
             params.extent(layout.outputs(), wide, format_args!("outputs"));
-            params.extent(chunks, wide, format_args!("reduced"));
-            params.extent(chunks, wide, format_args!("chunk"));
+            params.extent(partial.chunks, wide, format_args!("reduced"));
+            params.extent(partial.chunks, wide, format_args!("chunk"));
             return params.extent(1, wide, format_args!("chunks"));
         }
         // A view that is read linearly or at one place has its offset folded into the address.
         let mut views = layout.views.iter();
-        for (i, input) in program.inputs.iter().enumerate() {
-            match &input.source {
-                Source::Scalar => {
-                    let held = input.ty.size().max(8) as usize;
-                    slot(params, Slot::Input { index: i, len: held / 4 });
-                    params.bits(&[0; 16][..held], format_args!("scalar{i}"));
-                }
+        for (i, (input, operand)) in program.inputs.iter().zip(self.operands).enumerate() {
+            let folded = match &input.source {
+                Source::Scalar => 0,
                 Source::View { .. } => {
                     let view = views.next();
-                    let folded = view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset);
-                    let address = folded as u64 * input.ty.size();
-                    slot(params, Slot::Input { index: i, len: 2 });
-                    params.address(address, input.ty.storage(), format_args!("input{i}"));
+                    view.filter(|view| view.pattern != Pattern::Strided).map_or(0, |view| view.offset)
+                }
+            };
+            match operand {
+                Operand::Scalar { place, value } => {
+                    let held = input.ty.size().max(8) as usize;
+                    params.scalar(*place, &value[..held], format_args!("scalar{i}"));
+                }
+                Operand::Block(lease, _) => {
+                    let offset = folded as u64 * input.ty.size();
+                    params.address_at(lease.address, offset, input.ty.storage(), format_args!("input{i}"));
                 }
             }
         }
@@ -105,7 +116,7 @@ impl Planner<'_> {
                 }
             }
             Pass::Whole { chunk, .. } | Pass::ToPartial { chunk, .. } => {
-                let chunks = if let Pass::ToPartial { chunks, .. } = pass { chunks } else { 1 };
+                let chunks = if let Pass::ToPartial { partial, .. } = pass { partial.chunks } else { 1 };
                 params.extent(layout.outputs(), wide, format_args!("outputs"));
                 params.extent(layout.reduced(), wide, format_args!("reduced"));
                 params.extent(chunk, wide, format_args!("chunk"));
@@ -134,8 +145,7 @@ impl Planner<'_> {
             params.index(start.step, wide, format_args!("step{s}"));
         }
         if stage.turns(&self.gpu.caps) {
-            slot(params, Slot::Backwards);
-            params.extent(0, wide, format_args!("backwards"));
+            params.backwards(wide);
         }
     }
 

@@ -10,7 +10,7 @@ mod reduce;
 mod tile;
 mod values;
 
-pub use params::{Params, head, quad_bytes, quad_of};
+pub use params::{Params, Slot, head, quad_bytes, quad_of};
 pub use reduce::{Accumulator, sum_parts, widened};
 pub use tile::Tile;
 pub use values::{assign, convert, element, load, of_compute, store, stored};

@@ -7,11 +7,23 @@ use smallvec::SmallVec;
 use crate::device::Capabilities;
 use crate::program::types::{Compute, Type};
 
+/// What each run of a kernel puts in the place of some of its parameters. `B` is how a block is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Slot<B> {
+    /// The block's address, added to what is there.
+    Address(B),
+    /// The value of an operand of the call, in so many words.
+    Scalar { operand: usize, words: usize },
+    /// Whether to go through large tensors from their ends.
+    Backwards,
+}
+
 /// The kernel's parameters: their words for each call and, where the source is wanted, their declarations.
 /// Both come from one place so that they cannot differ.
 #[derive(Default)]
 pub struct Params {
     words: SmallVec<[u32; 64]>,
+    slots: SmallVec<[(usize, Slot<u64>); 8]>,
     declarations: Option<String>,
 }
 
@@ -21,12 +33,21 @@ impl Params {
         Self { declarations: Some(String::new()), ..Self::default() }
     }
 
-    pub fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.words)
-    }
-
     pub fn words(&self) -> &[u32] {
         &self.words
+    }
+
+    pub fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
+    }
+
+    /// The parameters that are another run's own, by their places among the words; blocks are known by their addresses.
+    pub fn slots(&self) -> &[(usize, Slot<u64>)] {
+        &self.slots
+    }
+
+    fn slot(&mut self, slot: Slot<u64>) {
+        self.slots.push((self.words.len(), slot));
     }
 
     #[inline]
@@ -37,10 +58,16 @@ impl Params {
         }
     }
 
-    /// A buffer of elements of a storage type, by address.
+    /// A block of elements of a storage type, by its address.
+    pub fn address(&mut self, block: u64, storage: &str, name: std::fmt::Arguments) {
+        self.address_at(block, 0, storage, name);
+    }
+
+    /// So many bytes from a block's start on, which wrap: elements with borders begin before it.
     #[inline]
-    pub fn address(&mut self, value: u64, storage: &str, name: std::fmt::Arguments) {
-        self.push(&halves(value), format_args!("Buffer_{storage}"), name);
+    pub fn address_at(&mut self, block: u64, offset: u64, storage: &str, name: std::fmt::Arguments) {
+        self.slot(Slot::Address(block));
+        self.push(&halves(block.wrapping_add(offset)), format_args!("Buffer_{storage}"), name);
     }
 
     /// An index, extent or stride; strides wrap, so that negative ones work out.
@@ -64,6 +91,18 @@ impl Params {
         for (name, value) in list {
             self.extent(value, wide, format_args!("{name}"));
         }
+    }
+
+    /// The value of an operand, in 8 or 16 bytes.
+    pub fn scalar(&mut self, operand: usize, value: &[u8], name: std::fmt::Arguments) {
+        self.slot(Slot::Scalar { operand, words: value.len() / 4 });
+        self.bits(value, name);
+    }
+
+    /// Whether to go through large tensors from their ends.
+    pub fn backwards(&mut self, wide: bool) {
+        self.slot(Slot::Backwards);
+        self.extent(0, wide, format_args!("backwards"));
     }
 
     /// The bits of an immediate value, in 8 or 16 bytes.

@@ -1,8 +1,8 @@
 Code.require_file("support/native_case.exs", __DIR__)
 
-defmodule Nx.Vulkan.RepeatedProgramTest do
+defmodule Nx.Vulkan.RepeatedCallTest do
   @moduledoc """
-  A program that comes again runs from what was kept of it: on other buffers and values it gives what a new
+  A call that comes again runs from what was kept of it: on other buffers and values it gives what a new
   one gives, and what is wrong with them is found as it is the first time.
   """
 
@@ -15,6 +15,13 @@ defmodule Nx.Vulkan.RepeatedProgramTest do
   defp run(nodes, inputs, shape), do: Native.call(run(nodes, inputs, shape))
   defp tensor(ref), do: {ref, @f32, @shape}
   defp scalar(x), do: {:scalar, @f32, floats([x])}
+
+  defp product(a, b), do: product(a, {2, 2}, b, {2, 2})
+
+  defp product(a, a_shape, b, b_shape) do
+    [a, b] = [{a, @f32, a_shape}, {b, @f32, b_shape}]
+    Native.call(dot(@f32, a, [1], [], b, [0], []))
+  end
 
   # So often that the last runs are those of what was kept.
   defp often(fun), do: Enum.each(1..4, fun)
@@ -40,6 +47,65 @@ defmodule Nx.Vulkan.RepeatedProgramTest do
       nodes = [{:multiply, @f32, [0, 1]}, {:sum, @f32, [2], [0]}]
       {:ok, sum} = run(nodes, [{ones, @f32, {100_000}}, scalar(k)], {100_000})
       assert download!(sum) == [100_000.0 * k]
+    end)
+  end
+
+  test "operands that are one buffer are told from two", %{a: a} do
+    often(fn k ->
+      b = upload!([k, k, k, k])
+      {:ok, squares} = run(@nodes, [tensor(a), tensor(a)], @shape)
+      assert download!(squares) == [1.0, 4.0, 9.0, 16.0]
+      {:ok, products} = run(@nodes, [tensor(a), tensor(b)], @shape)
+      assert download!(products) == [1.0 * k, 2.0 * k, 3.0 * k, 4.0 * k]
+      {:ok, sum} = product(a, a)
+      assert download!(sum) == [7.0, 10.0, 15.0, 22.0]
+      {:ok, sum} = product(a, b)
+      assert download!(sum) == [3.0 * k, 3.0 * k, 7.0 * k, 7.0 * k]
+    end)
+  end
+
+  # In one kernel, in several with memory between them, as a reduction, and with nothing to add up.
+  test "products have memory of their own each time" do
+    for {rows, depth, columns} <- [{2, 3, 2}, {40, 33, 50}, {3, 5000, 3}, {1, 4000, 5}, {2, 0, 3}] do
+      often(fn k ->
+        a = upload!(List.duplicate(1.0 * k, rows * depth))
+        b = upload!(Enum.map(0..(depth * columns - 1)//1, &(1.0 * rem(&1, columns))))
+        {:ok, product} = product(a, {rows, depth}, b, {depth, columns})
+
+        assert download!(product) ==
+                 for(_ <- 1..rows, column <- 0..(columns - 1), do: 1.0 * k * depth * column)
+      end)
+    end
+  end
+
+  test "contractions are told apart by their axes and offsets" do
+    numbers = upload!([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+
+    often(fn k ->
+      by = upload!([1.0 * k, 0.0, 0.0, 1.0 * k])
+      # A matrix of two rows, its transpose, and the one that begins two numbers later.
+      for {offset, row, column, expected} <- [
+            {0, 2, 1, [1, 2, 3, 4]},
+            {0, 1, 2, [1, 3, 2, 4]},
+            {2, 2, 1, [3, 4, 5, 6]}
+          ] do
+        axes = {[], [{2, row, 0, 2}], [{2, 0, 1, 1}], [{2, column, 2, 0}], []}
+        {:ok, product} = Native.call(contract(@f32, {numbers, @f32, offset}, {by, @f32, 0}, axes))
+        assert download!(product) == Enum.map(expected, &(1.0 * k * &1))
+      end
+    end)
+  end
+
+  test "products refuse buffers that are too small, freed or none", %{a: a} do
+    freed = upload!([1.0, 2.0, 3.0, 4.0])
+    :ok = Native.buf_free(freed)
+
+    often(fn _ ->
+      assert {:ok, _} = product(a, a)
+      assert product(a, upload!([1.0, 2.0, 3.0])) == {:error, :size_mismatch}
+      assert {:ok, _} = product(a, upload!([1.0, 2.0, 3.0, 4.0, 5.0]))
+      assert {:error, :deallocated, _} = product(a, freed)
+      assert_raise ArgumentError, ~r/^b: /, fn -> product(a, make_ref()) end
     end)
   end
 

@@ -1,0 +1,256 @@
+//! What calls come to on the device, so that it is decided once: while a call runs its kernels are noted down, with their
+//! grids and parameters and with the blocks that they read and write. A call of the same kind runs the same kernels on blocks
+//! of its own.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::record;
+use crate::device::Gpu;
+use crate::error::Result;
+use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::pipeline::Pipeline;
+use crate::program::emit::{Params, Slot};
+use crate::stream;
+
+/// Tensors of so many bytes together do not fit into a device's caches.
+const LARGE: u64 = 64 << 20;
+
+/// What a call reads in one run.
+#[derive(Clone, Copy)]
+pub enum Operand<'a> {
+    /// A buffer of so many bytes.
+    Block(&'a Lease, u64),
+    /// One value, in the first bytes as its type stores it; it is the call's operand at this place.
+    Scalar { place: usize, value: [u8; 16] },
+}
+
+impl Operand<'_> {
+    /// Bytes of the buffer.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Block(_, bytes) => *bytes,
+            Self::Scalar { .. } => 0,
+        }
+    }
+
+    /// Where the buffer is, which no other has as long as it lives.
+    pub fn address(&self) -> Option<u64> {
+        match self {
+            Self::Block(lease, _) => Some(lease.address),
+            Self::Scalar { .. } => None,
+        }
+    }
+}
+
+/// The kernels of a call in turn. It stays right as long as the device does, which is as long as the process.
+pub struct Plan {
+    /// Bytes of the operands' buffers.
+    operands: SmallVec<[u64; 4]>,
+    /// And of the blocks that the kernels write.
+    made: SmallVec<[u64; 2]>,
+    /// Which of these is the result, and its bytes.
+    result: usize,
+    bytes: u64,
+    steps: Vec<Step>,
+}
+
+/// One run of a kernel. Blocks are known by their place among the operands and, behind these, those that are made.
+struct Step {
+    pipeline: Arc<Pipeline>,
+    groups: [u32; 3],
+    words: SmallVec<[u32; 32]>,
+    slots: SmallVec<[(usize, Slot<usize>); 4]>,
+    reads: SmallVec<[usize; 4]>,
+    writes: SmallVec<[usize; 2]>,
+}
+
+thread_local! {
+    /// Of the call that this thread runs.
+    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+struct Notes {
+    /// Addresses and values, by which operands are known.
+    operands: SmallVec<[(Option<u64>, [u8; 16]); 4]>,
+    /// Addresses and sizes.
+    made: SmallVec<[(u64, u64); 2]>,
+    steps: Vec<Step>,
+    /// How many commands of the stream's the steps are.
+    commands: u64,
+    /// Whether the steps can be run on other blocks.
+    sound: bool,
+}
+
+/// Ends the notes, however the call ended.
+struct Noting;
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        NOTES.take();
+    }
+}
+
+impl Plan {
+    /// Runs a call, and what it came to where another run can do the same: where it only launched kernels of ours, on its
+    /// operands and on what they wrote. Whoever runs the plan sees to it that all that the call depended on is the same, the
+    /// operands being one buffer among it, but their memory and values.
+    pub fn of(operands: &[Operand], call: impl FnOnce() -> Result<Buffer>) -> Result<(Buffer, Option<Self>)> {
+        let known = |operand: &Operand| match operand {
+            Operand::Block(lease, _) => (Some(lease.address), [0; 16]),
+            Operand::Scalar { value, .. } => (None, *value),
+        };
+        let notes = Notes {
+            operands: operands.iter().map(known).collect(),
+            made: SmallVec::new(),
+            steps: vec![],
+            commands: 0,
+            sound: true,
+        };
+        let _noting = Noting;
+        NOTES.set(Some(notes));
+        let before = stream::recorded();
+        let buffer = call()?;
+        let recorded = stream::recorded() - before;
+        let address = buffer.lease()?.address;
+        let plan = NOTES.take().and_then(|notes| {
+            let result = notes.made.iter().position(|made| made.0 == address)?;
+            (notes.sound && notes.commands == recorded).then(|| Self {
+                operands: operands.iter().map(Operand::bytes).collect(),
+                made: notes.made.iter().map(|made| made.1).collect(),
+                result,
+                bytes: buffer.len(),
+                steps: notes.steps,
+            })
+        });
+        Ok((buffer, plan))
+    }
+
+    /// Whether it is of operands with buffers as long as these.
+    pub fn fits(&self, operands: &[Operand]) -> bool {
+        self.operands.iter().copied().eq(operands.iter().map(Operand::bytes))
+    }
+
+    /// Runs it on operands that it fits; the result is a new dense buffer.
+    pub fn run(&self, gpu: &Gpu, operands: &[Operand], patience: Patience) -> Result<Buffer> {
+        patience.may_record(self.steps.len() as u64)?;
+        let lease = |&bytes: &u64| gpu.allocate(Kind::Device, bytes, patience);
+        let mut made = self.made.iter().map(lease).collect::<Result<SmallVec<[_; 2]>>>()?;
+        {
+            let _together = (self.steps.len() > 1).then(|| gpu.stream.together());
+            self.steps.iter().try_for_each(|step| step.run(gpu, operands, &made, patience))?;
+        }
+        Ok(Buffer::new(self.bytes, made.swap_remove(self.result)))
+    }
+}
+
+impl Step {
+    fn run(&self, gpu: &Gpu, operands: &[Operand], made: &[Lease], patience: Patience) -> Result<()> {
+        let block = |&place: &usize| -> Option<&Block> {
+            match operands.get(place) {
+                Some(Operand::Block(lease, _)) => Some(lease),
+                Some(Operand::Scalar { .. }) => None,
+                None => made.get(place - operands.len()).map(|lease| &**lease),
+            }
+        };
+        let reads: SmallVec<[&Block; 4]> = self.reads.iter().filter_map(block).collect();
+        let writes: SmallVec<[&Block; 2]> = self.writes.iter().filter_map(block).collect();
+        let mut words: SmallVec<[u32; 64]> = SmallVec::from_slice(&self.words);
+        for (place, slot) in &self.slots {
+            let words = &mut words[*place..];
+            match slot {
+                Slot::Address(place) => add(words, block(place).map_or(0, |block| block.address)),
+                Slot::Scalar { operand, words: len } => {
+                    if let Operand::Scalar { value, .. } = &operands[*operand] {
+                        words[..*len].copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(*value)[..*len]);
+                    }
+                }
+                Slot::Backwards => words[0] = turn(gpu, &reads, &writes),
+            }
+        }
+        record(gpu, &self.pipeline, bytemuck::cast_slice(&words), self.groups, &reads, &writes, patience)
+    }
+}
+
+/// Records a run of a kernel, and notes it down where this thread's call is noted.
+pub(super) fn launch(
+    gpu: &Gpu,
+    pipeline: &Arc<Pipeline>,
+    groups: [u32; 3],
+    mut params: Params,
+    [reads, writes]: [&[&Block]; 2],
+    patience: Patience,
+) -> Result<()> {
+    let backwards = params.slots().iter().find(|(_, slot)| matches!(slot, Slot::Backwards)).map(|slot| slot.0);
+    if let Some(place) = backwards {
+        params.words_mut()[place] = turn(gpu, reads, writes);
+    }
+    let before = stream::recorded();
+    record(gpu, pipeline, bytemuck::cast_slice(params.words()), groups, reads, writes, patience)?;
+    let commands = stream::recorded() - before;
+    NOTES.with_borrow_mut(|notes| {
+        if let Some(notes) = notes {
+            notes.commands += commands;
+            notes.add(pipeline, groups, &params, [reads, writes]);
+        }
+    });
+    Ok(())
+}
+
+/// Whether to begin at the end: what the pass before touched last is in the device's cache still.
+fn turn(gpu: &Gpu, reads: &[&Block], writes: &[&Block]) -> u32 {
+    let bytes = reads.iter().chain(writes).map(|block| block.size).sum::<u64>();
+    (bytes >= LARGE && !gpu.backwards.fetch_xor(true, Relaxed)).into()
+}
+
+impl Notes {
+    fn add(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params, [reads, writes]: [&[&Block]; 2]) {
+        let reads: Option<SmallVec<_>> = reads.iter().map(|block| self.place(block.address)).collect();
+        for block in writes {
+            if self.place(block.address).is_none() {
+                self.made.push((block.address, block.size));
+            }
+        }
+        let writes: Option<SmallVec<_>> = writes.iter().map(|block| self.place(block.address)).collect();
+        let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
+        let slot = |&(place, slot): &(usize, Slot<u64>)| {
+            let slot = match slot {
+                Slot::Address(address) => {
+                    add(&mut words[place..], address.wrapping_neg());
+                    Slot::Address(self.place(address)?)
+                }
+                Slot::Scalar { operand, words: len } => {
+                    let (None, value) = self.operands.get(operand)? else { return None };
+                    let same = bytemuck::cast_slice::<_, u32>(value)[..len] == words[place..place + len];
+                    words[place..place + len].fill(0);
+                    same.then_some(Slot::Scalar { operand, words: len })?
+                }
+                Slot::Backwards => Slot::Backwards,
+            };
+            Some((place, slot))
+        };
+        let slots: Option<SmallVec<_>> = params.slots().iter().map(slot).collect();
+        match (reads, writes, slots) {
+            (Some(reads), Some(writes), Some(slots)) => {
+                self.steps.push(Step { pipeline: pipeline.clone(), groups, words, slots, reads, writes });
+            }
+            _ => self.sound = false,
+        }
+    }
+
+    /// The place of a block among operands and what was made.
+    fn place(&self, address: u64) -> Option<usize> {
+        let operands = self.operands.iter().map(|(address, _)| *address);
+        let made = self.made.iter().map(|made| Some(made.0));
+        operands.chain(made).position(|known| known == Some(address))
+    }
+}
+
+/// Adds to a number of 64 bits, the low word first.
+fn add(words: &mut [u32], address: u64) {
+    let sum = (u64::from(words[0]) | u64::from(words[1]) << 32).wrapping_add(address);
+    (words[0], words[1]) = (sum as u32, (sum >> 32) as u32);
+}
