@@ -72,7 +72,7 @@ impl Emitter<'_> {
         if name == "one" || self.is_one(input) { storage } else { quad_of(storage) }
     }
 
-    fn is_one(&self, input: usize) -> bool {
+    pub(super) fn is_one(&self, input: usize) -> bool {
         self.ones >> input & 1 == 1
     }
 }

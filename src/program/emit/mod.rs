@@ -74,6 +74,8 @@ struct Emitter<'a> {
     held: u32,
     /// Of these, those with one element for four neighbours.
     ones: u32,
+    /// The axis along which these are neighbours.
+    fours_axis: Option<usize>,
     /// Whether the reduced axes are a window, see [`Stage::Reduce`].
     window: bool,
 }
@@ -87,7 +89,13 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
         Stage::Fold { .. } => Fours::default(),
     };
     let window = matches!(stage, Stage::Reduce { window: true, .. });
-    let emitter = Emitter { program, layout, caps, held: fours.quads | fours.ones, ones: fours.ones, window };
+    let end = match stage {
+        Stage::Tile { .. } | Stage::Fold { .. } => 0,
+        Stage::Reduce { beside: 1.., .. } => layout.kept,
+        Stage::Map { .. } | Stage::Reduce { .. } => layout.dims.len(),
+    };
+    let (held, fours_axis) = (fours.quads | fours.ones, end.checked_sub(1));
+    let emitter = Emitter { program, layout, caps, held, ones: fours.ones, fours_axis, window };
     let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
     storages.push(program.result().storage());
     let accumulator = emitter.accumulator();
@@ -202,8 +210,14 @@ impl Emitter<'_> {
 
     /// Adds to the places of `views` what the axis contributes, whose index is `at{axis}`.
     fn step(&self, text: &mut String, axis: usize, views: &[usize]) {
-        for v in views {
-            let _ = writeln!(text, "  place{v} += at{axis} * p.stride{v}_{axis};");
+        for &v in views {
+            let held = self.layout.views[v].input.filter(|&input| self.is_held(input) && self.fours_axis == Some(axis));
+            let _ = match held {
+                // Neighbours are one element apart or the same one: a processor's vectors need not be multiplied.
+                Some(input) if self.is_one(input) => Ok(()),
+                Some(_) => writeln!(text, "  place{v} += at{axis};"),
+                None => writeln!(text, "  place{v} += at{axis} * p.stride{v}_{axis};"),
+            };
         }
     }
 
