@@ -58,8 +58,18 @@ pub struct Plan {
     steps: Vec<Step>,
 }
 
-/// One run of a kernel. Blocks are known by their place among the operands and, behind these, those that are made.
-struct Step {
+/// Blocks are known by their place among the operands and, behind these, those that are made.
+enum Step {
+    Launch(Box<Launch>),
+    /// Sets the first bytes of a block to zero.
+    Zero {
+        block: usize,
+        bytes: u64,
+    },
+}
+
+/// One run of a kernel.
+struct Launch {
     pipeline: Arc<Pipeline>,
     groups: [u32; 3],
     words: SmallVec<[u32; 32]>,
@@ -96,7 +106,7 @@ impl Drop for Noting {
 
 impl Plan {
     /// Runs a call, and what it came to where another run can do the same: where it only launched kernels of ours, on its
-    /// operands and on what they wrote. Whoever runs the plan sees to it that all that the call depended on is the same, the
+    /// operands and on what was written before. Whoever runs the plan sees to it that all that the call depended on is the same, the
     /// operands being one buffer among it, but their memory and values.
     pub fn of(operands: &[Operand], call: impl FnOnce() -> Result<Buffer>) -> Result<(Buffer, Option<Self>)> {
         let known = |operand: &Operand| match operand {
@@ -149,13 +159,29 @@ impl Plan {
 
 impl Step {
     fn run(&self, gpu: &Gpu, operands: &[Operand], made: &[Lease], patience: Patience) -> Result<()> {
-        let block = |&place: &usize| -> Option<&Block> {
+        let block = |place: usize| -> Option<&Block> {
             match operands.get(place) {
                 Some(Operand::Block(lease, _)) => Some(lease),
                 Some(Operand::Scalar { .. }) => None,
                 None => made.get(place - operands.len()).map(|lease| &**lease),
             }
         };
+        match *self {
+            Self::Launch(ref launch) => launch.run(gpu, operands, &block, patience),
+            Self::Zero { block: place, bytes } => block(place).map_or(Ok(()), |block| gpu.stream.zero(block, bytes)),
+        }
+    }
+}
+
+impl Launch {
+    fn run<'a>(
+        &self,
+        gpu: &Gpu,
+        operands: &[Operand],
+        block: &dyn Fn(usize) -> Option<&'a Block>,
+        patience: Patience,
+    ) -> Result<()> {
+        let block = |&place: &usize| block(place);
         let reads: SmallVec<[&Block; 4]> = self.reads.iter().filter_map(block).collect();
         let writes: SmallVec<[&Block; 2]> = self.writes.iter().filter_map(block).collect();
         let mut words: SmallVec<[u32; 64]> = SmallVec::from_slice(&self.words);
@@ -188,13 +214,29 @@ pub(super) fn launch(
     if let Some(place) = backwards {
         params.words_mut()[place] = turn(gpu, reads, writes);
     }
+    let run = || record(gpu, pipeline, bytemuck::cast_slice(params.words()), groups, reads, writes, patience);
+    noted(run, |notes| notes.launch(pipeline, groups, &params, [reads, writes]))
+}
+
+/// Records setting the first bytes of a block to zero, likewise noted.
+pub(super) fn zero(gpu: &Gpu, block: &Block, bytes: u64) -> Result<()> {
+    noted(
+        || gpu.stream.zero(block, bytes),
+        |notes| {
+            let block = notes.written(block);
+            notes.steps.push(Step::Zero { block, bytes });
+        },
+    )
+}
+
+/// Runs what records, and has it noted down with its commands where this thread's call is.
+fn noted(run: impl FnOnce() -> Result<()>, note: impl FnOnce(&mut Notes)) -> Result<()> {
     let before = stream::recorded();
-    record(gpu, pipeline, bytemuck::cast_slice(params.words()), groups, reads, writes, patience)?;
-    let commands = stream::recorded() - before;
+    run()?;
     NOTES.with_borrow_mut(|notes| {
         if let Some(notes) = notes {
-            notes.commands += commands;
-            notes.add(pipeline, groups, &params, [reads, writes]);
+            notes.commands += stream::recorded() - before;
+            note(notes);
         }
     });
     Ok(())
@@ -207,14 +249,9 @@ fn turn(gpu: &Gpu, reads: &[&Block], writes: &[&Block]) -> u32 {
 }
 
 impl Notes {
-    fn add(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params, [reads, writes]: [&[&Block]; 2]) {
+    fn launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params, [reads, writes]: [&[&Block]; 2]) {
         let reads: Option<SmallVec<_>> = reads.iter().map(|block| self.place(block.address)).collect();
-        for block in writes {
-            if self.place(block.address).is_none() {
-                self.made.push((block.address, block.size));
-            }
-        }
-        let writes: Option<SmallVec<_>> = writes.iter().map(|block| self.place(block.address)).collect();
+        let writes: SmallVec<_> = writes.iter().map(|block| self.written(block)).collect();
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
         let slot = |&(place, slot): &(usize, Slot<u64>)| {
             let slot = match slot {
@@ -233,12 +270,22 @@ impl Notes {
             Some((place, slot))
         };
         let slots: Option<SmallVec<_>> = params.slots().iter().map(slot).collect();
-        match (reads, writes, slots) {
-            (Some(reads), Some(writes), Some(slots)) => {
-                self.steps.push(Step { pipeline: pipeline.clone(), groups, words, slots, reads, writes });
+        match (reads, slots) {
+            (Some(reads), Some(slots)) => {
+                let pipeline = pipeline.clone();
+                let launch = Launch { pipeline, groups, words, slots, reads, writes };
+                self.steps.push(Step::Launch(Box::new(launch)));
             }
             _ => self.sound = false,
         }
+    }
+
+    /// The place of a block that is written, which makes it where it is no other.
+    fn written(&mut self, block: &Block) -> usize {
+        self.place(block.address).unwrap_or_else(|| {
+            self.made.push((block.address, block.size));
+            self.operands.len() + self.made.len() - 1
+        })
     }
 
     /// The place of a block among operands and what was made.

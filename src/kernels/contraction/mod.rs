@@ -239,6 +239,7 @@ fn of_accumulator(accumulator: Compute, ty: Type) -> Type {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::plan::Plan;
 
     /// Small whole numbers, whose sums of products are exact in any order.
     fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -289,6 +290,14 @@ mod tests {
                 depth: axis(k, [k_a, k_b, 0]),
                 borders: vec![],
             }
+        }
+
+        /// The result of a call's plan.
+        pub fn again(&self, gpu: &Gpu, call: impl FnOnce() -> Result<Buffer>) -> Buffer {
+            let leases = self.buffers.each_ref().map(|buffer| buffer.lease().unwrap());
+            let operands = [0, 1].map(|i| Operand::Block(&leases[i], self.buffers[i].len()));
+            let (_, plan) = Plan::of(&operands, call).unwrap();
+            plan.unwrap().run(gpu, &operands, Patience::Patient).unwrap()
         }
 
         /// Fails where the result is not the products.
