@@ -121,6 +121,7 @@ pub(super) fn tensor_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, 
     term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))
 }
 
+/// A dense tensor.
 pub(super) fn tensor_arg<'a>(term: Term<'a>, name: &str) -> Result<TensorArg<'a>> {
     let (buffer, ty, shape) = tensor_terms(term, name)?;
     Ok(TensorArg { buffer: buffer_arg(buffer, name)?, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
