@@ -4,7 +4,7 @@ use rustler::Term;
 use smallvec::SmallVec;
 
 use super::plans::Parts;
-use super::program::{Given, HeldInputs, add_inputs, input_parts, inputs_given, operands};
+use super::program::{Given, HeldInputs, add_inputs, held_inputs, input_parts, inputs_given, operands};
 use super::*;
 use crate::device::Gpu;
 use crate::kernels::assemble::{self, Part};
@@ -26,7 +26,7 @@ fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, patience: 
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
         };
         let inputs = inputs_given(inputs)?;
-        let held = inputs.iter().map(Given::held).collect::<Result<HeldInputs>>()?;
+        let held = held_inputs(&inputs)?;
         key.extend([shape, offset, strides, starts]);
         input_parts(&mut key, &inputs, shape);
         given.push(PartTerms { inputs, shape, offset, strides, starts, held, first: count });

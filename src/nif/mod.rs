@@ -31,7 +31,7 @@ mod atoms {
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
         built, pipelines, from_disk, nanoseconds,
         fft, ifft, rfft, irfft,
-        run, dot, contract, assemble, scalar, same, tensor, view,
+        dot, contract, assemble, scalar, same, tensor, view,
     }
 }
 

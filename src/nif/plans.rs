@@ -38,9 +38,10 @@ pub(super) fn planned<'a>(
         return call(gpu);
     }
     // Operands that are one buffer are so in each run of a plan.
-    for (i, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.address().is_some()) {
-        let first = operands[..i].iter().position(|other| other.address() == operand.address());
-        parts.extend(first.map(|first| (i, first).encode(env)));
+    for (i, operand) in operands.iter().enumerate() {
+        let Some(block) = operand.block() else { continue };
+        let same = |other: &Operand| other.block().is_some_and(|other| other.address == block.address);
+        parts.extend(operands[..i].iter().position(same).map(|first| (i, first).encode(env)));
     }
     let key = Key::new(make_tuple(env, &parts));
     match find(key) {

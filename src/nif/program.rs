@@ -18,7 +18,7 @@ pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
 fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
     let given = inputs_given(inputs)?;
-    let held = given.iter().map(Given::held).collect::<Result<HeldInputs>>()?;
+    let held = held_inputs(&given)?;
     let operands = operands(&held, 0);
     let call = |gpu: &Gpu| {
         let mut program = Program::over(shape_arg(shape, "shape")?);
@@ -29,7 +29,8 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience:
         program::run(gpu, &program, &operands, patience)
     };
     let env = nodes.get_env();
-    let mut parts = Parts::from_slice(&[atoms::run().to_term(env), nodes, shape]);
+    // Those of other calls begin with an atom.
+    let mut parts = Parts::from_slice(&[nodes, shape]);
     input_parts(&mut parts, &given, shape);
     plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
 }
@@ -89,7 +90,7 @@ impl<'a> Given<'a> {
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
-    pub fn held(&self) -> Result<Held> {
+    fn held(&self) -> Result<Held> {
         match *self {
             Self::Scalar { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
@@ -134,6 +135,14 @@ pub(super) fn inputs_given<'a>(inputs: Term<'a>) -> Result<SmallVec<[Given<'a>; 
         given.push(Given::from_term(term)?);
     }
     Ok(given)
+}
+
+pub(super) fn held_inputs(inputs: &[Given]) -> Result<HeldInputs> {
+    let mut held = HeldInputs::new();
+    for given in inputs {
+        held.push(given.held()?);
+    }
+    Ok(held)
 }
 
 /// Adds inputs to a program. `shape` is the term of its shape.

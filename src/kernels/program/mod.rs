@@ -60,7 +60,7 @@ fn check(gpu: &Gpu, program: &Program, operands: &[Operand], out_bytes: u64) -> 
     }
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
-    let bytes = operands.iter().map(Operand::bytes).chain([out_bytes]);
+    let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
     let reaches = layout.reaches.iter().zip(sizes).zip(bytes);
     let fits = reaches.map(|((&elements, size), bytes)| elements.checked_mul(size).is_some_and(|reach| reach <= bytes));
     if operands.len() != program.inputs.len() || !fits.into_iter().all(|fits| fits) {
