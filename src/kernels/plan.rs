@@ -107,9 +107,9 @@ impl Drop for Noting {
 }
 
 impl Plan {
-    /// Runs a call, and what it came to where another run can do the same: where it only launched kernels of ours, on its
-    /// operands and on what was written before. Whoever runs the plan sees to it that all that the call depended on is the same, the
-    /// operands being one buffer among it, but their memory and values.
+    /// Runs a call; its result, and its plan where it did nothing but launch kernels of ours on its operands and on what was
+    /// written before. Whoever runs the plan sees to it that all that the call depended on is the same but the operands'
+    /// memory and values: also which of them are one buffer.
     pub fn of(operands: &[Operand], call: impl FnOnce() -> Result<Buffer>) -> Result<(Buffer, Option<Self>)> {
         let value = |operand: &Operand| match operand {
             Operand::Block(..) => None,

@@ -106,7 +106,11 @@ pub(super) struct TensorArg<'a> {
     pub shape: Axes<u64>,
 }
 
-impl TensorArg<'_> {
+impl<'a> TensorArg<'a> {
+    pub fn of(buffer: &'a Buffer, ty: Term, shape: Term, name: &str) -> Result<Self> {
+        Ok(Self { buffer, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
+    }
+
     pub fn tensor(&self) -> Tensor<'_> {
         Tensor { buffer: self.buffer, ty: self.ty, shape: &self.shape }
     }
@@ -124,5 +128,5 @@ pub(super) fn tensor_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, 
 /// A dense tensor.
 pub(super) fn tensor_arg<'a>(term: Term<'a>, name: &str) -> Result<TensorArg<'a>> {
     let (buffer, ty, shape) = tensor_terms(term, name)?;
-    Ok(TensorArg { buffer: buffer_arg(buffer, name)?, ty: type_arg(ty, name)?, shape: shape_arg(shape, name)? })
+    TensorArg::of(buffer_arg(buffer, name)?, ty, shape, name)
 }

@@ -2,6 +2,7 @@
 
 use rustler::Term;
 
+use super::plans::Parts;
 use super::*;
 use crate::device::Gpu;
 use crate::kernels::contraction::{Axis, Border, Contraction, View};
@@ -16,7 +17,6 @@ pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
 fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, patience: Patience) -> Result<BufferRef> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
-    let parts = [out_type, ty_a, offset_a, ty_b, offset_b, axes];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let leases = [buffer_a.lease()?, buffer_b.lease()?];
     let operands = [Operand::Block(&leases[0], buffer_a.len()), Operand::Block(&leases[1], buffer_b.len())];
@@ -39,8 +39,8 @@ fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, pat
         };
         contraction.run(gpu, patience)
     };
-    let parts = [atoms::contract().to_term(env)].into_iter().chain(parts).collect();
-    plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
+    let parts = [atoms::contract().to_term(env), out_type, ty_a, offset_a, ty_b, offset_b, axes];
+    plans::planned(env, Parts::from_slice(&parts), &operands, patience, call).map(BufferRef::from)
 }
 
 fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {

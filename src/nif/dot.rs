@@ -2,6 +2,7 @@
 
 use rustler::Term;
 
+use super::plans::Parts;
 use super::*;
 use crate::device::Gpu;
 use crate::kernels::dot::{self, Factor};
@@ -23,19 +24,20 @@ fn product<'a>(
 ) -> Result<BufferRef> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, shape_a), (buffer_b, ty_b, shape_b)] = [tensor_terms(a, "a")?, tensor_terms(b, "b")?];
-    let parts = [out_type, ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let leases = [buffer_a.lease()?, buffer_b.lease()?];
     let operands = [Operand::Block(&leases[0], buffer_a.len()), Operand::Block(&leases[1], buffer_b.len())];
     let call = |gpu: &Gpu| {
         let ty = type_arg(out_type, "out_type")?;
-        let (a, b) = (tensor_arg(a, "a")?, tensor_arg(b, "b")?);
+        let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
+        let b = TensorArg::of(buffer_b, ty_b, shape_b, "b")?;
         let a_axes = (indices_arg(contract_a, "contract_a")?, indices_arg(batch_a, "batch_a")?);
         let b_axes = (indices_arg(contract_b, "contract_b")?, indices_arg(batch_b, "batch_b")?);
         let a = Factor { tensor: a.tensor(), contract: a_axes.0, batch: a_axes.1 };
         let b = Factor { tensor: b.tensor(), contract: b_axes.0, batch: b_axes.1 };
         dot::run(gpu, ty, &a, &b, patience)
     };
-    let parts = [atoms::dot().to_term(env)].into_iter().chain(parts).collect();
-    plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
+    let dot = atoms::dot().to_term(env);
+    let parts = [dot, out_type, ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
+    plans::planned(env, Parts::from_slice(&parts), &operands, patience, call).map(BufferRef::from)
 }

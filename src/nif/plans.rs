@@ -21,7 +21,7 @@ use crate::pipeline::Hashed;
 /// Plans are forgotten, all at once, when there are so many: some kilobytes each, and made again in some microseconds.
 const MOST: usize = 1024;
 
-/// Calls of more operands are decided each time: that takes little of what they do.
+/// Calls of more operands are decided each time: here each is compared with all before it.
 const MOST_OPERANDS: usize = 64;
 
 /// The result of a call, by its plan where it has come twice before. `parts` say all that the call is, but what its operands
@@ -55,6 +55,7 @@ pub(super) fn planned<'a>(
     }
 }
 
+/// The terms that a call's key is made of.
 pub(super) type Parts<'a> = SmallVec<[Term<'a>; 16]>;
 
 /// A term that says all that a call is, but its operands.

@@ -1,11 +1,11 @@
 //! What threads take four at a time: neighbouring elements at aligned addresses.
 
-use super::Planner;
+use super::Run;
 use crate::program::Type;
 use crate::program::emit::{Fours, Tile, quad_bytes};
 use crate::program::layout::{Pattern, View};
 
-impl Planner<'_> {
+impl Run<'_> {
     /// What a thread gets for four results that it stores at once, where all that it reads and writes four at a time is
     /// aligned: views that are linear or one element, or have neighbours or one element along the last axis.
     pub(super) fn map_in_fours(&self) -> Option<Fours> {

@@ -36,7 +36,7 @@ pub fn run(gpu: &Gpu, program: &Program, operands: &[Operand], patience: Patienc
     let layout = check(gpu, program, operands, 0)?;
     let bytes = layout.outputs() * program.result().size();
     let out = gpu.allocate(Kind::Device, bytes, patience)?;
-    Planner { gpu, program, layout: &layout, operands, out: &out, patience }.run()?;
+    Run { gpu, program, layout: &layout, operands, out: &out, patience }.run()?;
     Ok(Buffer::new(bytes, out))
 }
 
@@ -49,7 +49,7 @@ pub fn run_into(
     patience: Patience,
 ) -> Result<()> {
     let layout = check(gpu, program, operands, bytes)?;
-    Planner { gpu, program, layout: &layout, operands, out, patience }.run()
+    Run { gpu, program, layout: &layout, operands, out, patience }.run()
 }
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
@@ -70,8 +70,8 @@ fn check(gpu: &Gpu, program: &Program, operands: &[Operand], out_bytes: u64) -> 
     Ok(layout)
 }
 
-/// Decides how a program runs, by nothing but the program and the device.
-struct Planner<'a> {
+/// One run of a program, decided by nothing but the program, the device and the sizes of the operands' buffers.
+struct Run<'a> {
     gpu: &'a Gpu,
     program: &'a Program,
     layout: &'a Layout,
@@ -102,7 +102,7 @@ const FILL: u64 = 2048;
 /// Neighbouring threads use all that they load, one after the other, where they read every fourth element or closer.
 const CLOSE: i64 = 4;
 
-impl Planner<'_> {
+impl Run<'_> {
     fn run(&self) -> Result<()> {
         if self.program.elements() == 0 {
             return Ok(());

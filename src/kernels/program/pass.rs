@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::Planner;
+use super::Run;
 use crate::error::Result;
 use crate::kernels::Kernel;
 use crate::kernels::plan::Operand;
@@ -35,7 +35,7 @@ pub(super) enum Pass<'a> {
     FromPartial { partial: Partial<'a> },
 }
 
-impl Planner<'_> {
+impl Run<'_> {
     /// How far behind the start of its block the first result is, in bytes, for an output that is linear or one place.
     pub(super) fn result_offset(&self) -> u64 {
         let view = self.layout.views.last().filter(|_| self.program.output.is_some());
@@ -45,10 +45,7 @@ impl Planner<'_> {
 
     /// Runs the pass.
     pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
-        let operands = self.operands.iter().filter_map(|operand| match operand {
-            Operand::Block(lease, _) => Some(&***lease),
-            Operand::Scalar { .. } => None,
-        });
+        let operands = self.operands.iter().filter_map(Operand::block);
         let (reads, writes): (SmallVec<[&Block; 4]>, SmallVec<[&Block; 4]>) = match pass {
             Pass::Map { .. } | Pass::Whole { .. } => (operands.collect(), SmallVec::from_slice(&[self.out])),
             Pass::ToPartial { partial, .. } => (operands.collect(), partial.blocks()),
