@@ -3,7 +3,7 @@
 // to_<type>(x) takes any compute type and gives the value in the compute type of <type>, within its range:
 // integers wrap; floats are truncated towards zero, then wrap; NaN becomes 0 and infinities the type's limits.
 
-#include "lib/float_bits.glsl"
+#include "lib/whole.glsl"
 
 // Narrow floats are bits in memory; what is rounded to them rounds as BinaryBackend does. f16 rounds to even; bf16 drops
 // the low half of an f32.
@@ -121,13 +121,11 @@ float to_f32(double x) {
 NX_FROM_INT(int)
 NX_FROM_INT(uint)
 
-// From floats. |trunc(x)| modulo 2^32 is exact: scaling by a power of two and the difference lose nothing. (Below zero
-// they would: -129 + 2^32 is no float.)
+// From floats, of magnitudes: -129 + 2^32 is no float.
 #define NX_FROM_FLOAT(S) \
   uint wrap32(S x) { \
-    precise S t = abs(trunc(x)); \
-    precise S high = floor(t * S(2.3283064365386962890625e-10)); \
-    precise S low = t - high * S(4294967296.0); \
+    S high, low; \
+    fp_words(fp_truncate(x), high, low); \
     return is_negative(x) ? 0u - uint(low) : uint(low); \
   } \
   uint wrap(S x, uint lowest, uint highest) { \
@@ -184,9 +182,8 @@ int64_t to_s64(uint64_t x) { return int64_t(x); }
 
 #define NX_INT64_FROM_FLOAT(S) \
   uint64_t wrap64(S x) { \
-    precise S t = abs(trunc(x)); \
-    precise S high = floor(t * S(2.3283064365386962890625e-10)); \
-    precise S low = t - high * S(4294967296.0); \
+    S high, low; \
+    fp_words(fp_truncate(x), high, low); \
     uint64_t magnitude = packUint2x32(uvec2(uint(low), wrap32(high))); \
     return is_negative(x) ? uint64_t(0) - magnitude : magnitude; \
   } \

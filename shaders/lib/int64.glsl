@@ -160,9 +160,8 @@ S64 to_s64(int x) { return S64(uvec2(uint(x), uint(x >> 31))); }
   uvec2 wrap(S x, uvec2 lowest, uvec2 highest) { \
     if (is_nan(x)) return uvec2(0u); \
     if (is_infinity(x)) return is_negative(x) ? lowest : highest; \
-    precise S t = abs(trunc(x)); \
-    precise S high = floor(t * S(2.3283064365386962890625e-10)); \
-    precise S low = t - high * S(4294967296.0); \
+    S high, low; \
+    fp_words(fp_truncate(x), high, low); \
     uvec2 magnitude = uvec2(uint(low), wrap32(high)); \
     return is_negative(x) ? negate64(magnitude) : magnitude; \
   } \

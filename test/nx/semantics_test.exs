@@ -155,6 +155,18 @@ defmodule Nx.Vulkan.SemanticsTest do
     assert list(Nx.round(x)) == [1.0, 2.0, 3.0, -1.0, -2.0, 0.0, 8_388_609.0]
   end
 
+  # Numbers from 2^24 on, which drivers' rounding of doubles may leave as they are.
+  test "doubles of every magnitude round" do
+    x = Nx.tensor([187_701_809.77, 16_777_216.5, 16_777_217.5, 2.0 ** 52 - 0.5], type: :f64)
+    whole = [187_701_810.0, 16_777_217.0, 16_777_218.0, 2.0 ** 52]
+    assert list(Nx.round(x)) == whole
+    assert list(Nx.round(Nx.negate(x))) == Enum.map(whole, &(-&1))
+    assert list(Nx.as_type(x, :s64)) == [187_701_809, 16_777_216, 16_777_217, 2 ** 52 - 1]
+    assert list(Nx.as_type(x, :s32)) == [187_701_809, 16_777_216, 16_777_217, -1]
+    even = Nx.tensor([2.0 ** 52 + 1, 2.0 ** 53 - 1, 1.0e300], type: :f64)
+    assert list(Nx.round(even)) == list(even)
+  end
+
   test "remainder has the dividend's sign" do
     assert list(Nx.remainder(Nx.tensor([-7, 7, -7]), Nx.tensor([3, -3, -3]))) == [-1, 1, -1]
     assert list(Nx.remainder(Nx.tensor([-5.5, 5.5]), Nx.tensor([2.0, -2.0]))) == [-1.5, 1.5]
@@ -172,6 +184,22 @@ defmodule Nx.Vulkan.SemanticsTest do
     x = Nx.tensor([-2.0, -2.0, -2.0, -8.0, 0.0])
     y = Nx.tensor([2.0, 3.0, -1.0, 0.5, 0.0])
     assert list(Nx.pow(x, y)) == [4.0, -8.0, -0.5, :nan, 1.0]
+  end
+
+  test "negative bases have real powers of whole exponents beyond 2^24 only" do
+    exponents = [17_000_000.5, 16_777_216.5, 2.0 ** 40 + 0.25, 2.0 ** 51 + 0.5]
+    whole = [16_777_217.0, 16_777_216.0, 2.0 ** 53 - 1, 2.0 ** 53]
+
+    for sign <- [1, -1] do
+      y = Nx.multiply(sign, Nx.tensor(exponents, type: :f64))
+      assert nans?(Nx.pow(Nx.tensor(-1.00001, type: :f64), y))
+      assert nans?(Nx.pow(Nx.tensor(-1.0, type: :f64), y))
+      y = Nx.multiply(sign, Nx.tensor(whole, type: :f64))
+      assert list(Nx.pow(Nx.tensor(-1.0, type: :f64), y)) == [-1.0, 1.0, -1.0, 1.0]
+    end
+
+    assert list(Nx.pow(Nx.tensor(-1.0), Nx.tensor([8_388_607.5, 16_777_215.0, 16_777_216.0]))) ==
+             [:nan, -1.0, 1.0]
   end
 
   test "sums and products of narrow integers wrap around" do

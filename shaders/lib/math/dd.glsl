@@ -1,7 +1,7 @@
 #ifndef NX_MATH_DD
 #define NX_MATH_DD
 
-#include "lib/float_bits.glsl"
+#include "lib/whole.glsl"
 
 // Double-word arithmetic and exponents, the ground of the maths library.
 //
@@ -17,13 +17,6 @@
 // Sources: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes,
 // J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
 // whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
-
-// The integer nearest to k, to even ones, where |k| < 2^22 (2^31): of 1.5 * 2^23 + k (1.5 * 2^52) it is the low bits. Lavapipe
-// converts lane by lane.
-int fp_whole(float k) {
-  precise float shifted = k + 12582912.0f;
-  return floatBitsToInt(shifted) - 0x4b400000;
-}
 
 // 2^n for -126 <= n <= 127, exactly.
 float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23); }
@@ -58,10 +51,6 @@ float fp_significand(float x) {
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
 #if defined HAS_FLOAT64 || defined FAST_FLOAT64
-int fp_whole(double k) {
-  precise double shifted = k + 6755399441055744.0lf;
-  return int(unpackDouble2x32(shifted).x);
-}
 // 2^n for -1022 <= n <= 1023, exactly.
 double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 #endif
@@ -117,8 +106,8 @@ double fp_lift(double x) {
   return (b.y & 0x7ff00000u) == 0u ? y : x;
 }
 double fp_from_units(double k) {
-  precise double high = floor(k * 2.3283064365386963e-10lf);
-  precise double low = k - high * 4294967296.0lf;
+  double high, low;
+  fp_words(k, high, low);
   return packDouble2x32(uvec2(uint(low), uint(high)));
 }
 

@@ -97,10 +97,7 @@ float nx_sigmoid(float x) {
  5 million or fewer.
 */
 #define NX_EXP_PARTS(T, T2, LOG2E, LN2_1, LN2_2, LN2_3) \
-  T dd_exp_k(T x) { \
-    precise T k = roundEven(x * LOG2E); \
-    return k; \
-  } \
+  T dd_exp_k(T x) { return fp_nearest(x * LOG2E); } \
   T2 dd_exp_r(T2 x, T k) { \
     precise T h = x.x - k * LN2_1; \
     precise T m = -(k * LN2_2); \

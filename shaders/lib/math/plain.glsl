@@ -36,7 +36,7 @@ double plain_significand(double x, int k) {
 #define NX_PLAIN(T, INF, LOG2E, LN2_HIGH, LN2_LOW, LOWEST, HIGHEST) \
   T plain_exp(T x) { \
     T c = clamp(x, LOWEST, HIGHEST); \
-    T k = roundEven(c * LOG2E); \
+    T k = fp_nearest(c * LOG2E); \
     precise T h = c - k * LN2_HIGH; \
     T r = h - k * LN2_LOW; \
     T v = plain_scale(T(1) + (r + r * r * (T(0.5f) + r * plain_exp_tail(r))), fp_whole(k)); \

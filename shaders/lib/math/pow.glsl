@@ -24,8 +24,8 @@
 #define NX_POW(T, P, INF, NAN) \
   T nx_pow(T x, T y) { \
     precise T half_y = T(0.5f) * y; \
-    bool integer = nx_abs(y) >= T(1) && roundEven(y) == y; \
-    bool odd = integer && roundEven(half_y) != half_y; \
+    bool integer = nx_abs(y) >= T(1) && fp_is_whole(y); \
+    bool odd = integer && !fp_is_whole(half_y); \
     T bound = fp_exp2i(x, P + 12); \
     T v = fp_pow(x, clamp(y, -bound, bound)); \
     v = is_zero(x) || is_infinity(x) ? (is_zero(x) == is_negative(y) ? INF : T(0)) : v; \

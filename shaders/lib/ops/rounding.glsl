@@ -1,7 +1,7 @@
 // Sign and rounding; abs and negate of floats are in float_bits.glsl. Integers are their own ceiling; abs and negate of the
 // smallest one wrap.
 
-#include "lib/float_bits.glsl"
+#include "lib/whole.glsl"
 
 #define NX_ROUNDING_INT(T) \
   T nx_abs(T x) { return x < T(0) ? -x : x; } \
@@ -26,7 +26,7 @@ NX_ROUNDING_INT(uint)
   T nx_floor(T x) { return is_fraction(x) && is_negative(x) ? T(-1) : floor(x); } \
   T nx_round(T x) { \
     if (is_nan(x) || is_infinity(x)) return x; \
-    precise T t = trunc(nx_abs(x)); \
+    T t = fp_truncate(x); \
     precise T rest = nx_abs(x) - t; \
     precise T r = rest >= T(0.5) ? t + T(1) : t; \
     return r > T(0) && is_negative(x) ? -r : r; \
