@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use nx_vulkan::device::Capabilities;
-use nx_vulkan::memory::Patience;
+use nx_vulkan::memory::Blocking;
 use nx_vulkan::pipeline::{Disk, Pipelines};
 use support::device;
 
@@ -30,7 +30,7 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let empty = || Pipelines::new(gpu.device.clone(), Disk::new(gpu.device.physical_device()), &caps);
     let build = || {
         let pipelines = empty();
-        pipelines.kernel(1, 0, Patience::Patient, || SOURCE.to_owned()).map(drop)
+        pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned()).map(drop)
     };
     build().unwrap();
     let made: Vec<PathBuf> = files().difference(&probed).cloned().collect();
@@ -46,7 +46,8 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
         assert_eq!(fs::read(file).unwrap()[..24], bytes[..24], "the file was not mended");
     }
 
-    let deferred = empty().kernel(1, 0, Patience::Prompt, || unreachable!("nothing is compiled on a normal scheduler"));
+    let deferred =
+        empty().kernel(1, 0, Blocking::Refused, || unreachable!("nothing is compiled on a normal scheduler"));
     assert!(deferred.is_err());
 
     fs::remove_dir_all(&folder).unwrap();

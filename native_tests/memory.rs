@@ -5,8 +5,8 @@ mod support;
 use std::sync::Once;
 
 use nx_vulkan::device::{Gpu, gpu};
-use nx_vulkan::error::Error;
-use nx_vulkan::memory::{Kind, Patience};
+use nx_vulkan::error::{Error, Retry, Unfinished};
+use nx_vulkan::memory::{Blocking, Kind};
 use nx_vulkan::program::Type;
 use support::{download, node, run, upload};
 use vulkano::memory::{MemoryHeapFlags, MemoryPropertyFlags, MemoryType};
@@ -44,19 +44,19 @@ fn past_the_limit_is_an_error_and_leaves_everything_usable() {
     let before = gpu.pool.info().used;
     let mut held = vec![];
     let error = loop {
-        match gpu.zeroed(5 << 20, Patience::Patient) {
+        match gpu.zeroed(5 << 20, Blocking::Allowed) {
             Ok(buffer) => held.push(buffer),
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, Error::OutOfMemory(_)), "{error:?}");
+    assert!(matches!(error, Unfinished::Failed(Error::OutOfMemory(_))), "{error:?}");
     assert!(held.len() >= 8, "only {} buffers of 5 MiB fit into 96", held.len());
-    assert!(matches!(gpu.zeroed(u64::MAX, Patience::Patient), Err(Error::OutOfMemory(_))));
-    assert!(matches!(gpu.zeroed(LIMIT + 1, Patience::Patient), Err(Error::OutOfMemory(_))));
+    assert!(matches!(gpu.zeroed(u64::MAX, Blocking::Allowed), Err(Unfinished::Failed(Error::OutOfMemory(_)))));
+    assert!(matches!(gpu.zeroed(LIMIT + 1, Blocking::Allowed), Err(Unfinished::Failed(Error::OutOfMemory(_)))));
     held.clear();
     assert_eq!(gpu.pool.info().used, before);
     // Another size class: the free blocks of the first must make room.
-    assert!(gpu.zeroed(40 << 20, Patience::Patient).is_ok());
+    assert!(gpu.zeroed(40 << 20, Blocking::Allowed).is_ok());
 }
 
 #[test]
@@ -65,18 +65,18 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_the_driver_is_asked_for_me
     gpu.stream.finish().unwrap();
     gpu.pool.trim();
     // Each has a piece of memory of its own.
-    let zeroed = |patience| gpu.zeroed(40 << 20, patience);
-    let held = zeroed(Patience::Patient).unwrap();
-    assert_eq!(zeroed(Patience::Prompt).err(), Some(Error::Collect));
+    let zeroed = |blocking| gpu.zeroed(40 << 20, blocking);
+    let held = zeroed(Blocking::Allowed).unwrap();
+    assert_eq!(zeroed(Blocking::Refused).err(), Some(Retry::AfterCollection.into()));
     // That was in vain.
-    assert!(matches!(zeroed(Patience::Prompt), Err(Error::Defer | Error::Collect)));
-    let more = zeroed(Patience::Patient).unwrap();
-    assert_eq!(zeroed(Patience::Prompt).err(), Some(Error::Collect));
+    assert!(matches!(zeroed(Blocking::Refused), Err(Unfinished::Retry(_))));
+    let more = zeroed(Blocking::Allowed).unwrap();
+    assert_eq!(zeroed(Blocking::Refused).err(), Some(Retry::AfterCollection.into()));
     drop(held);
-    let held = zeroed(Patience::Prompt).unwrap();
+    let held = zeroed(Blocking::Refused).unwrap();
     drop((held, more));
     // Small blocks share pieces: none of them asks.
-    let small = (0..100).map(|_| gpu.zeroed(1000, Patience::Prompt)).collect::<Result<Vec<_>, _>>();
+    let small = (0..100).map(|_| gpu.zeroed(1000, Blocking::Refused)).collect::<Result<Vec<_>, _>>();
     assert!(small.is_ok(), "{:?}", small.err());
 }
 
@@ -87,12 +87,12 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
     gpu.pool.trim();
     let (mut held, mut asked) = (vec![], 0);
     let error = loop {
-        match gpu.zeroed(1 << 20, Patience::Prompt) {
+        match gpu.zeroed(1 << 20, Blocking::Refused) {
             Ok(buffer) => held.push(buffer),
-            Err(error @ Error::OutOfMemory(_)) => break error,
+            Err(error @ Unfinished::Failed(Error::OutOfMemory(_))) => break error,
             Err(error) => {
-                asked += u32::from(error == Error::Collect);
-                match gpu.zeroed(1 << 20, Patience::Patient) {
+                asked += u32::from(error == Retry::AfterCollection.into());
+                match gpu.zeroed(1 << 20, Blocking::Allowed) {
                     Ok(buffer) => held.push(buffer),
                     Err(error) => break error,
                 }
@@ -100,7 +100,7 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
         }
         assert!(held.len() as u64 <= LIMIT >> 20, "no limit was noticed");
     };
-    assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+    assert!(matches!(error, Unfinished::Failed(Error::OutOfMemory(_))), "{error:?}");
     assert!(asked > 0, "nobody was asked to collect garbage");
 }
 
@@ -111,12 +111,12 @@ fn a_prompt_caller_gets_memory_without_asking_the_driver() {
     gpu.pool.trim();
     let before = gpu.device.allocation_count();
     // More than any piece of memory that small blocks are cut from.
-    let refused = gpu.allocate(Kind::Device, 40 << 20, Patience::Prompt).err();
-    assert!(matches!(refused, Some(Error::Defer | Error::Collect)), "{refused:?}");
+    let refused = gpu.allocate(Kind::Device, 40 << 20, Blocking::Refused).err();
+    assert!(matches!(refused, Some(Unfinished::Retry(_))), "{refused:?}");
     assert_eq!(gpu.device.allocation_count(), before);
-    let _small = gpu.allocate(Kind::Device, 1000, Patience::Patient).unwrap();
+    let _small = gpu.allocate(Kind::Device, 1000, Blocking::Allowed).unwrap();
     let made = gpu.device.allocation_count();
-    assert!(gpu.allocate(Kind::Device, 3000, Patience::Prompt).is_ok(), "the rest of that piece was not used");
+    assert!(gpu.allocate(Kind::Device, 3000, Blocking::Refused).is_ok(), "the rest of that piece was not used");
     assert_eq!(gpu.device.allocation_count(), made);
 }
 
@@ -129,7 +129,7 @@ fn freeing_returns_the_memory_once() {
     assert!(buffer.free());
     assert!(!buffer.free());
     assert_eq!(gpu.pool.info().buffers, before);
-    assert!(matches!(gpu.read(&buffer, 0, 4), Err(Error::Deallocated)));
+    assert!(matches!(gpu.read(&buffer, 0, 4), Err(Unfinished::Failed(Error::Deallocated))));
     assert_eq!(buffer.len(), 400);
 }
 
@@ -147,8 +147,8 @@ fn trimming_gives_free_memory_back() {
 fn tensors_lie_in_the_devices_own_memory() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     for len in [1, 5 << 20] {
-        let lease = gpu.allocate(Kind::Device, len, Patience::Patient).unwrap();
-        let vulkano::buffer::BufferMemory::Normal(memory) = lease.buffer.buffer().memory() else {
+        let allocation = gpu.allocate(Kind::Device, len, Blocking::Allowed).unwrap();
+        let vulkano::buffer::BufferMemory::Normal(memory) = allocation.buffer.buffer().memory() else {
             panic!("a buffer without memory of its own");
         };
         let properties = gpu.device.physical_device().memory_properties();

@@ -2,9 +2,9 @@
 
 mod support;
 
-use nx_vulkan::error::Error;
+use nx_vulkan::error::{Error, Unfinished};
 use nx_vulkan::kernels::foreign::Call;
-use nx_vulkan::memory::{Buffer, Patience};
+use nx_vulkan::memory::{Blocking, Buffer};
 use support::{Random, device, download, upload};
 
 /// Nothing, one, around a workgroup, and one more than a grid of 65,535 workgroups covers.
@@ -49,7 +49,7 @@ fn values<T: Real>(random: &mut Random, n: usize, f: impl Fn(f64) -> f64) -> Vec
 }
 
 fn zeroed<T>(n: usize) -> Buffer {
-    device().zeroed((n * size_of::<T>()) as u64, Patience::Patient).unwrap()
+    device().zeroed((n * size_of::<T>()) as u64, Blocking::Allowed).unwrap()
 }
 
 fn assert_close<T: Real>(got: &[T], expected: impl ExactSizeIterator<Item = f64>, ulps: f64, what: &str) {
@@ -93,7 +93,7 @@ const UNARY: [Unary; 15] = [
 
 fn binary_kernels<T: Real>() {
     let (mut random, path) = (Random(3), spv(&format!("elementwise_binary{}", T::SUFFIX)));
-    let call = Call::new(device(), &path, Patience::Patient);
+    let call = Call::new(device(), &path, Blocking::Allowed);
     for n in SIZES {
         let a = values::<T>(&mut random, n, |x| x.abs() * 3.0 + 0.1);
         let b = values::<T>(&mut random, n, |x| x * 3.0 + 0.01);
@@ -108,7 +108,7 @@ fn binary_kernels<T: Real>() {
 
 fn unary_kernels<T: Real>() {
     let (mut random, path) = (Random(5), spv(&format!("elementwise_unary{}", T::SUFFIX)));
-    let call = Call::new(device(), &path, Patience::Patient);
+    let call = Call::new(device(), &path, Blocking::Allowed);
     for n in SIZES {
         let positive = values::<T>(&mut random, n, |x| x.abs() * 5.0 + 0.1);
         let any = values::<T>(&mut random, n, |x| x * 5.0);
@@ -161,7 +161,7 @@ fn fold_halves(start: usize, end: usize, first: f64, f: fn(f64, f64) -> f64, at:
 
 fn reductions<T: Real>() {
     let (mut random, path) = (Random(9), spv(&format!("reduce_axis{}", T::SUFFIX)));
-    let call = Call::new(device(), &path, Patience::Patient);
+    let call = Call::new(device(), &path, Blocking::Allowed);
     // Long and short, with divisors and without, over the last axis, the first and one between.
     let shapes = [
         (1, 1, 1),
@@ -216,7 +216,7 @@ fn matrices<T: Real>() {
         let a = values::<T>(&mut random, m * k, |x| x);
         let b = values::<T>(&mut random, k * n, |x| x);
         let (ba, bb, c) = (upload(&a), upload(&b), zeroed::<T>(m * n));
-        let call = Call::new(device(), &matmul, Patience::Patient);
+        let call = Call::new(device(), &matmul, Blocking::Allowed);
         call.matmul(&c, &ba, &bb, m as u64, n as u64, k as u64).unwrap();
         for (at, got) in download::<T>(&c).into_iter().enumerate() {
             let terms = (0..k).map(|l| a[at / n * k + l].wide() * b[l * n + at % n].wide());
@@ -225,7 +225,7 @@ fn matrices<T: Real>() {
             assert!(error <= T::EPSILON * magnitude * k as f64, "matmul {m}×{n}×{k} [{at}]: {error:e}");
         }
         let out = zeroed::<T>(m * k);
-        let call = Call::new(device(), &transpose, Patience::Patient);
+        let call = Call::new(device(), &transpose, Blocking::Allowed);
         call.transpose(&out, &ba, m as u64, k as u64).unwrap();
         let got = download::<T>(&out);
         assert!((0..m * k).all(|at| got[at % k * m + at / k].wide() == a[at].wide()), "transpose {m}×{k}");
@@ -277,7 +277,7 @@ fn foreign_modules_of_either_age_run_with_their_own_local_size_and_op_code() {
     // SPIR-V 1.0 marks storage buffers as BufferBlock in the Uniform class.
     for (name, version) in [("old", EnvVersion::Vulkan1_0), ("new", EnvVersion::Vulkan1_2)] {
         let path = foreign(name, ShaderKind::Compute, version, ADD_OR_MULTIPLY);
-        let call = Call::new(device(), &path, Patience::Patient);
+        let call = Call::new(device(), &path, Blocking::Allowed);
         for (op, f) in [(0, (|x| x + x) as fn(f32) -> f32), (1, |x| x * x)] {
             call.elementwise(&out, &[&buffer, &buffer], n as u64, op).unwrap();
             assert!(download::<f32>(&out).into_iter().eq(a.iter().map(|&x| f(x))), "{name} {op}");
@@ -301,7 +301,7 @@ fn a_wild_module_changes_nothing_outside_its_buffers() {
     let n = 4096;
     let neighbours: Vec<Buffer> = (0..64).map(|_| upload(&vec![7f32; n])).collect();
     let (a, out) = (upload(&vec![1f32; n]), zeroed::<f32>(n));
-    Call::new(device(), &path, Patience::Patient).elementwise(&out, &[&a], n as u64, 0).unwrap();
+    Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a], n as u64, 0).unwrap();
     for buffer in neighbours.iter().chain([&a]) {
         let expected = if std::ptr::eq(buffer, &a) { 1.0 } else { 7.0 };
         assert!(download::<f32>(buffer).iter().all(|&x| x == expected));
@@ -316,7 +316,7 @@ fn outputs_that_a_module_leaves_unwritten_are_zero() {
     let zeros = vec![0u8; d as usize * 4];
     let push: Vec<u8> = [k, 0, d, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     let path = spv("elementwise_binary");
-    let chain = Call::new(device(), &path, Patience::Patient).leapfrog([&zeros; 3], &push, k.into(), false).unwrap();
+    let chain = Call::new(device(), &path, Blocking::Allowed).leapfrog([&zeros; 3], &push, k.into(), false).unwrap();
     assert!(chain.iter().all(|output| !output.bytes().is_empty() && output.bytes().iter().all(|&byte| byte == 0)));
 }
 
@@ -326,10 +326,10 @@ fn a_graphics_module_is_refused_and_the_next_call_works() {
     let source = "#version 450\nvoid main() { gl_Position = vec4(0.0); }";
     let path = foreign("vertex", ShaderKind::Vertex, EnvVersion::Vulkan1_0, source);
     let (a, out) = (upload(&[1f32]), zeroed::<f32>(1));
-    let refused = Call::new(device(), &path, Patience::Patient).elementwise(&out, &[&a], 1, 0);
-    assert!(matches!(refused, Err(Error::DispatchFailed(_))), "{refused:?}");
+    let refused = Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a], 1, 0);
+    assert!(matches!(refused, Err(Unfinished::Failed(Error::DispatchFailed(_)))), "{refused:?}");
     let path = foreign("add", ShaderKind::Compute, EnvVersion::Vulkan1_2, ADD_OR_MULTIPLY);
-    Call::new(device(), &path, Patience::Patient).elementwise(&out, &[&a, &a], 1, 0).unwrap();
+    Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a, &a], 1, 0).unwrap();
     assert_eq!(download::<f32>(&out), [2.0]);
 }
 
@@ -338,7 +338,7 @@ fn a_file_that_changes_is_loaded_anew() {
     use shaderc::{EnvVersion, ShaderKind};
     let path = foreign("changing", ShaderKind::Compute, EnvVersion::Vulkan1_0, ADD_OR_MULTIPLY);
     let (a, out) = (upload(&[3f32]), zeroed::<f32>(1));
-    let run = || Call::new(device(), &path, Patience::Patient).elementwise(&out, &[&a, &a], 1, 0);
+    let run = || Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a, &a], 1, 0);
     run().unwrap();
     assert_eq!(download::<f32>(&out), [6.0]);
     foreign(
@@ -350,19 +350,19 @@ fn a_file_that_changes_is_loaded_anew() {
     run().unwrap();
     assert_eq!(download::<f32>(&out), [16.0]);
     std::fs::write(&path, "no SPIR-V").unwrap();
-    assert!(matches!(run(), Err(Error::DispatchFailed(_))));
+    assert!(matches!(run(), Err(Unfinished::Failed(Error::DispatchFailed(_)))));
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(run(), Err(Error::DispatchFailed(_))));
+    assert!(matches!(run(), Err(Unfinished::Failed(Error::DispatchFailed(_)))));
 }
 
 #[test]
 fn buffers_that_are_too_small_are_refused() {
     let path = spv("elementwise_binary");
-    let call = Call::new(device(), &path, Patience::Patient);
+    let call = Call::new(device(), &path, Blocking::Allowed);
     let (small, large) = (zeroed::<f32>(9), zeroed::<f32>(10));
-    assert_eq!(call.elementwise(&small, &[&large, &large], 10, 0), Err(Error::SizeMismatch));
-    assert_eq!(call.elementwise(&large, &[&large, &small], 10, 0), Err(Error::SizeMismatch));
-    assert_eq!(call.elementwise(&large, &[&large, &large], u64::MAX / 2, 0), Err(Error::SizeMismatch));
-    assert_eq!(call.reduce(&large, &large, 1 << 40, 1 << 40, 1, 0), Err(Error::SizeMismatch));
-    assert_eq!(call.matmul(&large, &large, &large, 1 << 40, 1 << 40, 1), Err(Error::SizeMismatch));
+    assert_eq!(call.elementwise(&small, &[&large, &large], 10, 0), Err(Error::SizeMismatch.into()));
+    assert_eq!(call.elementwise(&large, &[&large, &small], 10, 0), Err(Error::SizeMismatch.into()));
+    assert_eq!(call.elementwise(&large, &[&large, &large], u64::MAX / 2, 0), Err(Error::SizeMismatch.into()));
+    assert_eq!(call.reduce(&large, &large, 1 << 40, 1 << 40, 1, 0), Err(Error::SizeMismatch.into()));
+    assert_eq!(call.matmul(&large, &large, &large, 1 << 40, 1 << 40, 1), Err(Error::SizeMismatch.into()));
 }

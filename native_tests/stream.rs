@@ -5,8 +5,8 @@ mod support;
 use std::collections::VecDeque;
 
 use nx_vulkan::device::gpu;
-use nx_vulkan::error::Error;
-use nx_vulkan::memory::{Buffer, Patience};
+use nx_vulkan::error::Retry;
+use nx_vulkan::memory::{Blocking, Buffer};
 use nx_vulkan::program::Type;
 use support::{Random, device, download, node, run, upload};
 
@@ -78,12 +78,12 @@ fn callers_far_ahead_of_the_device_wait_for_it() {
     let submit = || {
         run(&[node("add", Type::U32, &[0, 0])], &[(&a, Type::U32, &shape)], &shape).unwrap();
         stream.submit().unwrap();
-        stream.keep_up(Patience::Prompt)
+        stream.keep_up(Blocking::Refused)
     };
     let deferred = (0..10_000).find_map(|_| submit().err());
-    assert_eq!(deferred, Some(Error::Defer));
-    stream.keep_up(Patience::Patient).unwrap();
-    stream.keep_up(Patience::Prompt).unwrap();
+    assert_eq!(deferred, Some(Retry::Blocking.into()));
+    stream.keep_up(Blocking::Allowed).unwrap();
+    stream.keep_up(Blocking::Refused).unwrap();
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_lies_free_is_in_proportion_to_what_was_used() {
     let largest = 200 << 20;
     // One at a time, of sizes that do not fit each other's blocks; together far more than the bound.
     for len in (0..32).map(|i| largest - i * (6 << 20)) {
-        device().zeroed(len, Patience::Patient).unwrap();
+        device().zeroed(len, Blocking::Allowed).unwrap();
         device().stream.finish().unwrap();
     }
     let after = device().pool.info();

@@ -1,4 +1,5 @@
-//! The one error type of the crate. Each variant knows the term it becomes in Elixir: see [`Error::reason`].
+//! The crate's error type, and the signal that a call must be repeated where it may block. Each error knows the term that it
+//! becomes in Elixir, see [`Error::reason`].
 
 use std::borrow::Cow;
 
@@ -32,15 +33,6 @@ pub enum Error {
     /// An argument is of the right Elixir type but no valid value: raised as an ArgumentError that names it.
     #[error("{0}")]
     Argument(Cow<'static, str>),
-    /// The call would wait, compile or copy much: repeat it on a dirty scheduler. Never seen by users.
-    #[error("the call must be repeated on a dirty scheduler")]
-    Defer,
-    /// The device is not there yet, but may be soon: repeat the call, on a dirty scheduler after some time. Never seen by users.
-    #[error("the call must be repeated")]
-    Pending,
-    /// The calling process should collect garbage, then repeat the call. Never seen by users.
-    #[error("the caller should collect garbage")]
-    Collect,
 }
 
 impl Error {
@@ -56,9 +48,6 @@ impl Error {
             Error::Unsupported(_) => ("unsupported", true),
             Error::Invalid(_) => ("invalid_argument", true),
             Error::Argument(_) => ("argument", true),
-            Error::Defer => ("defer", false),
-            Error::Pending => ("pending", false),
-            Error::Collect => ("collect", false),
         }
     }
 
@@ -74,4 +63,37 @@ impl Error {
     }
 }
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How a call that may not block is completed. Users never see it: `Nx.Vulkan.Native` repeats the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// On a dirty scheduler: the call would wait, compile or copy much.
+    Blocking,
+    /// On a dirty scheduler after some time: the device has not come that far.
+    Later,
+    /// After the calling process has collected its garbage.
+    AfterCollection,
+}
+
+/// Why a call has no result: it failed, or it must be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    Failed(Error),
+    Retry(Retry),
+}
+
+impl From<Error> for Unfinished {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Retry> for Unfinished {
+    fn from(retry: Retry) -> Self {
+        Self::Retry(retry)
+    }
+}
+
+/// The result of a call that may have to be repeated where it may not block.
+pub type Attempt<T> = std::result::Result<T, Unfinished>;

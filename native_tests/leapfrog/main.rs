@@ -8,7 +8,7 @@ use std::path::Path;
 
 use model::{Chain, Model, case};
 use nx_vulkan::kernels::foreign::Call;
-use nx_vulkan::memory::Patience;
+use nx_vulkan::memory::Blocking;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Precision {
@@ -59,7 +59,7 @@ fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, s
         [steps as u32, n_obs, q.len() as u32, 0, eps.to_bits()].iter().flat_map(|w| w.to_le_bytes()).collect();
     let (q, p) = (precision.bytes(q.iter().copied()), precision.bytes(p.iter().copied()));
     let path = precision.spv();
-    let call = Call::new(support::device(), &path, Patience::Patient);
+    let call = Call::new(support::device(), &path, Blocking::Allowed);
     let out = call.leapfrog([&q, &p, &extras], &push, steps as u64, false).expect("the chain runs");
     let [q, p, grad, logp] = out.map(|readback| precision.values(readback.bytes()));
     Chain { q, p, grad, logp }

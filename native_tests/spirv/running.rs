@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nx_vulkan::memory::{Block, Buffer};
+use nx_vulkan::memory::{Allocation, Buffer};
 use nx_vulkan::pipeline::spirv::Limits;
 use nx_vulkan::pipeline::{Blueprint, Pipeline};
 use nx_vulkan::stream::{self, Dispatch};
@@ -16,8 +16,8 @@ fn run(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> V
     let blueprint = Blueprint { push_bytes: push.len() as u32, bindings: buffers.len() as u32, entry_point: "main" };
     let pipeline = Arc::new(Pipeline::build(&device().device, words, &blueprint, &[]).unwrap().0);
     let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
-    let leases: Vec<_> = buffers.iter().map(|buffer| buffer.lease().unwrap()).collect();
-    let blocks: Vec<&Block> = leases.iter().map(|lease| &***lease).collect();
+    let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
+    let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
     let binding = |(block, buffer): (_, &Buffer)| stream::Binding { block, offset: 0, range: buffer.len() };
     let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
     let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &blocks, bindings: &bindings };

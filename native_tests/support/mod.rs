@@ -3,10 +3,10 @@
 
 use bytemuck::Pod;
 use nx_vulkan::device::{Gpu, gpu};
-use nx_vulkan::error::Result;
+use nx_vulkan::error::Attempt;
 use nx_vulkan::kernels;
 use nx_vulkan::kernels::plan::Operand;
-use nx_vulkan::memory::{Buffer, Patience};
+use nx_vulkan::memory::{Blocking, Buffer};
 use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op};
 
 pub fn device() -> &'static Gpu {
@@ -14,7 +14,7 @@ pub fn device() -> &'static Gpu {
 }
 
 pub fn upload<T: Pod>(data: &[T]) -> Buffer {
-    device().upload(bytemuck::cast_slice(data), Patience::Patient).unwrap()
+    device().upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap()
 }
 
 pub fn download<T: Pod>(buffer: &Buffer) -> Vec<T> {
@@ -31,14 +31,14 @@ pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node 
 }
 
 /// Runs nodes over dense inputs that broadcast to `shape`.
-pub fn run(nodes: &[Node], inputs: &[(&Buffer, Type, &[u64])], shape: &[u64]) -> Result<Buffer> {
+pub fn run(nodes: &[Node], inputs: &[(&Buffer, Type, &[u64])], shape: &[u64]) -> Attempt<Buffer> {
     let views: Vec<_> =
         inputs.iter().map(|(buffer, ty, dims)| (*buffer, *ty, 0, broadcast_strides(dims, shape).unwrap())).collect();
     run_views(nodes, &views, shape)
 }
 
 /// Runs nodes over any views.
-pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], shape: &[u64]) -> Result<Buffer> {
+pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], shape: &[u64]) -> Attempt<Buffer> {
     let decoded = inputs
         .iter()
         .map(|(_, ty, offset, strides)| Input {
@@ -47,10 +47,10 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
         })
         .collect();
     let program = Program { inputs: decoded, nodes: nodes.into(), shape: shape.into(), output: None };
-    let leases = inputs.iter().map(|input| input.0.lease()).collect::<Result<Vec<_>>>()?;
-    let operand = |(lease, input): (_, &(&Buffer, _, _, _))| Operand::Block(lease, input.0.len());
-    let operands: Vec<_> = leases.iter().map(|lease| &**lease).zip(inputs).map(operand).collect();
-    kernels::program::run(device(), &program, &operands, Patience::Patient)
+    let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
+    let operand = |(allocation, input): (_, &(&Buffer, _, _, _))| Operand::Buffer(allocation, input.0.len());
+    let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
+    kernels::program::run(device(), &program, &operands, Blocking::Allowed)
 }
 
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.

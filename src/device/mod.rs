@@ -14,7 +14,7 @@ use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo};
 use vulkano::shader::ShaderStages;
 use vulkano::{Validated, Version, VulkanError, VulkanLibrary};
 
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error, Result, Retry};
 use crate::memory::Pool;
 use crate::pipeline::{Disk, Pipelines};
 use crate::program::types::lay_out;
@@ -201,9 +201,9 @@ pub fn gpu() -> Result<&'static Gpu> {
     })
 }
 
-/// The global device if it exists already, else [`Error::Defer`]: making it takes too long for a normal scheduler.
-pub fn gpu_if_ready() -> Result<&'static Gpu> {
-    GPU.get().ok_or(Error::Defer)
+/// The global device if it exists already, else [`Retry::Blocking`]: making it takes too long for a normal scheduler.
+pub fn gpu_if_ready() -> Attempt<&'static Gpu> {
+    GPU.get().ok_or(Retry::Blocking.into())
 }
 
 /// A device as people see it in a list.

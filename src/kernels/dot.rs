@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::Tensor;
 use super::contraction::{Axis, Contraction, View};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Buffer, Patience};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Blocking, Buffer};
 use crate::program::{Axes, Type, dense_strides, elements};
 
 /// A factor: a tensor and the roles of its axes, in the order in which the other factor's match.
@@ -17,16 +17,16 @@ pub struct Factor<'a> {
 }
 
 /// The tensor of type `ty` and shape batch ++ free axes of `a` ++ free axes of `b`, summed over the contracted axes.
-pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, patience: Patience) -> Result<Buffer> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, blocking: Blocking) -> Attempt<Buffer> {
     let (sa, sb) = (a.strides()?, b.strides()?);
     let (free_a, free_b) = (a.free(), b.free());
     let dims = |factor: &Factor, axes: &[usize]| axes.iter().map(|&axis| factor.dim(axis)).collect::<Axes<u64>>();
     if dims(a, &a.batch) != dims(b, &b.batch) || dims(a, &a.contract) != dims(b, &b.contract) {
-        return Err(Error::SizeMismatch);
+        return Err(Error::SizeMismatch.into());
     }
     let shape: Axes<u64> = [dims(a, &a.batch), dims(a, &free_a), dims(b, &free_b)].into_iter().flatten().collect();
     if elements(&shape)? > 1 << 60 {
-        return Err(Error::SizeMismatch);
+        return Err(Error::SizeMismatch.into());
     }
     let mut strides = dense_strides(&shape).into_iter();
     let mut c = || strides.next().unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, patience: Patience) -> R
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
         borders: vec![],
     };
-    contraction.run(gpu, patience)
+    contraction.run(gpu, blocking)
 }
 
 impl Factor<'_> {

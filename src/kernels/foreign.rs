@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Patience, Readback};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Allocation, Blocking, Buffer, Kind, Readback};
 use crate::pipeline::{Constant, Foreign, ForeignUse};
 use crate::stream::{Binding, Copy, Dispatch};
 
@@ -14,14 +14,14 @@ use crate::stream::{Binding, Copy, Dispatch};
 pub struct Call<'a> {
     gpu: &'a Gpu,
     path: &'a str,
-    patience: Patience,
+    blocking: Blocking,
     size: u64,
 }
 
 /// A range of a block, in elements.
 #[derive(Clone, Copy)]
 struct Span<'a> {
-    block: &'a Block,
+    block: &'a Allocation,
     start: u64,
     len: u64,
 }
@@ -39,9 +39,9 @@ const BUSY: u64 = 1 << 16;
 pub type Chain = [Readback; 4];
 
 impl<'a> Call<'a> {
-    pub fn new(gpu: &'a Gpu, path: &'a str, patience: Patience) -> Self {
+    pub fn new(gpu: &'a Gpu, path: &'a str, blocking: Blocking) -> Self {
         let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-        Self { gpu, path, patience, size: if name.contains("_f64") { 8 } else { 4 } }
+        Self { gpu, path, blocking, size: if name.contains("_f64") { 8 } else { 4 } }
     }
 
     /// The same for a file of doubles, whatever its name.
@@ -50,12 +50,12 @@ impl<'a> Call<'a> {
     }
 
     /// `out[i] = op(inputs[0][i], …)` for i < n.
-    pub fn elementwise(&self, out: &Buffer, inputs: &[&Buffer], n: u64, op: i32) -> Result<()> {
+    pub fn elementwise(&self, out: &Buffer, inputs: &[&Buffer], n: u64, op: i32) -> Attempt<()> {
         self.check_len(out, n)?;
         inputs.iter().try_for_each(|input| self.check_len(input, n))?;
         let kernel = self.load(Some((OP_CODE, op)), inputs.len() as u32 + 1, 4)?;
-        let leases = inputs.iter().map(|input| input.lease()).collect::<Result<SmallVec<[_; 2]>>>()?;
-        let out = out.lease()?;
+        let allocations = inputs.iter().map(|input| input.allocation()).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let out = out.allocation()?;
         // Pieces start at a multiple of 64 elements, which suits every alignment of a binding.
         let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
         let piece = most.min(self.gpu.caps.max_storage_range / self.size).max(64) / 64 * 64;
@@ -63,7 +63,7 @@ impl<'a> Call<'a> {
         while start < n {
             let len = piece.min(n - start);
             let span = |block| Span { block, start, len };
-            let reads: SmallVec<[Span; 2]> = leases.iter().map(|lease| span(lease)).collect();
+            let reads: SmallVec<[Span; 2]> = allocations.iter().map(|allocation| span(allocation)).collect();
             let groups = [len.div_ceil(kernel.local_size[0].into()), 1, 1];
             self.dispatch(&kernel, &reads, &[span(&out)], &(len as u32).to_le_bytes(), groups)?;
             start += len;
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
     }
 
     /// `out[o, i]` = reduction over r of `a[o, r, i]`.
-    pub fn reduce(&self, out: &Buffer, a: &Buffer, outer: u64, reduce: u64, inner: u64, op: i32) -> Result<()> {
+    pub fn reduce(&self, out: &Buffer, a: &Buffer, outer: u64, reduce: u64, inner: u64, op: i32) -> Attempt<()> {
         let outputs = outer.checked_mul(inner).ok_or(Error::SizeMismatch)?;
         self.check_len(out, outputs)?;
         self.check_len(a, outputs.checked_mul(reduce).ok_or(Error::SizeMismatch)?)?;
@@ -80,23 +80,23 @@ impl<'a> Call<'a> {
         if outputs == 0 {
             return Ok(());
         }
-        self.reduce_step(&kernel, &*out.lease()?, &*a.lease()?, [outer, reduce, inner], op)
+        self.reduce_step(&kernel, &*out.allocation()?, &*a.allocation()?, [outer, reduce, inner], op)
     }
 
     /// A kernel runs one thread for each output. Where that is too few, `reduce` is read as C × r, C is reduced with
     /// r more outputs, which lie next to each other in memory, and the r that remain are reduced next. The up to r - 1
     /// elements beyond C × r join them by a copy.
-    fn reduce_step(&self, kernel: &Foreign, out: &Block, a: &Block, shape: [u64; 3], op: i32) -> Result<()> {
+    fn reduce_step(&self, kernel: &Foreign, out: &Allocation, a: &Allocation, shape: [u64; 3], op: i32) -> Attempt<()> {
         let [outer, reduce, inner] = shape;
         let outputs = outer * inner;
         let wanted = (BUSY / outputs.max(1)).min(reduce / 8);
         // With several outer rows the rows must stay where they are, so only a divisor will do.
         let r = if outer == 1 { wanted } else { (2..=wanted).rev().find(|r| reduce % r == 0).unwrap_or(1) };
         if reduce < SPLIT_REDUCTION || r < 2 {
-            return self.reduce_whole(kernel, out, a, shape, op);
+            return Ok(self.reduce_whole(kernel, out, a, shape, op)?);
         }
         let (c, rest) = (reduce / r, reduce % r);
-        let partial = self.gpu.allocate(Kind::Device, outer * (r + rest) * inner * self.size, self.patience)?;
+        let partial = self.gpu.allocate(Kind::Device, outer * (r + rest) * inner * self.size, self.blocking)?;
         self.reduce_whole(kernel, &partial, a, [outer, c, r * inner], op)?;
         if rest > 0 {
             self.gpu.stream.copy(&Copy {
@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
         self.reduce_step(kernel, out, &partial, [outer, r + rest, inner], op)
     }
 
-    fn reduce_whole(&self, kernel: &Foreign, out: &Block, a: &Block, shape: [u64; 3], op: i32) -> Result<()> {
+    fn reduce_whole(&self, kernel: &Foreign, out: &Allocation, a: &Allocation, shape: [u64; 3], op: i32) -> Result<()> {
         let [outer, reduce, inner] = shape;
         let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
         // Rows at a time: all, or as many as grid and binding take; pieces start at multiples of 64 rows, to be aligned.
@@ -138,39 +138,39 @@ impl<'a> Call<'a> {
     }
 
     /// C (m×n) = A (m×k) · B (k×n), row-major.
-    pub fn matmul(&self, out: &Buffer, a: &Buffer, b: &Buffer, m: u64, n: u64, k: u64) -> Result<()> {
+    pub fn matmul(&self, out: &Buffer, a: &Buffer, b: &Buffer, m: u64, n: u64, k: u64) -> Attempt<()> {
         let (c_len, a_len, b_len) = (area(m, n)?, area(m, k)?, area(k, n)?);
         self.check_len(out, c_len)?;
         self.check_len(a, a_len)?;
         self.check_len(b, b_len)?;
         let kernel = self.load(None, 3, 12)?;
-        let (c, a, b) = (out.lease()?, a.lease()?, b.lease()?);
+        let (c, a, b) = (out.allocation()?, a.allocation()?, b.allocation()?);
         let span = |block, len| Span { block, start: 0, len };
         let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
-        self.dispatch(
+        Ok(self.dispatch(
             &kernel,
             &[span(&a, a_len), span(&b, b_len)],
             &[span(&c, c_len)],
             &push_words(&[m, n, k])?,
             groups,
-        )
+        )?)
     }
 
     /// out (n×m) = transpose of A (m×n).
-    pub fn transpose(&self, out: &Buffer, a: &Buffer, m: u64, n: u64) -> Result<()> {
+    pub fn transpose(&self, out: &Buffer, a: &Buffer, m: u64, n: u64) -> Attempt<()> {
         let len = area(m, n)?;
         self.check_len(out, len)?;
         self.check_len(a, len)?;
         let kernel = self.load(None, 2, 8)?;
-        let (a, out) = (a.lease()?, out.lease()?);
+        let (a, out) = (a.allocation()?, out.allocation()?);
         let span = |block| Span { block, start: 0, len };
         let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
-        self.dispatch(&kernel, &[span(&a)], &[span(&out)], &push_words(&[m, n])?, groups)
+        Ok(self.dispatch(&kernel, &[span(&a)], &[span(&out)], &push_words(&[m, n])?, groups)?)
     }
 
     /// Chains of `k` leapfrog steps, from host memory to host memory: see [`Call::chains`].
-    pub fn leapfrog(&self, inputs: [&[u8]; 3], push: &[u8], k: u64, batch: bool) -> Result<Chain> {
-        let inputs = inputs.map(|data| self.gpu.upload(data, self.patience));
+    pub fn leapfrog(&self, inputs: [&[u8]; 3], push: &[u8], k: u64, batch: bool) -> Attempt<Chain> {
+        let inputs = inputs.map(|data| self.gpu.upload(data, self.blocking));
         let [q, p, extras] = inputs;
         let outputs = self.chains([&q?, &p?, &extras?], push, k, batch)?;
         self.gpu.read_all([0, 1, 2, 3].map(|i| (&outputs[i], 0, outputs[i].len())))
@@ -180,22 +180,22 @@ impl<'a> Call<'a> {
     /// positions, the momenta, and the extras: of each chain the observations, then the inverse masses. `push` holds K,
     /// n_obs, d and the number of chains as u32, the step size, then the model's parameters. The step size is a float of
     /// the module's type; where there is nothing after it, f32 serves f64 modules too.
-    pub fn chains(&self, inputs: [&Buffer; 3], push: &[u8], k: u64, batch: bool) -> Result<[Buffer; 4]> {
+    pub fn chains(&self, inputs: [&Buffer; 3], push: &[u8], k: u64, batch: bool) -> Attempt<[Buffer; 4]> {
         let invalid = |message: &str| Err(Error::Invalid(message.to_owned()));
         if !(20..=128).contains(&push.len()) || !push.len().is_multiple_of(4) {
-            return invalid("push: expected 20 to 128 bytes, a multiple of 4");
+            return invalid("push: expected 20 to 128 bytes, a multiple of 4")?;
         }
         let (words, _) = push.as_chunks::<4>();
         let word = |i: usize| u64::from(u32::from_le_bytes(words[i]));
         let (n_obs, d, chains) = (word(1), word(2), if batch { word(3) } else { 1 });
         if k == 0 || word(0) != k {
-            return invalid("k: expected at least one step, and the first word of push to say the same");
+            return invalid("k: expected at least one step, and the first word of push to say the same")?;
         }
         if !(1..=256).contains(&d) {
-            return invalid("push: d, its third word, must lie between 1 and 256");
+            return invalid("push: d, its third word, must lie between 1 and 256")?;
         }
         if chains == 0 {
-            return invalid("push: the number of chains, its fourth word, must be at least 1");
+            return invalid("push: the number of chains, its fourth word, must be at least 1")?;
         }
         let mut push = SmallVec::<[u8; 128]>::from_slice(push);
         if self.size == 8 && push.len() == 20 {
@@ -206,19 +206,20 @@ impl<'a> Call<'a> {
         let lens = [area(chains, d)?, area(chains, d)?, area(chains, n_obs + d)?];
         for (input, len) in inputs.iter().zip(lens) {
             if area(len, self.size)? != input.len() {
-                return Err(Error::SizeMismatch);
+                return Err(Error::SizeMismatch.into());
             }
         }
         let steps = area(chains, k)?;
         let out_lens = [area(steps, d)?, area(steps, d)?, area(steps, d)?, steps];
         let kernel = self.load(Some((WORKGROUP, self.invocations(d, n_obs))), 7, push.len() as u32)?;
         // Zeroed: a module that leaves a part unwritten must not show what lay there before.
-        let zeroed = |len: u64| self.gpu.zeroed(area(len, self.size)?, self.patience);
+        let zeroed = |len: u64| self.gpu.zeroed(area(len, self.size)?, self.blocking);
         let [q, p, gradient, logp] = out_lens.map(zeroed);
         let outputs = [q?, p?, gradient?, logp?];
-        let leases =
-            |buffers: &[&Buffer]| buffers.iter().map(|buffer| buffer.lease()).collect::<Result<SmallVec<[_; 4]>>>();
-        let (inputs, held) = (leases(&inputs)?, leases(&outputs.each_ref())?);
+        let allocations = |buffers: &[&Buffer]| {
+            buffers.iter().map(|buffer| buffer.allocation()).collect::<Result<SmallVec<[_; 4]>>>()
+        };
+        let (inputs, held) = (allocations(&inputs)?, allocations(&outputs.each_ref())?);
         let reads = [0, 1, 2].map(|i| Span { block: &inputs[i], start: 0, len: lens[i] });
         let writes = [0, 1, 2, 3].map(|i| Span { block: &held[i], start: 0, len: out_lens[i] });
         self.dispatch(&kernel, &reads, &writes, &push, [chains, 1, 1])?;
@@ -227,13 +228,13 @@ impl<'a> Call<'a> {
 
     /// [`Call::chains`] of one chain of the module `leapfrog_normal`, on as many coordinates as the inputs hold, with the
     /// step size, the mean and the standard deviation.
-    pub fn normal_chain(&self, inputs: [&Buffer; 3], k: u64, floats: [f64; 3]) -> Result<[Buffer; 4]> {
+    pub fn normal_chain(&self, inputs: [&Buffer; 3], k: u64, floats: [f64; 3]) -> Attempt<[Buffer; 4]> {
         let held = |value: f64| if self.size == 8 { value } else { f64::from(value as f32) };
         let [eps, mu, sigma] = floats.map(held);
         if !(eps.is_finite() && mu.is_finite() && sigma.is_finite() && sigma > 0.0) {
             let kind = if self.size == 8 { "f64" } else { "f32" };
             let message = format!("eps, mu, sigma: expected numbers that {kind} holds, and sigma to be positive there");
-            return Err(Error::Invalid(message));
+            return Err(Error::Invalid(message).into());
         }
         let mut push: SmallVec<[u8; 128]> = push_words(&[k, 0, inputs[0].len() / self.size, 1])?.as_slice().into();
         for value in [eps, mu, sigma] {
@@ -255,8 +256,8 @@ impl<'a> Call<'a> {
         (if invocations > caps.subgroup.into() { invocations.max(32) } else { invocations }) as i32
     }
 
-    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Result<Foreign> {
-        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.patience)
+    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Attempt<Foreign> {
+        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.blocking)
     }
 
     fn check_len(&self, buffer: &Buffer, elements: u64) -> Result<()> {
@@ -290,7 +291,7 @@ impl<'a> Call<'a> {
             Ok(Binding { block: span.block, offset, range })
         });
         let bindings = bindings.collect::<Result<SmallVec<[Binding; 8]>>>()?;
-        let (mut read, mut written): (SmallVec<[&Block; 4]>, SmallVec<[&Block; 4]>) = Default::default();
+        let (mut read, mut written): (SmallVec<[&Allocation; 4]>, SmallVec<[&Allocation; 4]>) = Default::default();
         for (i, binding) in bindings.iter().enumerate() {
             let list = if kernel.written >> i & 1 == 1 { &mut written } else { &mut read };
             list.push(binding.block);

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Kind, Patience};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Allocation, Blocking, Kind};
 use crate::pipeline::Pipeline;
 use crate::program::emit::Params;
 use crate::stream::Dispatch;
@@ -59,23 +59,23 @@ pub struct Kernel<'a> {
     /// The source, from the GLSL of the parameters' block.
     pub source: &'a dyn Fn(&str) -> String,
     pub groups: u64,
-    pub reads: &'a [&'a Block],
-    pub writes: &'a [&'a Block],
+    pub reads: &'a [&'a Allocation],
+    pub writes: &'a [&'a Allocation],
 }
 
 impl Kernel<'_> {
     /// Builds the pipeline where it is not in memory yet, and records the run.
-    pub fn launch(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+    pub fn launch(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<()> {
         let mut params = Params::default();
         (self.params)(&mut params);
-        let pipeline = self.pipeline(gpu, 4 * params.words().len(), patience)?;
-        plan::launch(gpu, &pipeline, grid(gpu, self.groups)?, params, [self.reads, self.writes], patience)
+        let pipeline = self.pipeline(gpu, 4 * params.words().len(), blocking)?;
+        plan::launch(gpu, &pipeline, grid(gpu, self.groups)?, params, [self.reads, self.writes], blocking)
     }
 
-    fn pipeline(&self, gpu: &Gpu, bytes: usize, patience: Patience) -> Result<Arc<Pipeline>> {
+    fn pipeline(&self, gpu: &Gpu, bytes: usize, blocking: Blocking) -> Attempt<Arc<Pipeline>> {
         let buffered = buffered(gpu, bytes);
         let size = if buffered { 8 } else { bytes as u32 };
-        gpu.pipelines.kernel(xxh3_128(self.key), size, patience, || {
+        gpu.pipelines.kernel(xxh3_128(self.key), size, blocking, || {
             let mut declared = Params::with_declarations();
             (self.params)(&mut declared);
             (self.source)(&declared.block(buffered))
@@ -94,16 +94,16 @@ fn record(
     pipeline: &Arc<Pipeline>,
     params: &[u8],
     groups: [u32; 3],
-    reads: &[&Block],
-    writes: &[&Block],
-    patience: Patience,
-) -> Result<()> {
+    reads: &[&Allocation],
+    writes: &[&Allocation],
+    blocking: Blocking,
+) -> Attempt<()> {
     if !buffered(gpu, params.len()) {
-        return gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] });
+        return Ok(gpu.stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] })?);
     }
-    let block = gpu.allocate(Kind::Device, params.len() as u64, patience)?;
+    let block = gpu.allocate(Kind::Device, params.len() as u64, blocking)?;
     gpu.stream.update(&block, params)?;
     let push = &block.address.to_le_bytes();
     let reads = &[reads, &[&block]].concat();
-    gpu.stream.dispatch(&Dispatch { pipeline, push, groups, reads, writes, bindings: &[] })
+    Ok(gpu.stream.dispatch(&Dispatch { pipeline, push, groups, reads, writes, bindings: &[] })?)
 }

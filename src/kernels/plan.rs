@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::record;
 use crate::device::Gpu;
-use crate::error::Result;
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::Attempt;
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::pipeline::Pipeline;
 use crate::program::emit::{Params, Slot};
 use crate::stream;
@@ -23,7 +23,7 @@ const LARGE: u64 = 64 << 20;
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// A buffer of so many bytes.
-    Block(&'a Lease, u64),
+    Buffer(&'a AllocationHandle, u64),
     /// One value, in the first bytes as its type stores it; it is the call's operand at this place.
     Scalar { place: usize, value: [u8; 16] },
 }
@@ -32,15 +32,15 @@ impl Operand<'_> {
     /// Bytes of the buffer.
     pub fn bytes(&self) -> Option<u64> {
         match self {
-            Self::Block(_, bytes) => Some(*bytes),
+            Self::Buffer(_, bytes) => Some(*bytes),
             Self::Scalar { .. } => None,
         }
     }
 
     /// The buffer's block.
-    pub fn block(&self) -> Option<&Block> {
+    pub fn block(&self) -> Option<&Allocation> {
         match self {
-            Self::Block(lease, _) => Some(lease),
+            Self::Buffer(allocation, _) => Some(allocation),
             Self::Scalar { .. } => None,
         }
     }
@@ -110,9 +110,9 @@ impl Plan {
     /// Runs a call; its result, and its plan where it did nothing but launch kernels of ours on its operands and on what was
     /// written before. Whoever runs the plan sees to it that all that the call depended on is the same but the operands'
     /// memory and values: also which of them are one buffer.
-    pub fn of(operands: &[Operand], call: impl FnOnce() -> Result<Buffer>) -> Result<(Buffer, Option<Self>)> {
+    pub fn of(operands: &[Operand], call: impl FnOnce() -> Attempt<Buffer>) -> Attempt<(Buffer, Option<Self>)> {
         let value = |operand: &Operand| match operand {
-            Operand::Block(..) => None,
+            Operand::Buffer(..) => None,
             Operand::Scalar { value, .. } => Some(*value),
         };
         let notes = Notes {
@@ -128,7 +128,7 @@ impl Plan {
         let before = stream::recorded();
         let buffer = call()?;
         let recorded = stream::recorded() - before;
-        let address = buffer.lease()?.address;
+        let address = buffer.allocation()?.address;
         let plan = NOTES.take().and_then(|notes| {
             let result = notes.made.iter().position(|made| made.0 == address)?;
             (notes.sound && notes.commands == recorded).then(|| Self {
@@ -148,21 +148,21 @@ impl Plan {
     }
 
     /// Runs it on operands that it fits; the result is a new dense buffer.
-    pub fn run(&self, gpu: &Gpu, operands: &[Operand], patience: Patience) -> Result<Buffer> {
-        patience.may_record(self.steps.len() as u64)?;
-        let mut made: SmallVec<[Lease; 2]> = SmallVec::new();
+    pub fn run(&self, gpu: &Gpu, operands: &[Operand], blocking: Blocking) -> Attempt<Buffer> {
+        blocking.require_for(self.steps.len() as u64)?;
+        let mut made: SmallVec<[AllocationHandle; 2]> = SmallVec::new();
         for &bytes in &self.made {
-            made.push(gpu.allocate(Kind::Device, bytes, patience)?);
+            made.push(gpu.allocate(Kind::Device, bytes, blocking)?);
         }
         {
             // Pushed, as it takes several hundred instructions less than to collect them: a call takes 7,000 in all.
-            let mut blocks: SmallVec<[&Block; 8]> = SmallVec::new();
+            let mut blocks: SmallVec<[&Allocation; 8]> = SmallVec::new();
             operands.iter().flat_map(Operand::block).for_each(|block| blocks.push(block));
-            made.iter().for_each(|lease| blocks.push(lease));
+            made.iter().for_each(|allocation| blocks.push(allocation));
             let _together = (self.steps.len() > 1).then(|| gpu.stream.together());
             for step in &self.steps {
                 match step {
-                    Step::Launch(launch) => launch.run(gpu, operands, &blocks, patience)?,
+                    Step::Launch(launch) => launch.run(gpu, operands, &blocks, blocking)?,
                     &Step::Zero { block, bytes } => gpu.stream.zero(blocks[block], bytes)?,
                 }
             }
@@ -172,10 +172,10 @@ impl Plan {
 }
 
 impl Launch {
-    fn run(&self, gpu: &Gpu, operands: &[Operand], blocks: &[&Block], patience: Patience) -> Result<()> {
-        let mut reads: SmallVec<[&Block; 4]> = SmallVec::new();
+    fn run(&self, gpu: &Gpu, operands: &[Operand], blocks: &[&Allocation], blocking: Blocking) -> Attempt<()> {
+        let mut reads: SmallVec<[&Allocation; 4]> = SmallVec::new();
         self.reads.iter().for_each(|&place| reads.push(blocks[place]));
-        let mut writes: SmallVec<[&Block; 2]> = SmallVec::new();
+        let mut writes: SmallVec<[&Allocation; 2]> = SmallVec::new();
         self.writes.iter().for_each(|&place| writes.push(blocks[place]));
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(&self.words);
         for (place, slot) in &self.slots {
@@ -190,7 +190,7 @@ impl Launch {
                 Slot::Backwards => words[0] = turn(gpu, &reads, &writes),
             }
         }
-        record(gpu, &self.pipeline, bytemuck::cast_slice(&words), self.groups, &reads, &writes, patience)
+        record(gpu, &self.pipeline, bytemuck::cast_slice(&words), self.groups, &reads, &writes, blocking)
     }
 }
 
@@ -200,21 +200,21 @@ pub(super) fn launch(
     pipeline: &Arc<Pipeline>,
     groups: [u32; 3],
     mut params: Params,
-    [reads, writes]: [&[&Block]; 2],
-    patience: Patience,
-) -> Result<()> {
+    [reads, writes]: [&[&Allocation]; 2],
+    blocking: Blocking,
+) -> Attempt<()> {
     let backwards = params.slots().iter().find(|(_, slot)| matches!(slot, Slot::Backwards)).map(|slot| slot.0);
     if let Some(place) = backwards {
         params.words_mut()[place] = turn(gpu, reads, writes);
     }
-    let run = || record(gpu, pipeline, bytemuck::cast_slice(params.words()), groups, reads, writes, patience);
+    let run = || record(gpu, pipeline, bytemuck::cast_slice(params.words()), groups, reads, writes, blocking);
     noted(run, |notes| notes.launch(pipeline, groups, &params, [reads, writes]))
 }
 
 /// Records setting the first bytes of a block to zero, likewise noted.
-pub(super) fn zero(gpu: &Gpu, block: &Block, bytes: u64) -> Result<()> {
+pub(super) fn zero(gpu: &Gpu, block: &Allocation, bytes: u64) -> Attempt<()> {
     noted(
-        || gpu.stream.zero(block, bytes),
+        || Ok(gpu.stream.zero(block, bytes)?),
         |notes| {
             let block = notes.written(block);
             notes.steps.push(Step::Zero { block, bytes });
@@ -223,7 +223,7 @@ pub(super) fn zero(gpu: &Gpu, block: &Block, bytes: u64) -> Result<()> {
 }
 
 /// Runs what records, and has it noted down with its commands where this thread's call is.
-fn noted(run: impl FnOnce() -> Result<()>, note: impl FnOnce(&mut Notes)) -> Result<()> {
+fn noted(run: impl FnOnce() -> Attempt<()>, note: impl FnOnce(&mut Notes)) -> Attempt<()> {
     let before = stream::recorded();
     run()?;
     NOTES.with_borrow_mut(|notes| {
@@ -236,13 +236,19 @@ fn noted(run: impl FnOnce() -> Result<()>, note: impl FnOnce(&mut Notes)) -> Res
 }
 
 /// Whether to begin at the end: what the pass before touched last is in the device's cache still.
-fn turn(gpu: &Gpu, reads: &[&Block], writes: &[&Block]) -> u32 {
+fn turn(gpu: &Gpu, reads: &[&Allocation], writes: &[&Allocation]) -> u32 {
     let bytes = reads.iter().chain(writes).map(|block| block.size).sum::<u64>();
     (bytes >= LARGE && !gpu.backwards.fetch_xor(true, Relaxed)).into()
 }
 
 impl Notes {
-    fn launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params, [reads, writes]: [&[&Block]; 2]) {
+    fn launch(
+        &mut self,
+        pipeline: &Arc<Pipeline>,
+        groups: [u32; 3],
+        params: &Params,
+        [reads, writes]: [&[&Allocation]; 2],
+    ) {
         let reads: Option<SmallVec<_>> = reads.iter().map(|block| self.place(block.address)).collect();
         let writes: SmallVec<_> = writes.iter().map(|block| self.written(block)).collect();
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
@@ -274,7 +280,7 @@ impl Notes {
     }
 
     /// The place of a block that is written, which makes it where it is no other.
-    fn written(&mut self, block: &Block) -> usize {
+    fn written(&mut self, block: &Allocation) -> usize {
         self.place(block.address).unwrap_or_else(|| {
             self.made.push((block.address, block.size));
             self.given.len() + self.made.len() - 1

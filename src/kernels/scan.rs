@@ -5,8 +5,8 @@
 
 use super::{Kernel, Rows};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Params, assign, convert, element, head, lanes, of_compute, widened};
 use crate::program::types::Compute;
 
@@ -59,25 +59,25 @@ struct Accumulator {
 }
 
 /// The tensor of the prefixes, of the operand's type.
-pub fn run(gpu: &Gpu, scan: &Scan, patience: Patience) -> Result<Buffer> {
+pub fn run(gpu: &Gpu, scan: &Scan, blocking: Blocking) -> Attempt<Buffer> {
     let Scan { operation, rows, .. } = scan;
     rows.ty.check(&gpu.caps)?;
     if rows.ty.is_complex() && matches!(operation, Operation::Max | Operation::Min) {
-        return Err(Error::Unsupported("complex numbers have no order".into()));
+        return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
     let bytes = rows.count() * rows.len * rows.ty.size();
     if bytes == 0 {
-        return gpu.zeroed(0, patience);
+        return gpu.zeroed(0, blocking);
     }
-    let source = rows.buffer.lease()?;
-    let result = gpu.allocate(Kind::Device, bytes, patience)?;
+    let source = rows.buffer.allocation()?;
+    let result = gpu.allocate(Kind::Device, bytes, blocking)?;
     let split = Split::of(gpu, rows);
     let accumulator = scan.accumulator(gpu);
     let partial = match split.chunks {
         1 => None,
-        chunks => Some(gpu.allocate(Kind::Device, rows.count() * chunks * accumulator.size(), patience)?),
+        chunks => Some(gpu.allocate(Kind::Device, rows.count() * chunks * accumulator.size(), blocking)?),
     };
-    let run = Run { gpu, scan, split: &split, accumulator, source: &source, result: &result, patience };
+    let run = Run { gpu, scan, split: &split, accumulator, source: &source, result: &result, blocking };
     if let Some(partial) = &partial {
         run.stage(Stage::Totals, Some(partial))?;
         run.stage(Stage::Carries, Some(partial))?;
@@ -147,13 +147,13 @@ struct Run<'a> {
     scan: &'a Scan<'a>,
     split: &'a Split,
     accumulator: Accumulator,
-    source: &'a Block,
-    result: &'a Block,
-    patience: Patience,
+    source: &'a Allocation,
+    result: &'a Allocation,
+    blocking: Blocking,
 }
 
 impl Run<'_> {
-    fn stage(&self, stage: Stage, partial: Option<&Lease>) -> Result<()> {
+    fn stage(&self, stage: Stage, partial: Option<&AllocationHandle>) -> Attempt<()> {
         let (gpu, Scan { operation, rows, reverse }) = (self.gpu, self.scan);
         // The carries are rows of one accumulator for each chunk, and one chunk themselves.
         let carries = match gpu.caps.cpu {
@@ -195,8 +195,8 @@ impl Run<'_> {
             Stage::Carries => 1,
             Stage::Prefixes { carry } => 2 + u8::from(carry),
         };
-        let partial = partial.map(|lease| &**lease);
-        let (reads, writes): (Vec<&Block>, Vec<&Block>) = match stage {
+        let partial = partial.map(|allocation| &**allocation);
+        let (reads, writes): (Vec<&Allocation>, Vec<&Allocation>) = match stage {
             Stage::Totals => (vec![self.source], partial.into_iter().collect()),
             Stage::Carries => (vec![], partial.into_iter().collect()),
             Stage::Prefixes { .. } => (partial.into_iter().chain([self.source]).collect(), vec![self.result]),
@@ -209,7 +209,7 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.patience)
+        kernel.launch(gpu, self.blocking)
     }
 
     fn source(&self, stage: Stage, split: &Split, along_first: bool, parameters: &str) -> String {

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use super::sort::{self, Sort};
 use super::{Kernel, Tensor, assemble, check_indices, plan};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Params, assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
 use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
@@ -55,24 +55,24 @@ pub fn run(
     indices: &Tensor,
     updates: &Tensor,
     axes: &[usize],
-    patience: Patience,
-) -> Result<Buffer> {
+    blocking: Blocking,
+) -> Attempt<Buffer> {
     let types = [ty, target.ty, indices.ty, updates.ty];
     types.iter().try_for_each(|ty| ty.check(&gpu.caps))?;
     if indices.ty.is_float() || indices.ty.is_complex() {
-        return Err(Error::Argument("indices: expected an integer type".into()));
+        return Err(Error::Argument("indices: expected an integer type".into()).into());
     }
     let rank = target.shape.len();
     if (0..axes.len()).any(|i| axes[i] >= rank || axes[..i].contains(&axes[i])) {
-        return Err(Error::Argument("axes: expected distinct axes of the target".into()));
+        return Err(Error::Argument("axes: expected distinct axes of the target".into()).into());
     }
     let elements = target.elements()?;
     let (updated, rows) = (updates.elements()?, updates.shape.first().copied().unwrap_or(0));
     indices.elements()?;
     if updates.shape.is_empty() || indices.shape[..] != [rows, axes.len() as u64] {
-        return Err(Error::SizeMismatch);
+        return Err(Error::SizeMismatch.into());
     }
-    let out = copy(gpu, target, ty, patience)?;
+    let out = copy(gpu, target, ty, blocking)?;
     if elements == 0 || updated == 0 {
         return Ok(out);
     }
@@ -84,23 +84,23 @@ pub fn run(
     let rest = spread(&mut (0..rank).filter(|axis| !axes.contains(axis)));
     let (targets, slice, width) = (size(&chosen), size(&rest), updated / rows);
     if width > slice {
-        return Err(Error::SizeMismatch);
+        return Err(Error::SizeMismatch.into());
     }
     if targets >= u64::from(u32::MAX) || rows > 1 << 30 {
-        return Err(Error::Unsupported(format!("{rows} rows for {targets} slices are more than fit 32 bits")));
+        return Err(Error::Unsupported(format!("{rows} rows for {targets} slices are more than fit 32 bits")).into());
     }
     let key_bytes = rows * Type::U32.size();
-    let keys = Buffer::new(key_bytes, gpu.allocate(Kind::Device, key_bytes, patience)?);
+    let keys = Buffer::new(key_bytes, gpu.allocate(Kind::Device, key_bytes, blocking)?);
     let widest = [target.buffer.len(), updates.buffer.len(), indices.buffer.len(), elements * ty.size()];
-    let operand = |tensor: &Tensor| Ok(Operand { ty: tensor.ty, block: tensor.buffer.lease()? });
+    let operand = |tensor: &Tensor| -> Result<_> { Ok(Operand { ty: tensor.ty, block: tensor.buffer.allocation()? }) };
     let mut scatter = Scatter {
         gpu,
         ty,
         target: operand(target)?,
         indices: operand(indices)?,
         updates: operand(updates)?,
-        out: out.lease()?,
-        targets: keys.lease()?,
+        out: out.allocation()?,
+        targets: keys.allocation()?,
         places: None,
         axes: axes.iter().map(|&axis| target.shape[axis]).collect(),
         chosen,
@@ -109,7 +109,7 @@ pub fn run(
         // Bytes bound the number of elements, and that of the threads.
         wide: widest.iter().any(|&bytes| bytes >= 1 << 31),
         parts: sum_parts(ty.compute(), &gpu.caps),
-        patience,
+        blocking,
     };
     check_indices(gpu, scatter.wide)?;
     scatter.pass(Stage::Keys, &Pass { threads: rows, rows, chunk: 1, from: None, to: None })?;
@@ -122,9 +122,9 @@ pub fn run(
         values: true,
         places: Some(Type::U32),
     };
-    let sorted = sort::run(gpu, &by_target, patience)?;
+    let sorted = sort::run(gpu, &by_target, blocking)?;
     if let (Some(values), Some(places)) = (&sorted.values, &sorted.places) {
-        (scatter.targets, scatter.places) = (values.lease()?, Some(places.lease()?));
+        (scatter.targets, scatter.places) = (values.allocation()?, Some(places.allocation()?));
     }
     if mode == Mode::Put {
         scatter.pass(
@@ -153,13 +153,13 @@ pub fn run(
     }
 }
 
-fn copy(gpu: &Gpu, target: &Tensor, ty: Type, patience: Patience) -> Result<Buffer> {
+fn copy(gpu: &Gpu, target: &Tensor, ty: Type, blocking: Blocking) -> Attempt<Buffer> {
     let &Tensor { buffer, ty: from, shape } = target;
     let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
-    let lease = buffer.lease()?;
-    super::program::run(gpu, &program, &[plan::Operand::Block(&lease, buffer.len())], patience)
+    let allocation = buffer.allocation()?;
+    super::program::run(gpu, &program, &[plan::Operand::Buffer(&allocation, buffer.len())], blocking)
 }
 
 /// Neighbours that are stepped through as one are joined.
@@ -181,14 +181,14 @@ fn size(spread: &Spread) -> u64 {
 /// What is read of a tensor.
 struct Operand {
     ty: Type,
-    block: Arc<Lease>,
+    block: Arc<AllocationHandle>,
 }
 
 /// What chunks left over of targets that others of them have rows of too: two sums each.
 struct Left {
     rows: u64,
-    targets: Lease,
-    sums: SmallVec<[Lease; 2]>,
+    targets: AllocationHandle,
+    sums: SmallVec<[AllocationHandle; 2]>,
 }
 
 struct Pass<'a> {
@@ -205,10 +205,10 @@ struct Scatter<'a> {
     target: Operand,
     indices: Operand,
     updates: Operand,
-    out: Arc<Lease>,
+    out: Arc<AllocationHandle>,
     /// The place of each row; once sorted, with the rows in that order.
-    targets: Arc<Lease>,
-    places: Option<Arc<Lease>>,
+    targets: Arc<AllocationHandle>,
+    places: Option<Arc<AllocationHandle>>,
     /// Extents that the indices of a row choose from.
     axes: Axes<u64>,
     /// The slices of the target, and the elements within one.
@@ -217,7 +217,7 @@ struct Scatter<'a> {
     width: u64,
     wide: bool,
     parts: SmallVec<[Compute; 2]>,
-    patience: Patience,
+    blocking: Blocking,
 }
 
 impl Scatter<'_> {
@@ -226,16 +226,16 @@ impl Scatter<'_> {
         if self.gpu.caps.cpu { 1 } else { EACH }
     }
 
-    fn left(&self, rows: u64, width: u64) -> Result<Left> {
-        let allocate = |len: u64| self.gpu.allocate(Kind::Device, len, self.patience);
-        let sums = self.parts.iter().map(|part| allocate(rows * width * part.size())).collect::<Result<_>>()?;
+    fn left(&self, rows: u64, width: u64) -> Attempt<Left> {
+        let allocate = |len: u64| self.gpu.allocate(Kind::Device, len, self.blocking);
+        let sums = self.parts.iter().map(|part| allocate(rows * width * part.size())).collect::<Attempt<_>>()?;
         Ok(Left { rows, targets: allocate(rows * Type::U32.size())?, sums })
     }
 
-    fn pass<'p>(&'p self, stage: Stage, pass: &Pass<'p>) -> Result<()> {
-        let blocks = |left: &'p Left| left.sums.iter().chain([&left.targets]).map(|lease| &**lease);
-        let mut reads: SmallVec<[&Block; 8]> = SmallVec::new();
-        let mut writes: SmallVec<[&Block; 4]> = SmallVec::new();
+    fn pass<'p>(&'p self, stage: Stage, pass: &Pass<'p>) -> Attempt<()> {
+        let blocks = |left: &'p Left| left.sums.iter().chain([&left.targets]).map(|allocation| &**allocation);
+        let mut reads: SmallVec<[&Allocation; 8]> = SmallVec::new();
+        let mut writes: SmallVec<[&Allocation; 4]> = SmallVec::new();
         match stage {
             Stage::Keys => {
                 reads.push(&self.indices.block);
@@ -243,7 +243,7 @@ impl Scatter<'_> {
             }
             Stage::Put | Stage::Sums | Stage::Join => {
                 reads.extend([&**self.targets, &**self.target.block, &**self.updates.block]);
-                reads.extend(self.places.iter().map(|lease| &***lease));
+                reads.extend(self.places.iter().map(|allocation| &***allocation));
                 reads.extend(pass.from.into_iter().flat_map(blocks));
                 writes.push(&self.out);
                 writes.extend(pass.to.into_iter().flat_map(blocks));
@@ -257,7 +257,7 @@ impl Scatter<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(self.gpu, self.patience)
+        kernel.launch(self.gpu, self.blocking)
     }
 
     fn params(&self, params: &mut Params, stage: Stage, pass: &Pass) {
@@ -274,7 +274,7 @@ impl Scatter<'_> {
         }
         params.address(self.out.address, self.ty.storage(), format_args!("result"));
         if stage != Stage::Join {
-            let places = self.places.as_ref().map_or(0, |lease| lease.address);
+            let places = self.places.as_ref().map_or(0, |allocation| allocation.address);
             params.address(places, "uint", format_args!("places"));
             params.address(self.updates.block.address, self.updates.ty.storage(), format_args!("updates"));
         }
@@ -282,8 +282,8 @@ impl Scatter<'_> {
             params.address(self.target.block.address, self.target.ty.storage(), format_args!("target"));
         }
         for (left, name) in [(pass.from, "from"), (pass.to, "to")] {
-            for (i, lease) in left.iter().flat_map(|left| &left.sums).enumerate() {
-                params.address(lease.address, self.parts[i].glsl(), format_args!("{name}{i}"));
+            for (i, allocation) in left.iter().flat_map(|left| &left.sums).enumerate() {
+                params.address(allocation.address, self.parts[i].glsl(), format_args!("{name}{i}"));
             }
         }
         if let Some(to) = pass.to {

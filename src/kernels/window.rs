@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use super::{Kernel, STRAIGHT, Tensor, check_indices};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Params, assign, convert, element, head};
 use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type};
@@ -107,16 +107,16 @@ const THREADS: u32 = 256;
 const ENOUGH_ELEMENTS: u64 = 1 << 14;
 
 /// A tensor of type `ty` and the tensor's shape.
-pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffer> {
+pub fn scatter(gpu: &Gpu, scatter: &Scatter, blocking: Blocking) -> Attempt<Buffer> {
     let Scatter { ty, tensor, source, init, axes, .. } = scatter;
     for ty in [*ty, tensor.ty, source.ty, init.ty] {
         ty.check(&gpu.caps)?;
         if ty.is_complex() {
-            return Err(Error::Argument("complex numbers have no order".into()));
+            return Err(Error::Argument("complex numbers have no order".into()).into());
         }
     }
     if axes.len() > MAX_RANK {
-        return Err(Error::Argument("tensor: more than 64 axes".into()));
+        return Err(Error::Argument("tensor: more than 64 axes".into()).into());
     }
     let product = |extent: fn(&Axis) -> u64| {
         let product = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(extent(axis)));
@@ -126,7 +126,7 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
     let padded = product(|axis| axis.padded)?;
     for (tensor, len) in [(tensor, elements), (source, windows), (init, 1)] {
         if tensor.elements()? < len {
-            return Err(Error::SizeMismatch);
+            return Err(Error::SizeMismatch.into());
         }
     }
     let axes = joined(axes);
@@ -142,9 +142,9 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
         (false, true) => Type::U64,
         (false, false) => Type::U32,
     };
-    let out = gpu.allocate(Kind::Device, elements * ty.size(), patience)?;
-    let (tensor, source, init) = (tensor.buffer.lease()?, source.buffer.lease()?, init.buffer.lease()?);
-    let chosen = if apart { None } else { Some(gpu.allocate(Kind::Device, windows * place.size(), patience)?) };
+    let out = gpu.allocate(Kind::Device, elements * ty.size(), blocking)?;
+    let (tensor, source, init) = (tensor.buffer.allocation()?, source.buffer.allocation()?, init.buffer.allocation()?);
+    let chosen = if apart { None } else { Some(gpu.allocate(Kind::Device, windows * place.size(), blocking)?) };
     let windowed = Windows {
         scatter,
         gpu,
@@ -160,9 +160,9 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, patience: Patience) -> Result<Buffe
     };
     let threads = windowed.axes.iter().map(if small { Axis::cells } else { |axis: &Axis| axis.dim }).product();
     if !apart {
-        windowed.run(Stage::Choose, windows, patience)?;
+        windowed.run(Stage::Choose, windows, blocking)?;
     }
-    windowed.run(if apart { Stage::Both } else { Stage::Add }, threads, patience)?;
+    windowed.run(if apart { Stage::Both } else { Stage::Add }, threads, blocking)?;
     Ok(Buffer::new(elements * ty.size(), out))
 }
 
@@ -182,16 +182,16 @@ struct Windows<'a> {
     small: bool,
     /// The type of an element's place in its window.
     place: Type,
-    out: &'a Block,
-    tensor: &'a Block,
-    source: &'a Block,
-    init: &'a Block,
+    out: &'a Allocation,
+    tensor: &'a Allocation,
+    source: &'a Allocation,
+    init: &'a Allocation,
     /// The place that each window chose; a place in the padding is no element's.
-    chosen: Option<&'a Lease>,
+    chosen: Option<&'a AllocationHandle>,
 }
 
 impl Windows<'_> {
-    fn run(&self, stage: Stage, threads: u64, patience: Patience) -> Result<()> {
+    fn run(&self, stage: Stage, threads: u64, blocking: Blocking) -> Attempt<()> {
         let Scatter { max, ty, tensor, source, init, .. } = self.scatter;
         let types = [*ty, tensor.ty, source.ty, init.ty];
         let mut key =
@@ -238,16 +238,17 @@ impl Windows<'_> {
                 },
             )
         };
-        let chosen = self.chosen.map(|lease| &**lease);
-        let reads: Vec<&Block> = match stage {
+        let chosen = self.chosen.map(|allocation| &**allocation);
+        let reads: Vec<&Allocation> = match stage {
             Stage::Choose => vec![self.tensor, self.init],
             Stage::Add => [self.source, self.init].into_iter().chain(chosen).collect(),
             Stage::Both => vec![self.tensor, self.source, self.init],
         };
-        let writes: Vec<&Block> = if stage == Stage::Choose { chosen.into_iter().collect() } else { vec![self.out] };
+        let writes: Vec<&Allocation> =
+            if stage == Stage::Choose { chosen.into_iter().collect() } else { vec![self.out] };
         let groups = threads.div_ceil(THREADS.into());
         Kernel { key: &key, params: &params, source: &source, groups, reads: &reads, writes: &writes }
-            .launch(self.gpu, patience)
+            .launch(self.gpu, blocking)
     }
 
     fn extents(&self, params: &mut Params) {

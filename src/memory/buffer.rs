@@ -2,18 +2,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Lease;
+use super::AllocationHandle;
 use crate::error::{Error, Result};
 
 /// A device buffer as the BEAM holds it: `len` bytes in a leased block, until freed or collected.
 pub struct Buffer {
     len: u64,
-    lease: Mutex<Option<Arc<Lease>>>,
+    allocation: Mutex<Option<Arc<AllocationHandle>>>,
 }
 
 impl Buffer {
-    pub fn new(len: u64, lease: Lease) -> Self {
-        Self { len, lease: Mutex::new(Some(Arc::new(lease))) }
+    pub fn new(len: u64, allocation: AllocationHandle) -> Self {
+        Self { len, allocation: Mutex::new(Some(Arc::new(allocation))) }
     }
 
     /// Size in bytes as asked for (also after [`Buffer::free`]).
@@ -26,12 +26,12 @@ impl Buffer {
     }
 
     /// The block, kept alive while the caller records work on it.
-    pub fn lease(&self) -> Result<Arc<Lease>> {
-        self.lease.lock().clone().ok_or(Error::Deallocated)
+    pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
+        self.allocation.lock().clone().ok_or(Error::Deallocated)
     }
 
     /// Gives the block back to the pool; false if it was given back before.
     pub fn free(&self) -> bool {
-        self.lease.lock().take().is_some()
+        self.allocation.lock().take().is_some()
     }
 }

@@ -11,48 +11,48 @@ mod transfer;
 
 pub use buffer::Buffer;
 pub use packing::Packing;
-pub use pool::{Block, Kind, Lease, MemoryInfo, Pool};
+pub use pool::{Allocation, AllocationHandle, Kind, MemoryInfo, Pool};
 pub use transfer::Readback;
 
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error, Retry, Unfinished};
 
-/// What a call may do to get what it needs.
+/// Whether a call may block its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// On a normal scheduler: nothing that waits, compiles or copies much; [`Error::Defer`] instead.
-    Prompt,
-    /// On a dirty scheduler or in a test: whatever it takes.
-    Patient,
+pub enum Blocking {
+    /// On a dirty scheduler or in a test: waits, compiles and copies as the call needs.
+    Allowed,
+    /// On a normal scheduler: [`Retry::Blocking`] in place of a wait, a compilation or a large copy.
+    Refused,
 }
 
-impl Patience {
-    /// `Ok` where waiting is fine, else [`Error::Defer`].
-    pub fn may_wait(self) -> Result<()> {
+impl Blocking {
+    /// `Ok` where the call may block, else [`Retry::Blocking`].
+    pub fn require(self) -> Attempt<()> {
         match self {
-            Patience::Prompt => Err(Error::Defer),
-            Patience::Patient => Ok(()),
+            Blocking::Refused => Err(Retry::Blocking.into()),
+            Blocking::Allowed => Ok(()),
         }
     }
 
-    /// `Ok` where recording this many commands is fine: long chains of them hold up a normal scheduler.
-    pub fn may_record(self, commands: u64) -> Result<()> {
-        if commands > PROMPT_COMMANDS { self.may_wait() } else { Ok(()) }
+    /// `Ok` where recording `commands` commands is fine: long chains of them hold up a normal scheduler.
+    pub fn require_for(self, commands: u64) -> Attempt<()> {
+        if commands > NONBLOCKING_COMMANDS { self.require() } else { Ok(()) }
     }
 }
 
 /// A command takes 1 to 3 µs to record, its share of a submission included.
-const PROMPT_COMMANDS: u64 = 128;
+const NONBLOCKING_COMMANDS: u64 = 128;
 
 impl Gpu {
     /// A block of at least `len` bytes, contents undefined. Where limit or device are exhausted, pending work is
     /// finished, free blocks are released and the allocation tried again before [`Error::OutOfMemory`].
-    pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
-        match self.pool.allocate(kind, len, patience) {
-            Err(Error::OutOfMemory(_)) if patience == Patience::Patient => {
+    pub fn allocate(&self, kind: Kind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+        match self.pool.allocate(kind, len, blocking) {
+            Err(Unfinished::Failed(Error::OutOfMemory(_))) if blocking == Blocking::Allowed => {
                 self.stream.finish()?;
                 self.pool.trim();
-                self.pool.allocate(kind, len, patience)
+                self.pool.allocate(kind, len, blocking)
             }
             other => other,
         }

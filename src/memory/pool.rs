@@ -14,8 +14,8 @@ use vulkano::memory::allocator::{
 };
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
-use super::Patience;
-use crate::error::{Error, Result};
+use super::Blocking;
+use crate::error::{Attempt, Error, Retry};
 use crate::stream::Timeline;
 
 /// What a block is for.
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 /// A piece of memory with its buffer, in one size class for life.
-pub struct Block {
+pub struct Allocation {
     pub buffer: Subbuffer<[u8]>,
     pub handle: vk::Buffer,
     /// Device address of the first byte, aligned for four elements of any type.
@@ -45,21 +45,21 @@ pub struct Block {
 }
 
 /// A block taken from the pool; it returns there when the last owner drops it.
-pub struct Lease {
-    block: Option<Block>,
+pub struct AllocationHandle {
+    block: Option<Allocation>,
     pool: Arc<Shared>,
 }
 
-impl Deref for Lease {
-    type Target = Block;
+impl Deref for AllocationHandle {
+    type Target = Allocation;
 
-    fn deref(&self) -> &Block {
+    fn deref(&self) -> &Allocation {
         // `block` is taken by `drop` alone.
-        self.block.as_ref().expect("a lease holds its block until it is dropped")
+        self.block.as_ref().expect("a allocation holds its block until it is dropped")
     }
 }
 
-impl Drop for Lease {
+impl Drop for AllocationHandle {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
             let mut state = self.pool.state.lock();
@@ -90,7 +90,7 @@ pub struct MemoryInfo {
 }
 
 struct State {
-    free: BTreeMap<(Kind, u64), Vec<Block>>,
+    free: BTreeMap<(Kind, u64), Vec<Allocation>>,
     taken: u64,
     used: u64,
     leased: u64,
@@ -170,9 +170,9 @@ impl Pool {
 
     /// A block of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// Prompt callers get [`Error::Collect`] where garbage should be collected before the pool grows, and [`Error::Defer`] where
+    /// Prompt callers get [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and [`Retry::Blocking`] where
     /// that has happened and the driver must be asked for memory, which can take it milliseconds.
-    pub fn allocate(&self, kind: Kind, len: u64, patience: Patience) -> Result<Lease> {
+    pub fn allocate(&self, kind: Kind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
@@ -180,15 +180,15 @@ impl Pool {
         let released = {
             let mut state = shared.state.lock();
             if let Some(block) = shared.reuse(&mut state, kind, size) {
-                return Ok(self.lease(&mut state, block));
+                return Ok(self.allocation(&mut state, block));
             }
             if state.slack < size {
-                match patience {
-                    Patience::Prompt => {
+                match blocking {
+                    Blocking::Refused => {
                         state.slack = state.slack.max(state.taken / SMALL).min(size - 1);
-                        return Err(Error::Collect);
+                        return Err(Retry::AfterCollection.into());
                     }
-                    Patience::Patient => {
+                    Blocking::Allowed => {
                         let rest = shared.limit.saturating_sub(state.taken).max(size);
                         state.slack = (size + (state.taken / GROWTH).max(FIRST)).min(rest);
                         state.peak = state.peak.max(state.used + size);
@@ -203,25 +203,26 @@ impl Pool {
                 return Err(Error::OutOfMemory(format!(
                     "{size} bytes more than the {} in use would pass the limit of {}",
                     state.taken, shared.limit
-                )));
+                ))
+                .into());
             }
             state.taken += size;
             state.slack -= size;
             released
         };
         drop(released);
-        let created = shared.create(kind, size, patience);
+        let created = shared.create(kind, size, blocking);
         let mut state = shared.state.lock();
         match created {
-            Ok(block) => Ok(self.lease(&mut state, block)),
+            Ok(block) => Ok(self.allocation(&mut state, block)),
             Err(error) => {
                 state.taken -= size;
                 state.slack += size;
-                if patience == Patience::Prompt {
+                if blocking == Blocking::Refused {
                     // Garbage costs less than memory of the driver's. But with a few blocks more it is collected less often.
                     let again = state.asked == size;
                     state.asked = if again { 0 } else { size };
-                    return Err(if again { Error::Defer } else { Error::Collect });
+                    return Err(if again { Retry::Blocking } else { Retry::AfterCollection }.into());
                 }
                 drop(state);
                 self.trim();
@@ -230,7 +231,7 @@ impl Pool {
         }
     }
 
-    fn lease(&self, state: &mut State, block: Block) -> Lease {
+    fn allocation(&self, state: &mut State, block: Allocation) -> AllocationHandle {
         match block.kind {
             Kind::Device => {
                 state.used += block.size;
@@ -243,7 +244,7 @@ impl Pool {
             Kind::Readback => state.readbacks += 1,
             Kind::Upload => {}
         }
-        Lease { block: Some(block), pool: self.0.clone() }
+        AllocationHandle { block: Some(block), pool: self.0.clone() }
     }
 
     /// Whether callers who wait for the device should collect garbage meanwhile, or the next large tensor has to wait for
@@ -268,18 +269,18 @@ impl Pool {
 
 impl Shared {
     /// Tells blocks that the device is through with. It is asked once, not for each block.
-    fn passed(&self) -> impl Fn(&Block) -> bool {
+    fn passed(&self) -> impl Fn(&Allocation) -> bool {
         let completed = self.timeline.completed().unwrap_or(0);
         move |block| block.last_use.load(Relaxed) <= completed
     }
 
-    fn first_passed(&self, list: &[Block]) -> Option<usize> {
+    fn first_passed(&self, list: &[Allocation]) -> Option<usize> {
         if list.is_empty() { None } else { list.iter().position(self.passed()) }
     }
 
     /// Takes a free block of the class. The host may write or read only what the device is through with; for device
     /// memory the stream's barriers order the uses.
-    fn reuse(&self, state: &mut State, kind: Kind, size: u64) -> Option<Block> {
+    fn reuse(&self, state: &mut State, kind: Kind, size: u64) -> Option<Allocation> {
         let list = state.free.get_mut(&(kind, size))?;
         match kind {
             Kind::Device => list.pop(),
@@ -293,7 +294,7 @@ impl Shared {
     /// Takes free blocks that the device is through with, until they are `bytes` together. Dropping them frees their
     /// memory, which takes the driver long: that is for the caller to do once the state is unlocked.
     #[must_use]
-    fn release(&self, state: &mut State, bytes: u64) -> Vec<Block> {
+    fn release(&self, state: &mut State, bytes: u64) -> Vec<Allocation> {
         let (mut released, mut sum) = (vec![], 0);
         if bytes == 0 {
             return released;
@@ -317,7 +318,7 @@ impl Shared {
     }
 
     /// Prompt callers get a piece of memory that the driver has given before, or an error.
-    fn create(&self, kind: Kind, size: u64, patience: Patience) -> Result<Block> {
+    fn create(&self, kind: Kind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
         let (usage, memory_type_filter) = match kind {
             Kind::Device => (
@@ -332,9 +333,9 @@ impl Shared {
             Kind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
             Kind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
         };
-        let allocate_preference = match patience {
-            Patience::Prompt => MemoryAllocatePreference::NeverAllocate,
-            Patience::Patient => MemoryAllocatePreference::Unknown,
+        let allocate_preference = match blocking {
+            Blocking::Refused => MemoryAllocatePreference::NeverAllocate,
+            Blocking::Allowed => MemoryAllocatePreference::Unknown,
         };
         let failed = |why: String| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
         let layout = DeviceLayout::from_size_alignment(size, ALIGNMENT).ok_or_else(|| failed("too large".into()))?;
@@ -354,9 +355,10 @@ impl Shared {
         if !address.is_multiple_of(ALIGNMENT) {
             return Err(Error::Unsupported(format!(
                 "the device's memory starts at {address:#x}, which is not aligned"
-            )));
+            ))
+            .into());
         }
-        Ok(Block {
+        Ok(Allocation {
             handle: buffer.buffer().handle(),
             buffer,
             address,

@@ -2,9 +2,9 @@
 
 use parking_lot::Mutex;
 
-use super::{Block, Buffer, Kind, Lease, Patience};
+use super::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::stream::Copy;
 
 /// Up to this size data travels within the command buffer: cheaper than staging.
@@ -30,26 +30,26 @@ fn copiers() -> usize {
 
 /// Bytes read back, in staging memory of their own.
 pub struct Readback {
-    lease: Lease,
+    allocation: AllocationHandle,
     len: usize,
 }
 
 impl Readback {
     pub fn bytes(&self) -> &[u8] {
-        self.lease.mapped(self.len)
+        self.allocation.mapped(self.len)
     }
 }
 
 impl Readback {
     /// Makes what the device wrote visible where the memory is not coherent.
     fn visible(self) -> Result<Self> {
-        let visible = self.lease.buffer.read().map(drop);
+        let visible = self.allocation.buffer.read().map(drop);
         visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?;
         Ok(self)
     }
 }
 
-impl Lease {
+impl AllocationHandle {
     /// The first `len` bytes of a read-back block.
     fn mapped(&self, len: usize) -> &[u8] {
         match self.buffer.mapped_slice() {
@@ -63,45 +63,45 @@ impl Lease {
 
 impl Gpu {
     /// A buffer of `len` zero bytes.
-    pub fn zeroed(&self, len: u64, patience: Patience) -> Result<Buffer> {
-        let lease = self.allocate(Kind::Device, len, patience)?;
-        self.stream.zero(&lease, len)?;
-        Ok(Buffer::new(len, lease))
+    pub fn zeroed(&self, len: u64, blocking: Blocking) -> Attempt<Buffer> {
+        let allocation = self.allocate(Kind::Device, len, blocking)?;
+        self.stream.zero(&allocation, len)?;
+        Ok(Buffer::new(len, allocation))
     }
 
     /// A buffer that holds `data`.
-    pub fn upload(&self, data: &[u8], patience: Patience) -> Result<Buffer> {
+    pub fn upload(&self, data: &[u8], blocking: Blocking) -> Attempt<Buffer> {
         if data.len() > PROMPT {
-            patience.may_wait()?;
+            blocking.require()?;
         }
-        let lease = self.allocate(Kind::Device, data.len() as u64, patience)?;
-        self.write(&lease, data, patience)?;
-        Ok(Buffer::new(data.len() as u64, lease))
+        let allocation = self.allocate(Kind::Device, data.len() as u64, blocking)?;
+        self.write(&allocation, data, blocking)?;
+        Ok(Buffer::new(data.len() as u64, allocation))
     }
 
     /// Overwrites all of a buffer.
-    pub fn upload_into(&self, buffer: &Buffer, data: &[u8], patience: Patience) -> Result<()> {
+    pub fn upload_into(&self, buffer: &Buffer, data: &[u8], blocking: Blocking) -> Attempt<()> {
         if buffer.len() != data.len() as u64 {
-            return Err(Error::SizeMismatch);
+            return Err(Error::SizeMismatch.into());
         }
         if data.len() > PROMPT {
-            patience.may_wait()?;
+            blocking.require()?;
         }
-        self.write(&*buffer.lease()?, data, patience)
+        self.write(&*buffer.allocation()?, data, blocking)
     }
 
-    fn write(&self, block: &Block, data: &[u8], patience: Patience) -> Result<()> {
+    fn write(&self, block: &Allocation, data: &[u8], blocking: Blocking) -> Attempt<()> {
         if data.is_empty() {
             return Ok(());
         }
         if data.len() <= INLINE {
-            return self.stream.update(block, data);
+            return Ok(self.stream.update(block, data)?);
         }
         let pieces = Mutex::new(data.chunks(PIECE).enumerate());
-        let copy = || -> Result<()> {
+        let copy = || -> Attempt<()> {
             loop {
                 let Some((index, piece)) = pieces.lock().next() else { return Ok(()) };
-                self.stage(block, index * PIECE, piece, patience)?;
+                self.stage(block, index * PIECE, piece, blocking)?;
                 if data.len() > PIECE {
                     self.stream.submit()?;
                 }
@@ -111,78 +111,78 @@ impl Gpu {
         std::thread::scope(|scope| {
             let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy)).collect();
             let copied = copy();
-            let failed = |_| Err(Error::DispatchFailed("a thread that copies panicked".into()));
+            let failed = |_| Err(Error::DispatchFailed("a thread that copies panicked".into()).into());
             helpers.into_iter().fold(copied, |done, helper| done.and(helper.join().unwrap_or_else(failed)))
         })
     }
 
     /// Copies to staging memory, and records the way from there.
-    fn stage(&self, block: &Block, to_offset: usize, data: &[u8], patience: Patience) -> Result<()> {
-        let staging = self.allocate(Kind::Upload, data.len() as u64, patience)?;
+    fn stage(&self, block: &Allocation, to_offset: usize, data: &[u8], blocking: Blocking) -> Attempt<()> {
+        let staging = self.allocate(Kind::Upload, data.len() as u64, blocking)?;
         staging
             .buffer
             .write()
             .map_err(|e| Error::DispatchFailed(format!("staging memory cannot be written: {e:?}")))?[..data.len()]
             .copy_from_slice(data);
         let (to_offset, len) = (to_offset as u64, data.len() as u64);
-        self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset, len, to_host: false })
+        Ok(self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset, len, to_host: false })?)
     }
 
     /// `len` bytes from `offset` on, once all that was recorded before has run.
-    pub fn read(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
+    pub fn read(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<Readback> {
         let [readback] = self.read_all([(buffer, offset, len)])?;
         Ok(readback)
     }
 
     /// What a normal scheduler can do about waiting. While the device works, garbage can be collected whose memory the next
-    /// tensor needs: [`Error::Collect`], once.
-    pub fn finish_promptly(&self) -> Result<()> {
+    /// tensor needs: [`Retry::AfterCollection`], once.
+    pub fn finish_promptly(&self) -> Attempt<()> {
         if self.pool.take_low() {
             self.stream.start()?;
-            return Err(Error::Collect);
+            return Err(Retry::AfterCollection.into());
         }
         self.stream.submit_and_look()
     }
 
-    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon, else [`Error::Pending`]. With more
+    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon, else [`Retry::Later`]. With more
     /// the device starts meanwhile, and the error tells whether garbage should be collected before a dirty scheduler waits.
-    pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Result<Readback> {
+    pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<Readback> {
         // A device that is the CPU needs this scheduler's core.
         if len <= PROMPT_READ && !self.stream.timeline().on_cpu() {
-            match self.record_read(buffer, offset, len, Patience::Prompt) {
+            match self.record_read(buffer, offset, len, Blocking::Refused) {
                 Ok(readback) => {
                     self.stream.submit_and_look()?;
-                    return readback.visible();
+                    return Ok(readback.visible()?);
                 }
-                Err(Error::Defer | Error::Collect) => {}
+                Err(Unfinished::Retry(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         self.stream.submit()?;
         let short = self.pool.take_low() || len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
-        Err(if short { Error::Collect } else { Error::Defer })
+        Err(if short { Retry::AfterCollection } else { Retry::Blocking }.into())
     }
 
     /// Several ranges `(buffer, offset, len)` with one wait.
-    pub fn read_all<const N: usize>(&self, ranges: [(&Buffer, u64, u64); N]) -> Result<[Readback; N]> {
-        let record = |(buffer, offset, len)| self.record_read(buffer, offset, len, Patience::Patient);
-        let readbacks = ranges.into_iter().map(record).collect::<Result<Vec<_>>>()?;
+    pub fn read_all<const N: usize>(&self, ranges: [(&Buffer, u64, u64); N]) -> Attempt<[Readback; N]> {
+        let record = |(buffer, offset, len)| self.record_read(buffer, offset, len, Blocking::Allowed);
+        let readbacks = ranges.into_iter().map(record).collect::<Attempt<Vec<_>>>()?;
         self.stream.finish()?;
         let readbacks = readbacks.into_iter().map(Readback::visible).collect::<Result<Vec<_>>>()?;
-        readbacks.try_into().map_err(|_| Error::SizeMismatch)
+        readbacks.try_into().map_err(|_| Error::SizeMismatch.into())
     }
 
     /// Records a copy to staging memory, which may be read once it has run.
-    fn record_read(&self, buffer: &Buffer, offset: u64, len: u64, patience: Patience) -> Result<Readback> {
+    fn record_read(&self, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Readback> {
         if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
-            return Err(Error::SizeMismatch);
+            return Err(Error::SizeMismatch.into());
         }
-        let from = buffer.lease()?;
-        let lease = self.allocate(Kind::Readback, len, patience)?;
+        let from = buffer.allocation()?;
+        let allocation = self.allocate(Kind::Readback, len, blocking)?;
         if len > 0 {
-            let to: &Block = &lease;
+            let to: &Allocation = &allocation;
             self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
         }
-        Ok(Readback { lease, len: len as usize })
+        Ok(Readback { allocation, len: len as usize })
     }
 }

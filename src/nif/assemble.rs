@@ -8,22 +8,22 @@ use super::program::{Given, HeldInputs, add_inputs, held_inputs, input_parts, in
 use super::*;
 use crate::device::Gpu;
 use crate::kernels::assemble::{self, Part};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 use crate::program::{Place, Program, Start, Type};
 
 pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, together);
 
 /// Each of `parts` is `{inputs, shape, offset, strides, starts}`: the first of `inputs` over `shape` goes to that view
 /// of the result, moved by `starts`, later parts over earlier ones. Together they must cover it.
-fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, patience: Patience) -> Result<BufferRef> {
+fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
     let env = out_type.get_env();
     let mut key = Parts::from_slice(&[atoms::assemble().to_term(env), out_type, shape]);
     let mut given: Vec<PartTerms> = vec![];
     let mut count = 0;
     for part in list_arg(parts, "parts")? {
-        patience.may_record(given.len() as u64)?;
+        blocking.require_for(given.len() as u64)?;
         let [inputs, shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
-            return Err(wrong("parts", "{inputs, shape, offset, strides, starts}"));
+            return Err(wrong("parts", "{inputs, shape, offset, strides, starts}").into());
         };
         let inputs = inputs_given(inputs)?;
         let held = held_inputs(&inputs)?;
@@ -38,9 +38,9 @@ fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, patience: 
         let programs = given.iter().map(|part| part.program(ty)).collect::<Result<Vec<_>>>()?;
         let part = |(program, operands)| Part { program, operands };
         let parts: Vec<Part> = programs.iter().zip(operands.iter().map(|operands| &operands[..])).map(part).collect();
-        assemble::run(gpu, ty, &shape, &parts, patience)
+        assemble::run(gpu, ty, &shape, &parts, blocking)
     };
-    plans::planned(env, key, &operands.concat(), patience, call).map(BufferRef::from)
+    plans::planned(env, key, &operands.concat(), blocking, call).map(BufferRef::from)
 }
 
 /// What a part is, in terms, and its operands, which are the call's from `first` on.

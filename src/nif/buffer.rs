@@ -3,7 +3,7 @@
 use rustler::{Encoder, Env, NifResult, OwnedBinary, ResourceArc, Term};
 
 use super::*;
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(buf_alloc, buf_alloc_dirty, (n_bytes), reply, alloc);
 pair!(buf_upload, buf_upload_dirty, (data), reply, upload);
@@ -11,44 +11,44 @@ pair!(buf_download, buf_download_dirty, (buffer), reply, download);
 pair!(buf_read, buf_read_dirty, (buffer, offset, len), reply, read_range);
 pair!(buf_upload_into, buf_upload_into_dirty, (buffer, data), reply_ok, upload_into);
 
-fn alloc(n_bytes: Term, patience: Patience) -> Result<BufferRef> {
+fn alloc(n_bytes: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let len = size_arg(n_bytes, "n_bytes")?;
-    gpu(patience)?.zeroed(len, patience).map(BufferRef::from)
+    gpu(blocking)?.zeroed(len, blocking).map(BufferRef::from)
 }
 
-fn upload(data: Term, patience: Patience) -> Result<BufferRef> {
+fn upload(data: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let data = bytes_arg(data, "data")?;
-    gpu(patience)?.upload(&data, patience).map(BufferRef::from)
+    gpu(blocking)?.upload(&data, blocking).map(BufferRef::from)
 }
 
-fn upload_into(buffer: Term, data: Term, patience: Patience) -> Result<()> {
+fn upload_into(buffer: Term, data: Term, blocking: Blocking) -> Attempt<()> {
     let (buffer, data) = (buffer_arg(buffer, "ref")?, bytes_arg(data, "data")?);
-    gpu(patience)?.upload_into(buffer, &data, patience)
+    gpu(blocking)?.upload_into(buffer, &data, blocking)
 }
 
-fn download(buffer: Term, patience: Patience) -> Result<Term> {
+fn download(buffer: Term, blocking: Blocking) -> Attempt<Term> {
     let held = buffer_arg(buffer, "ref")?;
     let len = held.len();
-    read(buffer.get_env(), held, 0, len, patience)
+    read(buffer.get_env(), held, 0, len, blocking)
 }
 
-fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, patience: Patience) -> Result<Term<'a>> {
+fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, blocking: Blocking) -> Attempt<Term<'a>> {
     let held = buffer_arg(buffer, "ref")?;
-    read(buffer.get_env(), held, size_arg(offset, "offset")?, size_arg(len, "len")?, patience)
+    read(buffer.get_env(), held, size_arg(offset, "offset")?, size_arg(len, "len")?, blocking)
 }
 
 /// Results of at most this size are copied: small binaries should not each hold a block of staging memory.
 const COPIED: usize = 64 << 10;
 
-fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, patience: Patience) -> Result<Term<'a>> {
-    let gpu = gpu(patience)?;
-    binary(
+fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Term<'a>> {
+    let gpu = gpu(blocking)?;
+    Ok(binary(
         env,
-        match patience {
-            Patience::Prompt => gpu.read_promptly(buffer, offset, len)?,
-            Patience::Patient => gpu.read(buffer, offset, len)?,
+        match blocking {
+            Blocking::Refused => gpu.read_promptly(buffer, offset, len)?,
+            Blocking::Allowed => gpu.read(buffer, offset, len)?,
         },
-    )
+    )?)
 }
 
 /// Bytes read back as a binary: a copy where small, else the staging memory itself.
@@ -67,7 +67,7 @@ pub(super) fn binary(env: Env, readback: Readback) -> Result<Term> {
 fn buf_byte_size<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
     match buffer_arg(buffer, "ref") {
         Ok(buffer) => Ok(buffer.len().encode(env)),
-        Err(error) => failure(env, &error),
+        Err(error) => failure(env, error),
     }
 }
 
@@ -76,6 +76,6 @@ fn buf_free<'a>(env: Env<'a>, buffer: Term<'a>) -> NifResult<Term<'a>> {
     match buffer_arg(buffer, "ref") {
         Ok(buffer) if buffer.free() => Ok(atoms::ok().encode(env)),
         Ok(_) => Ok(atoms::already_deallocated().encode(env)),
-        Err(error) => failure(env, &error),
+        Err(error) => failure(env, error),
     }
 }

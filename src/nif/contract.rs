@@ -7,25 +7,25 @@ use super::*;
 use crate::device::Gpu;
 use crate::kernels::contraction::{Axis, Border, Contraction, View};
 use crate::kernels::plan::Operand;
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
 
 /// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, borders}`: lists of
 /// `{extent, stride in a, stride in b, stride in the result}`, with the index of a border and the step along its coordinate
 /// behind where there is one, and a list of borders `{start, extent, stride}`, see [`Contraction`].
-fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, patience: Patience) -> Result<BufferRef> {
+fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let leases = [buffer_a.lease()?, buffer_b.lease()?];
-    let operands = [Operand::Block(&leases[0], buffer_a.len()), Operand::Block(&leases[1], buffer_b.len())];
+    let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
+    let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
     let view = |buffer, ty, offset, name| -> Result<View> {
         Ok(View { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
     let call = |gpu: &Gpu| {
         let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
-            return Err(wrong("axes", "{batch, rows, columns, depth, borders}"));
+            return Err(wrong("axes", "{batch, rows, columns, depth, borders}").into());
         };
         let contraction = Contraction {
             ty: type_arg(out_type, "out_type")?,
@@ -37,10 +37,10 @@ fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, pat
             depth: axes_arg(depth)?,
             borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
         };
-        contraction.run(gpu, patience)
+        contraction.run(gpu, blocking)
     };
     let parts = [atoms::contract().to_term(env), out_type, ty_a, offset_a, ty_b, offset_b, axes];
-    plans::planned(env, Parts::from_slice(&parts), &operands, patience, call).map(BufferRef::from)
+    plans::planned(env, Parts::from_slice(&parts), &operands, blocking, call).map(BufferRef::from)
 }
 
 fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {

@@ -7,7 +7,7 @@ use super::*;
 use crate::device::Gpu;
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::plan::Operand;
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(dot, dot_dirty, (out_type, a, contract_a, batch_a, b, contract_b, batch_b), reply, product);
 
@@ -20,13 +20,13 @@ fn product<'a>(
     b: Term<'a>,
     contract_b: Term<'a>,
     batch_b: Term<'a>,
-    patience: Patience,
-) -> Result<BufferRef> {
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, shape_a), (buffer_b, ty_b, shape_b)] = [tensor_terms(a, "a")?, tensor_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let leases = [buffer_a.lease()?, buffer_b.lease()?];
-    let operands = [Operand::Block(&leases[0], buffer_a.len()), Operand::Block(&leases[1], buffer_b.len())];
+    let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
+    let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
     let call = |gpu: &Gpu| {
         let ty = type_arg(out_type, "out_type")?;
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
@@ -35,9 +35,9 @@ fn product<'a>(
         let b_axes = (indices_arg(contract_b, "contract_b")?, indices_arg(batch_b, "batch_b")?);
         let a = Factor { tensor: a.tensor(), contract: a_axes.0, batch: a_axes.1 };
         let b = Factor { tensor: b.tensor(), contract: b_axes.0, batch: b_axes.1 };
-        dot::run(gpu, ty, &a, &b, patience)
+        dot::run(gpu, ty, &a, &b, blocking)
     };
     let dot = atoms::dot().to_term(env);
     let parts = [dot, out_type, ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
-    plans::planned(env, Parts::from_slice(&parts), &operands, patience, call).map(BufferRef::from)
+    plans::planned(env, Parts::from_slice(&parts), &operands, blocking, call).map(BufferRef::from)
 }

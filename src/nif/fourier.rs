@@ -4,7 +4,7 @@ use rustler::{Atom, Term};
 
 use super::*;
 use crate::kernels::fourier::{self, Transform};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(fft, fft_dirty, (kind, out_type, tensor, axis, length, eps), reply, transform);
 
@@ -15,15 +15,15 @@ fn transform(
     axis: Term,
     length: Term,
     eps: Term,
-    patience: Patience,
-) -> Result<BufferRef> {
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let kind = kind_arg(kind)?;
     let out = type_arg(out_type, "out_type")?;
     let tensor = tensor_arg(tensor, "tensor")?;
     let rows = tensor.along(axis)?;
     let length = size_arg(length, "length")?;
     let eps = float_arg(eps, "eps")?;
-    fourier::run(gpu(patience)?, kind, out, &rows, length, eps, patience).map(BufferRef::from)
+    fourier::run(gpu(blocking)?, kind, out, &rows, length, eps, blocking).map(BufferRef::from)
 }
 
 fn kind_arg(term: Term) -> Result<Transform> {

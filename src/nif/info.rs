@@ -4,7 +4,7 @@ use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
 use crate::device;
-use crate::memory::{MemoryInfo, Patience};
+use crate::memory::{Blocking, MemoryInfo};
 use crate::program::Type;
 use crate::program::types::Support;
 
@@ -60,8 +60,8 @@ fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
 
 pair!(memory_info, memory_info_dirty, (), reply_bare, memory);
 
-fn memory(patience: Patience) -> Result<MemoryInfo> {
-    Ok(gpu(patience)?.pool.info())
+fn memory(blocking: Blocking) -> Attempt<MemoryInfo> {
+    Ok(gpu(blocking)?.pool.info())
 }
 
 impl Encoder for MemoryInfo {
@@ -79,10 +79,10 @@ impl Encoder for MemoryInfo {
 pair!(sync, sync_dirty, (), reply_ok, wait);
 
 /// A prompt caller has the device start before it goes where it may wait.
-fn wait(patience: Patience) -> Result<()> {
-    let gpu = gpu(patience)?;
-    match patience {
-        Patience::Prompt => gpu.finish_promptly(),
-        Patience::Patient => gpu.stream.finish(),
+fn wait(blocking: Blocking) -> Attempt<()> {
+    let gpu = gpu(blocking)?;
+    match blocking {
+        Blocking::Refused => gpu.finish_promptly(),
+        Blocking::Allowed => Ok(gpu.stream.finish()?),
     }
 }

@@ -4,7 +4,7 @@ use rustler::Term;
 
 use super::*;
 use crate::kernels::linalg::{Matrices, cholesky, eigh, lu, qr, svd, triangular};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(triangular_solve, triangular_solve_dirty, (out_type, a, b, permutation, options), reply, solve);
 pair!(cholesky, cholesky_dirty, (out_type, a), reply, cholesky_factor);
@@ -13,25 +13,25 @@ pair!(qr, qr_dirty, (out_type, a, complete, eps), reply, qr_factors);
 pair!(eigh, eigh_dirty, (out_type, a, eps), reply, eigen);
 pair!(svd, svd_dirty, (out_type, a, full), reply, singular);
 
-fn solve(out_type: Term, a: Term, b: Term, permutation: Term, options: Term, patience: Patience) -> Result<BufferRef> {
+fn solve(out_type: Term, a: Term, b: Term, permutation: Term, options: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
     let permutation = if is_nil(permutation) { None } else { Some(buffer_arg(permutation, "permutation")?) };
     let options = options_arg(options)?;
     matrices_arg(a, "a", |a| {
-        matrices_arg(b, "b", |b| triangular::run(gpu(patience)?, ty, a, b, permutation, options, patience))
+        matrices_arg(b, "b", |b| triangular::run(gpu(blocking)?, ty, a, b, permutation, options, blocking))
     })
     .map(BufferRef::from)
 }
 
-fn cholesky_factor(out_type: Term, a: Term, patience: Patience) -> Result<BufferRef> {
+fn cholesky_factor(out_type: Term, a: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
-    matrices_arg(a, "a", |a| cholesky::run(gpu(patience)?, ty, a, patience)).map(BufferRef::from)
+    matrices_arg(a, "a", |a| cholesky::run(gpu(blocking)?, ty, a, blocking)).map(BufferRef::from)
 }
 
 /// `{packed, permutation}`.
-fn lu_factors(out_type: Term, a: Term, patience: Patience) -> Result<(BufferRef, BufferRef)> {
+fn lu_factors(out_type: Term, a: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
-    let factors = matrices_arg(a, "a", |a| lu::run(gpu(patience)?, ty, a, patience))?;
+    let factors = matrices_arg(a, "a", |a| lu::run(gpu(blocking)?, ty, a, blocking))?;
     Ok((factors.packed.into(), factors.permutation.into()))
 }
 
@@ -40,28 +40,28 @@ fn qr_factors(
     a: Term,
     complete: Term,
     eps: Term,
-    patience: Patience,
-) -> Result<(BufferRef, BufferRef)> {
+    blocking: Blocking,
+) -> Attempt<(BufferRef, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
     let (complete, eps) = (bool_arg(complete, "complete")?, eps_arg(eps)?);
-    let (q, r) = matrices_arg(a, "a", |a| qr::run(gpu(patience)?, ty, a, complete, eps, patience))?;
+    let (q, r) = matrices_arg(a, "a", |a| qr::run(gpu(blocking)?, ty, a, complete, eps, blocking))?;
     Ok((q.into(), r.into()))
 }
 
-fn eigen(out_type: Term, a: Term, eps: Term, patience: Patience) -> Result<(BufferRef, BufferRef)> {
+fn eigen(out_type: Term, a: Term, eps: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef)> {
     let (ty, eps) = (type_arg(out_type, "out_type")?, eps_arg(eps)?);
-    let (values, vectors) = matrices_arg(a, "a", |a| eigh::run(gpu(patience)?, ty, a, eps, patience))?;
+    let (values, vectors) = matrices_arg(a, "a", |a| eigh::run(gpu(blocking)?, ty, a, eps, blocking))?;
     Ok((values.into(), vectors.into()))
 }
 
-fn singular(out_type: Term, a: Term, full: Term, patience: Patience) -> Result<(BufferRef, BufferRef, BufferRef)> {
+fn singular(out_type: Term, a: Term, full: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef, BufferRef)> {
     let (ty, full) = (type_arg(out_type, "out_type")?, bool_arg(full, "full")?);
-    let (u, s, vt) = matrices_arg(a, "a", |a| svd::run(gpu(patience)?, ty, a, full, patience))?;
+    let (u, s, vt) = matrices_arg(a, "a", |a| svd::run(gpu(blocking)?, ty, a, full, blocking))?;
     Ok((u.into(), s.into(), vt.into()))
 }
 
 /// What `run` makes of the matrices in a tensor `{ref, type, shape}`.
-fn matrices_arg<T>(term: Term, name: &str, run: impl FnOnce(&Matrices) -> Result<T>) -> Result<T> {
+fn matrices_arg<T>(term: Term, name: &str, run: impl FnOnce(&Matrices) -> Attempt<T>) -> Attempt<T> {
     run(&Matrices::of(tensor_arg(term, name)?.tensor())?)
 }
 

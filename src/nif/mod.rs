@@ -19,7 +19,7 @@ mod window;
 
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{Buffer, Readback};
 use args::*;
 
@@ -74,16 +74,13 @@ impl Encoder for ArgumentError {
     }
 }
 
-/// An error as the NIF's result: a raised ArgumentError, `:defer`, `:pending`, `:collect`, or an `{:error, …}` tuple.
-fn failure<'a>(env: Env<'a>, error: &Error) -> NifResult<Term<'a>> {
-    Ok(match error {
-        Error::Argument(message) => {
+/// What a NIF answers without a result: a raised ArgumentError, an `{:error, …}` tuple, or how the call is to be repeated.
+fn failure<'a>(env: Env<'a>, unfinished: impl Into<Unfinished>) -> NifResult<Term<'a>> {
+    Ok(match unfinished.into() {
+        Unfinished::Failed(Error::Argument(message)) => {
             return Err(rustler::Error::RaiseTerm(Box::new(ArgumentError(message.to_string()))));
         }
-        Error::Defer => atoms::defer().encode(env),
-        Error::Pending => atoms::pending().encode(env),
-        Error::Collect => atoms::collect().encode(env),
-        error => {
+        Unfinished::Failed(error) => {
             let (reason, with_message) = error.reason();
             let reason = rustler::Atom::from_str(env, reason)?;
             if with_message {
@@ -92,30 +89,33 @@ fn failure<'a>(env: Env<'a>, error: &Error) -> NifResult<Term<'a>> {
                 (atoms::error(), reason).encode(env)
             }
         }
+        Unfinished::Retry(Retry::Blocking) => atoms::defer().encode(env),
+        Unfinished::Retry(Retry::Later) => atoms::pending().encode(env),
+        Unfinished::Retry(Retry::AfterCollection) => atoms::collect().encode(env),
     })
 }
 
 /// `{:ok, value}`, or the error.
-fn reply<'a>(env: Env<'a>, result: Result<impl Encoder>) -> NifResult<Term<'a>> {
+fn reply<'a, E: Into<Unfinished>>(env: Env<'a>, result: Result<impl Encoder, E>) -> NifResult<Term<'a>> {
     match result {
         Ok(value) => Ok((atoms::ok(), value).encode(env)),
-        Err(error) => failure(env, &error),
+        Err(error) => failure(env, error),
     }
 }
 
 /// The value as it is, or the error.
-fn reply_bare<'a>(env: Env<'a>, result: Result<impl Encoder>) -> NifResult<Term<'a>> {
+fn reply_bare<'a, E: Into<Unfinished>>(env: Env<'a>, result: Result<impl Encoder, E>) -> NifResult<Term<'a>> {
     match result {
         Ok(value) => Ok(value.encode(env)),
-        Err(error) => failure(env, &error),
+        Err(error) => failure(env, error),
     }
 }
 
 /// `:ok`, or the error.
-fn reply_ok<'a>(env: Env<'a>, result: Result<()>) -> NifResult<Term<'a>> {
+fn reply_ok<'a, E: Into<Unfinished>>(env: Env<'a>, result: Result<(), E>) -> NifResult<Term<'a>> {
     match result {
         Ok(()) => Ok(atoms::ok().encode(env)),
-        Err(error) => failure(env, &error),
+        Err(error) => failure(env, error),
     }
 }
 
@@ -150,7 +150,7 @@ macro_rules! pair {
         #[rustler::nif]
         fn $name<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
             let start = std::time::Instant::now();
-            let answer = $reply(env, $body($($arg,)* crate::memory::Patience::Prompt));
+            let answer = $reply(env, $body($($arg,)* crate::memory::Blocking::Refused));
             spend(env, start.elapsed());
             answer
         }
@@ -159,7 +159,7 @@ macro_rules! pair {
         #[rustler::nif(schedule = "DirtyCpu")]
         fn $dirty<'a>(env: rustler::Env<'a>, $($arg: rustler::Term<'a>),*) -> rustler::NifResult<rustler::Term<'a>> {
             crate::pipeline::take_builds();
-            let answer = $reply(env, $body($($arg,)* crate::memory::Patience::Patient))?;
+            let answer = $reply(env, $body($($arg,)* crate::memory::Blocking::Allowed))?;
             Ok(with_builds(env, answer))
         }
     };
@@ -167,11 +167,11 @@ macro_rules! pair {
 use pair;
 
 /// The device, once it has caught up with its callers: made and waited for by patient ones, deferred by prompt ones.
-fn gpu(patience: crate::memory::Patience) -> Result<&'static crate::device::Gpu> {
-    let gpu = match patience {
-        crate::memory::Patience::Prompt => crate::device::gpu_if_ready(),
-        crate::memory::Patience::Patient => crate::device::gpu(),
-    }?;
-    gpu.stream.keep_up(patience)?;
+fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::device::Gpu> {
+    let gpu = match blocking {
+        crate::memory::Blocking::Refused => crate::device::gpu_if_ready()?,
+        crate::memory::Blocking::Allowed => crate::device::gpu()?,
+    };
+    gpu.stream.keep_up(blocking)?;
     Ok(gpu)
 }

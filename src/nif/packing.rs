@@ -3,7 +3,7 @@
 use rustler::{Encoder, Env, OwnedBinary, Term};
 
 use super::*;
-use crate::memory::{Packing, Patience};
+use crate::memory::{Blocking, Packing};
 
 pair!(pack, pack_dirty, (data, bits, held), packed, to_host);
 pair!(unpack, unpack_dirty, (data, bits, held, count), packed, to_held);
@@ -14,7 +14,7 @@ const PROMPT: usize = 64 << 10;
 /// What fills a binary of a length.
 struct Filled<F>(usize, F);
 
-fn packed<'a>(env: Env<'a>, filled: Result<Filled<impl FnOnce(&mut [u8])>>) -> NifResult<Term<'a>> {
+fn packed<'a>(env: Env<'a>, filled: Attempt<Filled<impl FnOnce(&mut [u8])>>) -> NifResult<Term<'a>> {
     let binary = filled.map(|Filled(len, fill)| {
         let mut binary = OwnedBinary::new(len);
         fill(binary.as_mut_slice());
@@ -27,11 +27,11 @@ fn to_host<'a>(
     data: Term<'a>,
     bits: Term,
     held: Term,
-    patience: Patience,
-) -> Result<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+    blocking: Blocking,
+) -> Attempt<Filled<impl FnOnce(&mut [u8]) + 'a>> {
     let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
     if data.len() > PROMPT {
-        patience.may_wait()?;
+        blocking.require()?;
     }
     Ok(Filled(packing.packed_bytes(&data), move |host: &mut [u8]| packing.pack(&data, host)))
 }
@@ -41,13 +41,13 @@ fn to_held<'a>(
     bits: Term,
     held: Term,
     count: Term,
-    patience: Patience,
-) -> Result<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+    blocking: Blocking,
+) -> Attempt<Filled<impl FnOnce(&mut [u8]) + 'a>> {
     let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
     let count = usize::try_from(size_arg(count, "count")?).map_err(|_| Error::SizeMismatch)?;
     let len = packing.held_bytes(&data, count).ok_or(Error::SizeMismatch)?;
     if len > PROMPT {
-        patience.may_wait()?;
+        blocking.require()?;
     }
     Ok(Filled(len, move |held: &mut [u8]| packing.unpack(&data, held)))
 }

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use super::gpu;
 use crate::device::Gpu;
-use crate::error::Result;
+use crate::error::Attempt;
 use crate::kernels::plan::{Operand, Plan};
-use crate::memory::{Buffer, Patience};
+use crate::memory::{Blocking, Buffer};
 use crate::pipeline::Hashed;
 
 /// Plans are forgotten, all at once, when there are so many: some kilobytes each, and made again in some microseconds.
@@ -30,10 +30,10 @@ pub(super) fn planned<'a>(
     env: Env<'a>,
     mut parts: Parts<'a>,
     operands: &[Operand],
-    patience: Patience,
-    call: impl FnOnce(&Gpu) -> Result<Buffer>,
-) -> Result<Buffer> {
-    let gpu = gpu(patience)?;
+    blocking: Blocking,
+    call: impl FnOnce(&Gpu) -> Attempt<Buffer>,
+) -> Attempt<Buffer> {
+    let gpu = gpu(blocking)?;
     if operands.len() > MOST_OPERANDS {
         return call(gpu);
     }
@@ -45,7 +45,7 @@ pub(super) fn planned<'a>(
     }
     let key = Key::new(make_tuple(env, &parts));
     match find(key) {
-        Found::Plan(plan) if plan.fits(operands) => plan.run(gpu, operands, patience),
+        Found::Plan(plan) if plan.fits(operands) => plan.run(gpu, operands, blocking),
         Found::Nothing => call(gpu),
         Found::Plan(_) | Found::Seen => {
             let (buffer, plan) = Plan::of(operands, || call(gpu))?;

@@ -10,13 +10,13 @@ use super::*;
 use crate::device::Gpu;
 use crate::kernels::plan::Operand;
 use crate::kernels::program;
-use crate::memory::{Lease, Patience};
+use crate::memory::{AllocationHandle, Blocking};
 use crate::program::op::{OPS, Op, Reduction, Typing};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
 
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
-fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience: Patience) -> Result<BufferRef> {
+fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
     let given = inputs_given(inputs)?;
     let held = held_inputs(&given)?;
     let operands = operands(&held, 0);
@@ -26,13 +26,13 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, patience:
         for node in list_arg(nodes, "nodes")? {
             program.nodes.push(node_arg(node)?);
         }
-        program::run(gpu, &program, &operands, patience)
+        program::run(gpu, &program, &operands, blocking)
     };
     let env = nodes.get_env();
     // Those of other calls begin with an atom.
     let mut parts = Parts::from_slice(&[nodes, shape]);
     input_parts(&mut parts, &given, shape);
-    plans::planned(env, parts, &operands, patience, call).map(BufferRef::from)
+    plans::planned(env, parts, &operands, blocking, call).map(BufferRef::from)
 }
 
 /// Adds what the inputs are besides their memory and values. `shape` is the term of the program's.
@@ -60,7 +60,7 @@ pub(super) enum Given<'a> {
 
 /// What an input reads: memory, kept while its use is recorded, with its size in bytes; or a value.
 pub(super) enum Held {
-    Block(Arc<Lease>, u64),
+    Buffer(Arc<AllocationHandle>, u64),
     Scalar([u8; 16]),
 }
 
@@ -69,7 +69,7 @@ pub(super) type HeldInputs = SmallVec<[Held; 4]>;
 impl Held {
     fn operand(&self, place: usize) -> Operand<'_> {
         match self {
-            Self::Block(lease, bytes) => Operand::Block(lease, *bytes),
+            Self::Buffer(allocation, bytes) => Operand::Buffer(allocation, *bytes),
             Self::Scalar(value) => Operand::Scalar { place, value: *value },
         }
     }
@@ -101,7 +101,7 @@ impl<'a> Given<'a> {
             }
             Self::Tensor { buffer, .. } | Self::View { buffer, .. } => {
                 let buffer = buffer_arg(buffer, "inputs")?;
-                Ok(Held::Block(buffer.lease()?, buffer.len()))
+                Ok(Held::Buffer(buffer.allocation()?, buffer.len()))
             }
         }
     }

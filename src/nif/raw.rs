@@ -4,7 +4,7 @@ use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
 use crate::kernels::foreign::Call;
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(apply_binary, apply_binary_dirty, (out, a, b, n, op_code, spv_path), reply_ok, binary_op);
 pair!(apply_unary, apply_unary_dirty, (out, a, n, op_code, spv_path), reply_ok, unary_op);
@@ -24,16 +24,16 @@ const LAST_BINARY: i64 = 6;
 const LAST_UNARY: i64 = 14;
 const LAST_REDUCTION: i64 = 2;
 
-fn binary_op(out: Term, a: Term, b: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
+fn binary_op(out: Term, a: Term, b: Term, n: Term, op: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_BINARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).elementwise(out, &[a, b], n, op)
+    Call::new(gpu(blocking)?, path, blocking).elementwise(out, &[a, b], n, op)
 }
 
-fn unary_op(out: Term, a: Term, n: Term, op: Term, path: Term, patience: Patience) -> Result<()> {
+fn unary_op(out: Term, a: Term, n: Term, op: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_UNARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).elementwise(out, &[a], n, op)
+    Call::new(gpu(blocking)?, path, blocking).elementwise(out, &[a], n, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
@@ -45,25 +45,25 @@ fn reduce(
     inner: Term,
     op: Term,
     path: Term,
-    patience: Patience,
-) -> Result<()> {
+    blocking: Blocking,
+) -> Attempt<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (outer, reduce) = (size_arg(outer, "outer")?, size_arg(reduce_size, "reduce_size")?);
     let (inner, op) = (size_arg(inner, "inner")?, op_code_arg(op, LAST_REDUCTION)?);
-    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).reduce(out, a, outer, reduce, inner, op)
+    Call::new(gpu(blocking)?, text_arg(path, "spv_path")?, blocking).reduce(out, a, outer, reduce, inner, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
-fn multiply(out: Term, a: Term, b: Term, m: Term, n: Term, k: Term, path: Term, patience: Patience) -> Result<()> {
+fn multiply(out: Term, a: Term, b: Term, m: Term, n: Term, k: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (m, n, k) = (size_arg(m, "m")?, size_arg(n, "n")?, size_arg(k, "k")?);
-    Call::new(gpu(patience)?, text_arg(path, "spv_path")?, patience).matmul(out, a, b, m, n, k)
+    Call::new(gpu(blocking)?, text_arg(path, "spv_path")?, blocking).matmul(out, a, b, m, n, k)
 }
 
-fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, patience: Patience) -> Result<()> {
+fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (m, n, path) = (size_arg(m, "m")?, size_arg(n, "n")?, text_arg(path, "spv_path")?);
-    Call::new(gpu(patience)?, path, patience).transpose(out, a, m, n)
+    Call::new(gpu(blocking)?, path, blocking).transpose(out, a, m, n)
 }
 
 /// `doubles`: whether the file holds f64 whatever its name. `batch`: whether push says how many chains there are.
@@ -80,12 +80,12 @@ fn leapfrog_chain_synth<'a>(
     doubles: Term<'a>,
     batch: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    let chain = || {
+    let chain = || -> Attempt<Term> {
         let (q, p) = (bytes_arg(q_init, "q_init")?, bytes_arg(p_init, "p_init")?);
         let (extras, push) = (bytes_arg(extras, "extras")?, bytes_arg(push, "push")?);
         let (k, path) = (size_arg(k, "k")?, text_arg(spv_path, "spv_path")?);
         let (doubles, batch) = (bool_arg(doubles, "doubles")?, bool_arg(batch, "batch")?);
-        let call = Call::new(gpu(Patience::Patient)?, path, Patience::Patient);
+        let call = Call::new(gpu(Blocking::Allowed)?, path, Blocking::Allowed);
         let call = if doubles { call.of_doubles() } else { call };
         let [q, p, gradient, logp] = call.leapfrog([&q, &p, &extras], &push, k, batch)?;
         let binary = |readback| buffer::binary(env, readback);
@@ -105,12 +105,12 @@ fn normal_chain(
     mu: Term,
     sigma: Term,
     path: Term,
-    patience: Patience,
-) -> Result<(BufferRef, BufferRef, BufferRef, BufferRef)> {
+    blocking: Blocking,
+) -> Attempt<(BufferRef, BufferRef, BufferRef, BufferRef)> {
     let inputs = [buffer_arg(q, "q")?, buffer_arg(p, "p")?, buffer_arg(inverse_mass, "inv_mass")?];
     let (k, path) = (size_arg(k, "k")?, text_arg(path, "spv_path")?);
     let floats = [number_arg(eps, "eps")?, number_arg(mu, "mu")?, number_arg(sigma, "sigma")?];
-    let call = Call::new(gpu(patience)?, path, patience);
+    let call = Call::new(gpu(blocking)?, path, blocking);
     let chain = call.normal_chain(inputs, k, floats)?;
     let [q, p, gradient, logp] = chain.map(BufferRef::from);
     Ok((q, p, gradient, logp))

@@ -4,7 +4,7 @@ use rustler::Term;
 
 use super::*;
 use crate::kernels::scatter::{self, Mode};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(scatter, scatter_dirty, (mode, out_type, target, indices, updates, axes), reply, run);
 
@@ -16,16 +16,16 @@ fn run(
     indices: Term,
     updates: Term,
     axes: Term,
-    patience: Patience,
-) -> Result<BufferRef> {
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let mode = match mode.atom_to_string().as_deref() {
         Ok("put") => Mode::Put,
         Ok("add") => Mode::Add,
-        _ => return Err(wrong("mode", ":put or :add")),
+        _ => return Err(wrong("mode", ":put or :add").into()),
     };
     let ty = type_arg(out_type, "out_type")?;
     let (target, indices) = (tensor_arg(target, "target")?, tensor_arg(indices, "indices")?);
     let (updates, axes) = (tensor_arg(updates, "updates")?, indices_arg::<Vec<_>>(axes, "axes")?);
     let [target, indices, updates] = [&target, &indices, &updates].map(TensorArg::tensor);
-    scatter::run(gpu(patience)?, mode, ty, &target, &indices, &updates, &axes, patience).map(BufferRef::from)
+    scatter::run(gpu(blocking)?, mode, ty, &target, &indices, &updates, &axes, blocking).map(BufferRef::from)
 }

@@ -4,7 +4,7 @@ use rustler::Term;
 
 use super::*;
 use crate::kernels::sort::{self, Sort};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(sort, sort_dirty, (tensor, axis, descending, keep, values, places), reply, sorted);
 
@@ -17,8 +17,8 @@ fn sorted(
     keep: Term,
     values: Term,
     places: Term,
-    patience: Patience,
-) -> Result<(Option<BufferRef>, Option<BufferRef>)> {
+    blocking: Blocking,
+) -> Attempt<(Option<BufferRef>, Option<BufferRef>)> {
     let tensor = tensor_arg(tensor, "tensor")?;
     let places = if is_nil(places) { None } else { Some(type_arg(places, "places")?) };
     let sort = Sort {
@@ -29,6 +29,6 @@ fn sorted(
         values: bool_arg(values, "values")?,
         places,
     };
-    let sorted = sort::run(gpu(patience)?, &sort, patience)?;
+    let sorted = sort::run(gpu(blocking)?, &sort, blocking)?;
     Ok((sorted.values.map(BufferRef::from), sorted.places.map(BufferRef::from)))
 }

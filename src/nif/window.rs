@@ -4,7 +4,7 @@ use rustler::{Atom, Term};
 
 use super::*;
 use crate::kernels::window::{self, Axis, Scatter};
-use crate::memory::Patience;
+use crate::memory::Blocking;
 
 pair!(
     window_scatter,
@@ -25,12 +25,12 @@ fn scatter(
     window: Term,
     strides: Term,
     padding: Term,
-    patience: Patience,
-) -> Result<BufferRef> {
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let op: Atom = op.decode().map_err(|_| wrong("op", "an atom"))?;
     let max = op == atoms::window_scatter_max();
     if !max && op != atoms::window_scatter_min() {
-        return Err(wrong("op", ":window_scatter_max or :window_scatter_min"));
+        return Err(wrong("op", ":window_scatter_max or :window_scatter_min").into());
     }
     let ty = type_arg(out_type, "out_type")?;
     let (tensor, source, init) =
@@ -46,7 +46,7 @@ fn scatter(
         .collect::<Result<Vec<_>>>()?;
     let rank = tensor.shape.len();
     if [window.len(), strides.len(), padding.len()] != [rank; 3] {
-        return Err(wrong("window", "one extent, stride and padding for each axis"));
+        return Err(wrong("window", "one extent, stride and padding for each axis").into());
     }
     let axes = (0..rank).map(|a| {
         let (low, high) = padding[a];
@@ -60,5 +60,5 @@ fn scatter(
         init: init.tensor(),
         axes: axes.collect::<Result<_>>()?,
     };
-    window::scatter(gpu(patience)?, &scatter, patience).map(BufferRef::from)
+    window::scatter(gpu(blocking)?, &scatter, blocking).map(BufferRef::from)
 }

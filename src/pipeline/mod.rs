@@ -18,8 +18,8 @@ use parking_lot::{Mutex, RwLock};
 use vulkano::device::Device;
 
 use crate::device::Capabilities;
-use crate::error::{Error, Result};
-use crate::memory::Patience;
+use crate::error::{Attempt, Error, Result};
+use crate::memory::Blocking;
 pub use disk::Disk;
 
 /// Held by who builds: the process must not end meanwhile.
@@ -120,13 +120,13 @@ impl Pipelines {
         &self,
         key: KernelKey,
         push_bytes: u32,
-        patience: Patience,
+        blocking: Blocking,
         source: impl FnOnce() -> String,
-    ) -> Result<Arc<Pipeline>> {
+    ) -> Attempt<Arc<Pipeline>> {
         if let Some(pipeline) = self.kernels.read().get(&key) {
             return Ok(pipeline.clone());
         }
-        patience.may_wait()?;
+        blocking.require()?;
         let source = source();
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
         let blueprint = Blueprint { push_bytes, bindings: 0, entry_point: "main" };
@@ -135,9 +135,9 @@ impl Pipelines {
     }
 
     /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
-    pub fn foreign(&self, path: &str, used_for: ForeignUse, patience: Patience) -> Result<Foreign> {
+    pub fn foreign(&self, path: &str, used_for: ForeignUse, blocking: Blocking) -> Attempt<Foreign> {
         if !self.push_descriptor {
-            return Err(Error::Unsupported("foreign SPIR-V needs the extension VK_KHR_push_descriptor".into()));
+            return Err(Error::Unsupported("foreign SPIR-V needs the extension VK_KHR_push_descriptor".into()).into());
         }
         let unreadable = |e: std::io::Error| Error::DispatchFailed(format!("{path}: {e}"));
         let file = PathBuf::from(path);
@@ -150,7 +150,7 @@ impl Pipelines {
         {
             return Ok(loaded.foreign.clone());
         }
-        patience.may_wait()?;
+        blocking.require()?;
         let bytes = std::fs::read(&file).map_err(unreadable)?;
         let named = |e: spirv::SpirvError| Error::DispatchFailed(format!("{path}: {e}"));
         let specialization: Vec<_> = used_for.constant.into_iter().collect();

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
-use crate::error::{Error, Result};
-use crate::memory::{Block, Patience};
+use crate::error::{Attempt, Result, Retry};
+use crate::memory::{Allocation, Blocking};
 use recorder::Recorder;
 use submitter::Submitter;
 
@@ -72,13 +72,13 @@ impl Stream {
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of a block.
-    pub fn update(&self, block: &Block, data: &[u8]) -> Result<()> {
+    pub fn update(&self, block: &Allocation, data: &[u8]) -> Result<()> {
         count();
         self.recorder().update(block, data)
     }
 
     /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
-    pub fn zero(&self, block: &Block, len: u64) -> Result<()> {
+    pub fn zero(&self, block: &Allocation, len: u64) -> Result<()> {
         count();
         self.recorder().zero(block, len)
     }
@@ -95,24 +95,24 @@ impl Stream {
         Ok(value)
     }
 
-    /// Submits what is recorded and waits as long as a normal scheduler may: [`Error::Pending`] where that was not enough,
-    /// [`Error::Defer`] where the device needs the scheduler's core.
-    pub fn submit_and_look(&self) -> Result<()> {
+    /// Submits what is recorded and waits as long as a normal scheduler may: [`Retry::Later`] where that was not enough,
+    /// [`Retry::Blocking`] where the device needs the scheduler's core.
+    pub fn submit_and_look(&self) -> Attempt<()> {
         let value = self.start()?;
         match self.timeline.passes_soon(value)? {
             true => Ok(()),
-            false => Err(if self.timeline.on_cpu() { Error::Defer } else { Error::Pending }),
+            false => Err(if self.timeline.on_cpu() { Retry::Blocking } else { Retry::Later }.into()),
         }
     }
 
     /// Where callers are far ahead of the device, waits until half of what was submitted has run.
-    pub fn keep_up(&self, patience: Patience) -> Result<()> {
+    pub fn keep_up(&self, blocking: Blocking) -> Attempt<()> {
         let ahead_of = |most| self.timeline.submitted.load(Relaxed).saturating_sub(most);
         if self.timeline.passed(ahead_of(MOST_AHEAD)) {
             return Ok(());
         }
-        patience.may_wait()?;
-        self.wait(ahead_of(MOST_AHEAD / 2))
+        blocking.require()?;
+        Ok(self.wait(ahead_of(MOST_AHEAD / 2))?)
     }
 
     /// Submits what is recorded and waits until all of it has run.

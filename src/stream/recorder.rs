@@ -7,12 +7,12 @@ use super::Timeline;
 use super::batch::{Batch, Command};
 use super::submitter::Submitter;
 use crate::error::Result;
-use crate::memory::Block;
+use crate::memory::Allocation;
 use crate::pipeline::Pipeline;
 
 /// One storage buffer of a foreign kernel, at the binding of its position.
 pub struct Binding<'a> {
-    pub block: &'a Block,
+    pub block: &'a Allocation,
     /// Bytes; a multiple of the device's storage buffer alignment.
     pub offset: u64,
     /// Bytes that the kernel may touch; at least one.
@@ -24,17 +24,17 @@ pub struct Dispatch<'a> {
     pub pipeline: &'a Arc<Pipeline>,
     pub push: &'a [u8],
     pub groups: [u32; 3],
-    pub reads: &'a [&'a Block],
-    pub writes: &'a [&'a Block],
+    pub reads: &'a [&'a Allocation],
+    pub writes: &'a [&'a Allocation],
     /// Pushed descriptors, for kernels that take their buffers so; ours take addresses in `push`.
     pub bindings: &'a [Binding<'a>],
 }
 
 /// A copy of `len` bytes between two different blocks.
 pub struct Copy<'a> {
-    pub from: &'a Block,
+    pub from: &'a Allocation,
     pub from_offset: u64,
-    pub to: &'a Block,
+    pub to: &'a Allocation,
     pub to_offset: u64,
     pub len: u64,
     /// Whether the host reads the result once the timeline has passed.
@@ -112,7 +112,7 @@ impl Recorder {
         self.recorded(c.len)
     }
 
-    pub fn update(&mut self, block: &Block, data: &[u8]) -> Result<()> {
+    pub fn update(&mut self, block: &Allocation, data: &[u8]) -> Result<()> {
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[block])?;
         // The command takes multiples of four bytes, at most 64 KiB; every block holds a multiple of 64.
         let mut stored = self.batch.store(data);
@@ -122,7 +122,7 @@ impl Recorder {
         self.recorded(data.len() as u64)
     }
 
-    pub fn zero(&mut self, block: &Block, len: u64) -> Result<()> {
+    pub fn zero(&mut self, block: &Allocation, len: u64) -> Result<()> {
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[block])?;
         let len = len.next_multiple_of(4).clamp(4, block.size);
         self.push(Command::Zero { buffer: block.handle, len });
@@ -153,11 +153,11 @@ impl Recorder {
     }
 
     /// Puts a barrier before the next command if it conflicts with one since the last barrier, and marks its uses.
-    fn order(&mut self, stage: vk::PipelineStageFlags, reads: &[&Block], writes: &[&Block]) -> Result<()> {
+    fn order(&mut self, stage: vk::PipelineStageFlags, reads: &[&Allocation], writes: &[&Allocation]) -> Result<()> {
         self.submitter.check()?;
         let epoch = self.epoch;
-        let written = |block: &&Block| block.write_epoch.load(Relaxed) == epoch;
-        let touched = |block: &&Block| written(block) || block.read_epoch.load(Relaxed) == epoch;
+        let written = |block: &&Allocation| block.write_epoch.load(Relaxed) == epoch;
+        let touched = |block: &&Allocation| written(block) || block.read_epoch.load(Relaxed) == epoch;
         if reads.iter().any(written) || writes.iter().any(touched) {
             let (transfers, kernels) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::COMPUTE_SHADER);
             let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;

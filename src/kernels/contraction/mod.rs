@@ -17,9 +17,9 @@ mod tiled;
 use smallvec::SmallVec;
 
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error, Result};
 use crate::kernels::plan::Operand;
-use crate::memory::{Buffer, Kind, Patience};
+use crate::memory::{Blocking, Buffer, Kind};
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
@@ -67,47 +67,47 @@ const EXACT: u64 = 1 << 22;
 
 impl Contraction<'_> {
     /// The dense tensor `c`.
-    pub fn run(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
-        self.run_by(gpu, None, [false; 2], patience)
+    pub fn run(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Buffer> {
+        self.run_by(gpu, None, [false; 2], blocking)
     }
 
     /// By a tile and into how many parts k is split, or by what suits the device. `whole` says of which operands the rows
     /// go on to a multiple of as many elements as are read at once, with zeros along k.
-    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, whole: [bool; 2], patience: Patience) -> Result<Buffer> {
+    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, whole: [bool; 2], blocking: Blocking) -> Attempt<Buffer> {
         let Self { ty, a, b, .. } = self;
         [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(&gpu.caps))?;
         let elements = self.check()?;
         let groups = Groups::of(self);
         let [_, m, n, k] = groups.sizes();
         if elements == 0 || k == 0 {
-            return gpu.zeroed(elements * ty.size(), patience);
+            return gpu.zeroed(elements * ty.size(), blocking);
         }
         // The tiled kernel uses operators, also on what it loads.
         let reduces = m == 1 || n == 1 || [*ty, a.ty, b.ty].iter().any(|ty| ty.compute().is_emulated());
         if by.is_none()
             && !reduces
             && !gpu.caps.cpu
-            && let Some(packed) = self.packed(gpu, patience)?
+            && let Some(packed) = self.packed(gpu, blocking)?
         {
             return Ok(packed);
         }
         let bordered = !self.borders.is_empty();
         if bordered && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
-            return self.unbordered().run_by(gpu, by, whole, patience);
+            return self.unbordered().run_by(gpu, by, whole, blocking);
         }
         if bordered && (reduces || gpu.caps.cpu && by.is_none()) {
-            return self.padded(gpu, by, patience);
+            return self.padded(gpu, by, blocking);
         }
         if reduces {
-            return self.as_reduction(gpu, patience);
+            return self.as_reduction(gpu, blocking);
         }
         let accumulator = if elements * k <= EXACT { self.exact(gpu) } else { *ty }.compute();
         if by.is_none()
-            && let Some(c) = self.by_panels(gpu, &groups, accumulator, patience)?
+            && let Some(c) = self.by_panels(gpu, &groups, accumulator, blocking)?
         {
             return Ok(c);
         }
-        self.by_tiles(gpu, &groups, accumulator, by, whole, patience)
+        self.by_tiles(gpu, &groups, accumulator, by, whole, blocking)
     }
 
     /// The type in which short sums are formed, and products of few rows or columns.
@@ -125,15 +125,15 @@ impl Contraction<'_> {
         gpu: &Gpu,
         groups: &Groups,
         accumulator: Compute,
-        patience: Patience,
-    ) -> Result<Option<Buffer>> {
-        let leases = [self.a.buffer.lease()?, self.b.buffer.lease()?];
+        blocking: Blocking,
+    ) -> Attempt<Option<Buffer>> {
+        let allocations = [self.a.buffer.allocation()?, self.b.buffer.allocation()?];
         let held = |view: &View, block| Held { block, ty: view.ty, offset: view.offset };
-        let held = [held(&self.a, &leases[0]), held(&self.b, &leases[1])];
+        let held = [held(&self.a, &allocations[0]), held(&self.b, &allocations[1])];
         let Some(panels) = Panels::of(&gpu.caps, groups, held, self.inner(), accumulator) else { return Ok(None) };
         let bytes = groups.elements() * self.ty.size();
-        let c = gpu.allocate(Kind::Device, bytes, patience)?;
-        panels.run(gpu, Held { block: &c, ty: self.ty, offset: 0 }, false, patience)?;
+        let c = gpu.allocate(Kind::Device, bytes, blocking)?;
+        panels.run(gpu, Held { block: &c, ty: self.ty, offset: 0 }, false, blocking)?;
         Ok(Some(Buffer::new(bytes, c)))
     }
 
@@ -204,7 +204,7 @@ impl Contraction<'_> {
     }
 
     /// Few rows or columns: a product and a sum over all of the iteration space, which splits long sums over the device.
-    fn as_reduction(&self, gpu: &Gpu, patience: Patience) -> Result<Buffer> {
+    fn as_reduction(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Buffer> {
         let kept = self.kept();
         let axes = || kept.iter().chain(&self.depth);
         let shape: Axes<u64> = axes().map(|axis| axis.dim).collect();
@@ -218,9 +218,9 @@ impl Contraction<'_> {
         let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let (a, b) = (self.a.buffer, self.b.buffer);
-        let (la, lb) = (a.lease()?, b.lease()?);
-        let operands = [Operand::Block(&la, a.len()), Operand::Block(&lb, b.len())];
-        super::program::run(gpu, &program, &operands, patience)
+        let (la, lb) = (a.allocation()?, b.allocation()?);
+        let operands = [Operand::Buffer(&la, a.len()), Operand::Buffer(&lb, b.len())];
+        super::program::run(gpu, &program, &operands, blocking)
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
     }
 
     pub fn upload(gpu: &Gpu, data: &[f32]) -> Buffer {
-        gpu.upload(bytemuck::cast_slice(data), Patience::Patient).unwrap()
+        gpu.upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap()
     }
 
     pub fn values(gpu: &Gpu, buffer: &Buffer) -> Vec<f32> {
@@ -293,11 +293,11 @@ mod tests {
         }
 
         /// The result of a call's plan.
-        pub fn again(&self, gpu: &Gpu, call: impl FnOnce() -> Result<Buffer>) -> Buffer {
-            let leases = self.buffers.each_ref().map(|buffer| buffer.lease().unwrap());
-            let operands = [0, 1].map(|i| Operand::Block(&leases[i], self.buffers[i].len()));
+        pub fn again(&self, gpu: &Gpu, call: impl FnOnce() -> Attempt<Buffer>) -> Buffer {
+            let allocations = self.buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
+            let operands = [0, 1].map(|i| Operand::Buffer(&allocations[i], self.buffers[i].len()));
             let (_, plan) = Plan::of(&operands, call).unwrap();
-            plan.unwrap().run(gpu, &operands, Patience::Patient).unwrap()
+            plan.unwrap().run(gpu, &operands, Blocking::Allowed).unwrap()
         }
 
         /// Fails where the result is not the products.
@@ -332,7 +332,7 @@ mod tests {
                     let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
                     contraction.depth = vec![Axis { dim: 5, ..k }, inner];
                 }
-                let c = contraction.run_by(gpu, by, [false; 2], Patience::Patient).unwrap();
+                let c = contraction.run_by(gpu, by, [false; 2], Blocking::Allowed).unwrap();
                 products.check(gpu, &c, format_args!("{by:?}"));
             }
         }
@@ -408,8 +408,8 @@ mod tests {
             // The largest one takes too long in shared memory.
             let tiles = tiles.iter().filter(|_| i != 6).map(|&tile| Some((tile, 2)));
             let ways = tiles.chain([None]);
-            let results = ways.map(|by| contraction.run_by(gpu, by, [false; 2], Patience::Patient).unwrap());
-            let packed = contraction.packed(gpu, Patience::Patient).unwrap();
+            let results = ways.map(|by| contraction.run_by(gpu, by, [false; 2], Blocking::Allowed).unwrap());
+            let packed = contraction.packed(gpu, Blocking::Allowed).unwrap();
             assert_eq!(
                 packed.is_some(),
                 i == 6,

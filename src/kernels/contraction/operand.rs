@@ -10,10 +10,10 @@ use super::groups::Groups;
 use super::tile::Tile;
 use super::{Axis, Border, Contraction, View, vector};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error};
 use crate::kernels::plan::{self, Operand};
 use crate::kernels::{assemble, program};
-use crate::memory::{Buffer, Kind, Patience};
+use crate::memory::{Blocking, Buffer, Kind};
 use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
 
 /// Elements that take part in fewer multiplications are not worth a copy, nor are products of fewer.
@@ -55,7 +55,7 @@ enum Of {
 
 impl Contraction<'_> {
     /// The result, by way of an operand without anything beyond its borders.
-    pub fn padded(&self, gpu: &Gpu, by: Option<(Tile, u64)>, patience: Patience) -> Result<Buffer> {
+    pub fn padded(&self, gpu: &Gpu, by: Option<(Tile, u64)>, blocking: Blocking) -> Attempt<Buffer> {
         let mut coordinates = self.coordinates(self.bordered());
         for coordinate in &mut coordinates {
             if let Of::Border(border) = coordinate.of {
@@ -64,14 +64,14 @@ impl Contraction<'_> {
             }
         }
         coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
-        let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], patience);
+        let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], blocking);
         let _together = gpu.stream.together();
-        self.with_dense(gpu, self.bordered(), &coordinates, 1, patience, &run)
+        self.with_dense(gpu, self.bordered(), &coordinates, 1, blocking, &run)
     }
 
     /// The result, by way of operands that are read in fours, and with whole steps along one axis of the depth. `None` where
     /// that does not pay or is so already.
-    pub fn packed(&self, gpu: &Gpu, patience: Patience) -> Result<Option<Buffer>> {
+    pub fn packed(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Option<Buffer>> {
         let whole = |axis: &Axis| axis.border.is_none() && axis.dim.is_multiple_of(RUN);
         let Some(inner) = self.depth.iter().rposition(whole) else { return Ok(None) };
         let mut ordered = self.reborrow();
@@ -109,7 +109,7 @@ impl Contraction<'_> {
             return Ok(None);
         }
         // Rows or columns innermost spare turning fours in shared memory, but those with borders have no fours.
-        let pack = |contraction: &Contraction, tensor, lines: u64, then: &dyn Fn(&Contraction) -> Result<Buffer>| {
+        let pack = |contraction: &Contraction, tensor, lines: u64, then: &dyn Fn(&Contraction) -> Attempt<Buffer>| {
             let mut coordinates = contraction.coordinates(tensor);
             let [batch, rows, columns, depth] = contraction.parts().map(|axes| axes.len());
             let kept = batch..batch + rows + columns;
@@ -129,9 +129,9 @@ impl Contraction<'_> {
                 };
                 (innermost, Reverse(coordinate.stride.unsigned_abs()))
             });
-            contraction.with_dense(gpu, tensor, &coordinates, 1, patience, then)
+            contraction.with_dense(gpu, tensor, &coordinates, 1, blocking, then)
         };
-        let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], patience);
+        let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], blocking);
         let pack_b =
             |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
         let _together = gpu.stream.together();
@@ -162,12 +162,12 @@ impl Contraction<'_> {
         groups: &Groups,
         along_k: [bool; 2],
         (runs, run): ([bool; 2], u64),
-        patience: Patience,
-    ) -> Result<Buffer> {
+        blocking: Blocking,
+    ) -> Attempt<Buffer> {
         let Groups { batch, m, n, k, .. } = groups;
         let [batch, rows, columns, depth] = [batch, m, n, k].map(Clone::clone);
         let single = Contraction { batch, rows, columns, depth, ..self.reborrow() };
-        let copy = |contraction: &Contraction, i: usize, then: &dyn Fn(&Contraction) -> Result<Buffer>| {
+        let copy = |contraction: &Contraction, i: usize, then: &dyn Fn(&Contraction) -> Attempt<Buffer>| {
             if runs[i] {
                 return then(contraction);
             }
@@ -178,9 +178,9 @@ impl Contraction<'_> {
             if let Some(row) = coordinates.last_mut().filter(|_| along_k[i]) {
                 row.dim = row.dim.next_multiple_of(run);
             }
-            contraction.with_dense(gpu, tensor, &coordinates, run, patience, then)
+            contraction.with_dense(gpu, tensor, &coordinates, run, blocking, then)
         };
-        let product = |copied: &Contraction| copied.run_by(gpu, by, runs.map(|whole| !whole), patience);
+        let product = |copied: &Contraction| copied.run_by(gpu, by, runs.map(|whole| !whole), blocking);
         // Not held back to be submitted together: small products would wait for what is recorded, 4 to 10 % on an H200.
         copy(&single, 0, &|copied: &Contraction| copy(copied, 1, &product))
     }
@@ -208,9 +208,9 @@ impl Contraction<'_> {
         tensor: char,
         coordinates: &[Coordinate],
         run: u64,
-        patience: Patience,
-        then: &dyn Fn(&Contraction) -> Result<Buffer>,
-    ) -> Result<Buffer> {
+        blocking: Blocking,
+        then: &dyn Fn(&Contraction) -> Attempt<Buffer>,
+    ) -> Attempt<Buffer> {
         let view = if tensor == 'a' { &self.a } else { &self.b };
         let mut dims: Axes<u64> = coordinates.iter().map(|coordinate| coordinate.dim).collect();
         if let Some(row) = dims.last_mut() {
@@ -218,11 +218,11 @@ impl Contraction<'_> {
         }
         let bytes = dims.iter().try_fold(view.ty.size(), |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
         let strides = dense_strides(&dims);
-        let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, patience)?);
+        let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, blocking)?);
         // A prompt caller that has to wait for the result's memory has recorded nothing in vain.
         let result = self.kept().iter().map(|axis| axis.dim).product::<u64>();
-        drop(gpu.allocate(Kind::Device, result * self.ty.size(), patience)?);
-        write(gpu, view, coordinates, &strides, &buffer, patience)?;
+        drop(gpu.allocate(Kind::Device, result * self.ty.size(), blocking)?);
+        write(gpu, view, coordinates, &strides, &buffer, blocking)?;
 
         let mut dense = self.reborrow();
         for axis in dense.axes_mut() {
@@ -263,16 +263,16 @@ fn write(
     coordinates: &[Coordinate],
     strides: &[i64],
     out: &Buffer,
-    patience: Patience,
-) -> Result<()> {
+    blocking: Blocking,
+) -> Attempt<()> {
     let exists = |coordinate: &Coordinate| {
         let end = (coordinate.low + coordinate.dim as i64).min(coordinate.extent as i64);
         let first = coordinate.low.clamp(0, coordinate.extent as i64);
         (first, (end - first).max(0) as u64)
     };
-    let lease = out.lease()?;
+    let allocation = out.allocation()?;
     if coordinates.iter().any(|coordinate| exists(coordinate).1 < coordinate.dim) {
-        plan::zero(gpu, &lease, out.len())?;
+        plan::zero(gpu, &allocation, out.len())?;
     }
     let counts: Axes<u64> = coordinates.iter().map(|coordinate| exists(coordinate).1).collect();
     let firsts = || coordinates.iter().map(|coordinate| exists(coordinate).0);
@@ -285,8 +285,8 @@ fn write(
     let place = Place { offset: to, strides: strides.iter().copied().collect(), starts: SmallVec::new() };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
-    let source = view.buffer.lease()?;
-    program::run_into(gpu, &copy, &[Operand::Block(&source, view.buffer.len())], (&lease, out.len()), patience)
+    let source = view.buffer.allocation()?;
+    program::run_into(gpu, &copy, &[Operand::Buffer(&source, view.buffer.len())], (&allocation, out.len()), blocking)
 }
 
 #[cfg(test)]
@@ -311,7 +311,7 @@ mod tests {
             }
             let contraction = products.contraction();
             let (by, groups) = (Some((TILES[5], 1)), Groups::of(&contraction));
-            let run = || contraction.run_copied(gpu, by, &groups, [by_k, !by_n], (runs, 8), Patience::Patient);
+            let run = || contraction.run_copied(gpu, by, &groups, [by_k, !by_n], (runs, 8), Blocking::Allowed);
             for c in [run().unwrap(), products.again(gpu, run)] {
                 products.check(gpu, &c, format_args!("{by_k} {by_n} {runs:?}"));
             }

@@ -9,9 +9,9 @@ use super::groups::Groups;
 use super::of_accumulator;
 use super::product::multiply_add;
 use crate::device::{Capabilities, Gpu};
-use crate::error::Result;
+use crate::error::Attempt;
 use crate::kernels::Kernel;
-use crate::memory::{Block, Kind, Lease, Patience};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Kind};
 use crate::program::Type;
 use crate::program::emit::{Params, assign, convert, element, head, of_compute};
 use crate::program::types::Compute;
@@ -28,7 +28,7 @@ const BUSY: u64 = 32;
 /// A tensor that begins at the element `offset` of a block.
 #[derive(Clone, Copy)]
 pub struct Held<'a> {
-    pub block: &'a Block,
+    pub block: &'a Allocation,
     pub ty: Type,
     pub offset: i64,
 }
@@ -110,13 +110,13 @@ impl<'a> Panels<'a> {
     }
 
     /// Writes the product to `c`, of fewer than 2³¹ elements, or subtracts it from what is there.
-    pub fn run(&self, gpu: &Gpu, c: Held, subtract: bool, patience: Patience) -> Result<()> {
+    pub fn run(&self, gpu: &Gpu, c: Held, subtract: bool, blocking: Blocking) -> Attempt<()> {
         let [batch, m, n, k] = self.groups.sizes();
         let depth = k.next_multiple_of(STEPS);
         let row_panels = m.div_ceil(self.panels * self.rows) * self.panels;
         let column_panels = n.div_ceil(2 * self.lanes);
         let _together = gpu.stream.together();
-        let pack = |name, held, width, panels| self.pack(gpu, name, held, [width, panels, depth, batch], patience);
+        let pack = |name, held, width, panels| self.pack(gpu, name, held, [width, panels, depth, batch], blocking);
         let panels_a = pack('a', self.a, self.rows, row_panels)?;
         let panels_b = pack('b', self.b, 2 * self.lanes, column_panels)?;
         let workgroups = row_panels / self.panels * column_panels * batch;
@@ -138,7 +138,7 @@ impl<'a> Panels<'a> {
             reads: &[&panels_a, &panels_b],
             writes: &[c.block],
         };
-        kernel.launch(gpu, patience)
+        kernel.launch(gpu, blocking)
     }
 
     /// Whether pairs of the result's columns are aligned words.
@@ -166,11 +166,11 @@ impl<'a> Panels<'a> {
         name: char,
         held: Held,
         [width, panels, depth, batch]: [u64; 4],
-        patience: Patience,
-    ) -> Result<Lease> {
+        blocking: Blocking,
+    ) -> Attempt<AllocationHandle> {
         let [_, m, n, k] = self.groups.sizes();
         let packed = self.packed();
-        let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), patience)?;
+        let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), blocking)?;
         let (group, size) = if name == 'a' { ("m", m) } else { ("n", n) };
         let along_k = self.groups.closer(name, "k", group);
         let tiles = (panels * width).div_ceil(2 * self.lanes);
@@ -185,7 +185,7 @@ impl<'a> Panels<'a> {
             params.extents(false, [("tiles", tiles), ("chunk", chunk), ("chunks", chunks)]);
             self.groups.params(params, false);
         };
-        let block: &Block = &out;
+        let block: &Allocation = &out;
         let kernel = Kernel {
             key: &self.key(name, held.ty, along_k.into()),
             params: &params,
@@ -194,7 +194,7 @@ impl<'a> Panels<'a> {
             reads: &[held.block],
             writes: &[block],
         };
-        kernel.launch(gpu, patience)?;
+        kernel.launch(gpu, blocking)?;
         Ok(out)
     }
 

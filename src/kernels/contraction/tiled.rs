@@ -9,10 +9,10 @@ use super::product::{Product, unit, vector};
 use super::tile::{Method, Tile};
 use super::{Contraction, View, of_accumulator};
 use crate::device::Gpu;
-use crate::error::Result;
+use crate::error::{Attempt, Result};
 use crate::kernels::plan::Operand;
 use crate::kernels::{Kernel, check_indices, program};
-use crate::memory::{Buffer, Kind, Lease, Patience};
+use crate::memory::{AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Params, quad_bytes};
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, Type, op};
@@ -27,7 +27,7 @@ struct Tiled<'a> {
     accumulator: Compute,
     /// Of which operands the rows are whole, whatever their groups say.
     whole: [bool; 2],
-    leases: [Arc<Lease>; 2],
+    allocations: [Arc<AllocationHandle>; 2],
     /// How many bytes behind their blocks' starts the operands' elements are whose places are zero; these wrap.
     offsets: [u64; 2],
     /// Whether the operands are loaded along k and along n.
@@ -40,7 +40,7 @@ struct Parts {
     count: u64,
     /// Elements along k.
     chunk: u64,
-    lease: Lease,
+    allocation: AllocationHandle,
 }
 
 impl Contraction<'_> {
@@ -53,8 +53,8 @@ impl Contraction<'_> {
         accumulator: Compute,
         by: Option<(Tile, u64)>,
         whole: [bool; 2],
-        patience: Patience,
-    ) -> Result<Buffer> {
+        blocking: Blocking,
+    ) -> Attempt<Buffer> {
         let tiled = Tiled::of(self, groups, accumulator, whole)?;
         let sizes = groups.sizes();
         let matrix = if by.is_none() && self.matrices(gpu) && accumulator == Compute::Float {
@@ -66,7 +66,7 @@ impl Contraction<'_> {
             Some((tile, [true, true])) => Some(tile),
             Some((_, runs)) if Self::pays_to_copy(groups) => {
                 let [along_k, along_n] = tiled.along;
-                return self.run_copied(gpu, None, groups, [along_k, !along_n], (runs, EIGHT), patience);
+                return self.run_copied(gpu, None, groups, [along_k, !along_n], (runs, EIGHT), blocking);
             }
             _ => None,
         };
@@ -74,11 +74,11 @@ impl Contraction<'_> {
         let (tile, splits) =
             by.or(matrix).unwrap_or_else(|| Tile::chosen(&gpu.caps, computes, groups.borders.is_some(), sizes));
         if !tiled.meets_borders(&tile) {
-            return self.padded(gpu, by, patience);
+            return self.padded(gpu, by, blocking);
         }
-        let parts = tiled.parts(gpu, &tile, splits, patience)?;
-        tiled.record(gpu, tile, &parts, patience)?;
-        parts.sum(gpu, self.ty, groups.elements(), patience)
+        let parts = tiled.parts(gpu, &tile, splits, blocking)?;
+        tiled.record(gpu, tile, &parts, blocking)?;
+        parts.sum(gpu, self.ty, groups.elements(), blocking)
     }
 
     /// Whether the device has cooperative matrices of the operands' type.
@@ -98,14 +98,14 @@ impl<'a> Tiled<'a> {
         accumulator: Compute,
         whole: [bool; 2],
     ) -> Result<Self> {
-        let leases = [contraction.a.buffer.lease()?, contraction.b.buffer.lease()?];
+        let allocations = [contraction.a.buffer.allocation()?, contraction.b.buffer.allocation()?];
         let offset = |view: &View, tensor| {
             let start = groups.borders.as_ref().map_or(0, |borders| borders.start(tensor));
             view.offset.wrapping_add(start).wrapping_mul(view.ty.size() as i64) as u64
         };
         let offsets = [offset(&contraction.a, 'a'), offset(&contraction.b, 'b')];
         let along = [groups.along_k('a'), !groups.along_k('b')];
-        Ok(Self { contraction, groups, accumulator, whole, leases, offsets, along })
+        Ok(Self { contraction, groups, accumulator, whole, allocations, offsets, along })
     }
 
     fn types(&self) -> [Type; 2] {
@@ -114,7 +114,7 @@ impl<'a> Tiled<'a> {
 
     /// Of an operand's element whose place is zero.
     fn address(&self, i: usize) -> u64 {
-        self.leases[i].address.wrapping_add(self.offsets[i])
+        self.allocations[i].address.wrapping_add(self.offsets[i])
     }
 
     /// Of which operands runs of so many elements, along the group that they are loaded along, can be loaded at once.
@@ -134,18 +134,18 @@ impl<'a> Tiled<'a> {
     }
 
     /// Memory for the results of `splits` parts of k, or fewer: each takes whole steps.
-    fn parts(&self, gpu: &Gpu, tile: &Tile, splits: u64, patience: Patience) -> Result<Parts> {
+    fn parts(&self, gpu: &Gpu, tile: &Tile, splits: u64, blocking: Blocking) -> Attempt<Parts> {
         let [.., k] = self.groups.sizes();
         let chunk = k.div_ceil(splits).next_multiple_of(tile.depth.into());
         let count = k.div_ceil(chunk);
         // Parts of sums are added up without rounding them first.
         let ty = self.contraction.ty;
         let ty = if count > 1 { of_accumulator(self.accumulator, ty) } else { ty };
-        let lease = gpu.allocate(Kind::Device, count * self.groups.elements() * ty.size(), patience)?;
-        Ok(Parts { ty, count, chunk, lease })
+        let allocation = gpu.allocate(Kind::Device, count * self.groups.elements() * ty.size(), blocking)?;
+        Ok(Parts { ty, count, chunk, allocation })
     }
 
-    fn record(&self, gpu: &Gpu, tile: Tile, parts: &Parts, patience: Patience) -> Result<()> {
+    fn record(&self, gpu: &Gpu, tile: Tile, parts: &Parts, blocking: Blocking) -> Attempt<()> {
         let &Self { contraction, groups, accumulator, along, .. } = self;
         let wide = self.wide(&tile, parts);
         check_indices(gpu, wide)?;
@@ -153,9 +153,9 @@ impl<'a> Tiled<'a> {
         let types = self.types();
         let workgroups = tile.groups(m, n) * batch * parts.count;
         let params = |params: &mut Params| {
-            params.address(parts.lease.address, parts.ty.storage(), format_args!("c"));
+            params.address(parts.allocation.address, parts.ty.storage(), format_args!("c"));
             for (i, name) in ["a", "b"].into_iter().enumerate() {
-                let block = self.leases[i].address;
+                let block = self.allocations[i].address;
                 params.address_at(block, self.offsets[i], types[i].storage(), format_args!("{name}"));
             }
             params.extents(wide, [("m", m), ("n", n), ("k", k), ("groups", workgroups)]);
@@ -184,10 +184,10 @@ impl<'a> Tiled<'a> {
             params: &params,
             source: &|parameters| product.source(&gpu.caps, parameters),
             groups: workgroups,
-            reads: &self.leases.each_ref().map(|lease| &***lease),
-            writes: &[&parts.lease],
+            reads: &self.allocations.each_ref().map(|allocation| &***allocation),
+            writes: &[&parts.allocation],
         };
-        kernel.launch(gpu, patience)
+        kernel.launch(gpu, blocking)
     }
 
     /// Whether indices need 64 bits.
@@ -219,7 +219,7 @@ impl<'a> Tiled<'a> {
     /// Whether neighbours in the result are stored together.
     fn stores(&self, tile: &Tile, parts: &Parts) -> bool {
         let run = if tile.method == Method::Matrix { 4 } else { self.width() };
-        let whole = self.groups.elements().is_multiple_of(run) && aligned(parts.lease.address, parts.ty, run);
+        let whole = self.groups.elements().is_multiple_of(run) && aligned(parts.allocation.address, parts.ty, run);
         whole && run > 1 && !tile.lanes() && self.groups.runs('c', "n", run)
     }
 
@@ -243,9 +243,9 @@ fn aligned(address: u64, ty: Type, run: u64) -> bool {
 
 impl Parts {
     /// Their sum, in type `ty`, of so many elements each.
-    fn sum(self, gpu: &Gpu, ty: Type, elements: u64, patience: Patience) -> Result<Buffer> {
+    fn sum(self, gpu: &Gpu, ty: Type, elements: u64, blocking: Blocking) -> Attempt<Buffer> {
         if self.count == 1 {
-            return Ok(Buffer::new(elements * ty.size(), self.lease));
+            return Ok(Buffer::new(elements * ty.size(), self.allocation));
         }
         let shape: Axes<u64> = [self.count, elements].into_iter().collect();
         let strides = [elements as i64, 1].into_iter().collect();
@@ -255,6 +255,6 @@ impl Parts {
         let (inputs, nodes) = (SmallVec::from_iter([parts]), SmallVec::from_iter([sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let bytes = self.count * elements * self.ty.size();
-        program::run(gpu, &program, &[Operand::Block(&self.lease, bytes)], patience)
+        program::run(gpu, &program, &[Operand::Buffer(&self.allocation, bytes)], blocking)
     }
 }

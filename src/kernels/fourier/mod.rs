@@ -9,9 +9,9 @@ mod pass;
 mod plan;
 
 use crate::device::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Attempt, Error};
 use crate::kernels::Rows;
-use crate::memory::{Buffer, Kind, Lease, Patience};
+use crate::memory::{AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::{Type, elements};
 use pass::{Pass, Sink, Source};
 
@@ -37,7 +37,7 @@ const CHIRP_32: u64 = 1 << 16;
 /// Everything that the passes of one call share. Tensors are `outer` × points × `inner`.
 struct Call<'a> {
     gpu: &'a Gpu,
-    patience: Patience,
+    blocking: Blocking,
     transform: Transform,
     /// Whether to compute in double.
     double: bool,
@@ -60,8 +60,8 @@ pub fn run(
     operand: &Rows,
     length: u64,
     eps: f64,
-    patience: Patience,
-) -> Result<Buffer> {
+    blocking: Blocking,
+) -> Attempt<Buffer> {
     [ty, operand.ty].iter().try_for_each(|ty| ty.check(&gpu.caps))?;
     let Rows { buffer, outer, len: given, inner, .. } = *operand;
     let fits = match transform {
@@ -69,44 +69,45 @@ pub fn run(
         _ => ty.is_complex(),
     };
     if !fits {
-        return Err(Error::Argument("out_type: expected a complex type, for :irfft f32 or f64".into()));
+        return Err(Error::Argument("out_type: expected a complex type, for :irfft f32 or f64".into()).into());
     }
     if length == 0 {
-        return Err(Error::Argument("length: expected a positive integer".into()));
+        return Err(Error::Argument("length: expected a positive integer".into()).into());
     }
     let kept = if transform == Transform::Rfft { length / 2 + 1 } else { length };
     // Twice for the rounding up of convolutions, and once more, with 16 bytes an element, for tiles and spans.
     if !elements(&[outer, inner, length, 64]).is_ok_and(|n| n <= 1 << 52) {
-        return Err(Error::Unsupported("a Fourier transform of this size".into()));
+        return Err(Error::Unsupported("a Fourier transform of this size".into()).into());
     }
     let bytes = outer * inner * kept * ty.size();
     if bytes == 0 || given == 0 {
-        return gpu.zeroed(bytes, patience);
+        return gpu.zeroed(bytes, blocking);
     }
     let total = outer * inner * length;
     let double = matches!(ty, Type::F64 | Type::C128) || (gpu.caps.float64 && total <= EXACT);
-    let call = Call { gpu, patience, transform, double, outer, inner, given, points: length, kept, eps };
-    let result = gpu.allocate(Kind::Device, bytes, patience)?;
-    let source = buffer.lease()?;
+    let call = Call { gpu, blocking, transform, double, outer, inner, given, points: length, kept, eps };
+    let result = gpu.allocate(Kind::Device, bytes, blocking)?;
+    let source = buffer.allocation()?;
     call.run((&source, operand.ty), (&result, ty))?;
     Ok(Buffer::new(bytes, result))
 }
 
 impl Call<'_> {
-    fn run(&self, (operand, ty): (&Lease, Type), (result, out): (&Lease, Type)) -> Result<()> {
+    fn run(&self, (operand, ty): (&AllocationHandle, Type), (result, out): (&AllocationHandle, Type)) -> Attempt<()> {
         let Call { outer, inner, points, .. } = *self;
-        let sink = |chirp| Sink::Tensor { lease: result, ty: out, chirp };
-        let source = |chirp| Source::Tensor { lease: operand, ty, chirp };
+        let sink = |chirp| Sink::Tensor { allocation: result, ty: out, chirp };
+        let source = |chirp| Source::Tensor { allocation: operand, ty, chirp };
         if let Some(passes) = self.passes(points) {
             return self.through(&passes, points, (outer, inner), source(false), sink(false));
         }
         if points > CHIRP_32 && !self.gpu.caps.int64 {
-            return Err(Error::Unsupported(format!("{} has no 64-bit integers", self.gpu.caps.name)));
+            return Err(Error::Unsupported(format!("{} has no 64-bit integers", self.gpu.caps.name)).into());
         }
         if points >= 1 << 31 {
             return Err(Error::Unsupported(
                 "a Fourier transform of 2^31 points or more, with a large prime factor".into(),
-            ));
+            )
+            .into());
         }
         // X[k] = w[k] Σ x[j] w[j] conj(w[k - j]) with w[k] = exp(-pi i k² / points): a convolution of `padded` points.
         let padded = plan::convenient(2 * points - 1);
@@ -128,8 +129,8 @@ impl Call<'_> {
         plan::passes(points, whole, whole / 4)
     }
 
-    fn work(&self, elements: u64) -> Result<Lease> {
-        self.gpu.allocate(Kind::Device, elements * pass::element(self.double).size(), self.patience)
+    fn work(&self, elements: u64) -> Attempt<AllocationHandle> {
+        self.gpu.allocate(Kind::Device, elements * pass::element(self.double).size(), self.blocking)
     }
 
     /// All passes of transforms of `points` points.
@@ -140,9 +141,9 @@ impl Call<'_> {
         (outer, inner): (u64, u64),
         source: Source,
         sink: Sink,
-    ) -> Result<()> {
+    ) -> Attempt<()> {
         let mut stride = inner;
-        let mut before: Option<Lease> = None;
+        let mut before: Option<AllocationHandle> = None;
         for (i, radices) in passes.iter().enumerate() {
             let after = if i + 1 < passes.len() { Some(self.work(outer * points * inner)?) } else { None };
             let pass = Pass {

@@ -3,9 +3,9 @@
 use super::plan::Radices;
 use super::{Call, Transform};
 use crate::device::Gpu;
-use crate::error::Result;
+use crate::error::Attempt;
 use crate::kernels::{Kernel, check_indices};
-use crate::memory::{Block, Lease};
+use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
 use crate::program::emit::{Params, convert, head, load, stored};
 use crate::program::types::Compute;
@@ -14,22 +14,22 @@ use crate::program::types::Compute;
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// The operand, cut or padded; for a convolution multiplied by the chirp.
-    Tensor { lease: &'a Lease, ty: Type, chirp: bool },
+    Tensor { allocation: &'a AllocationHandle, ty: Type, chirp: bool },
     /// What the pass before wrote.
-    Work(&'a Lease),
+    Work(&'a AllocationHandle),
     /// The conjugate chirp, around zero.
     Filter,
     /// The conjugate of the product of two transforms.
-    Product { spectrum: &'a Lease, filter: &'a Lease },
+    Product { spectrum: &'a AllocationHandle, filter: &'a AllocationHandle },
 }
 
 /// Where a pass writes.
 #[derive(Clone, Copy)]
 pub enum Sink<'a> {
-    Work(&'a Lease),
+    Work(&'a AllocationHandle),
     /// The result; of a convolution, the conjugate is to be multiplied by the chirp first.
     Tensor {
-        lease: &'a Lease,
+        allocation: &'a AllocationHandle,
         ty: Type,
         chirp: bool,
     },
@@ -102,8 +102,8 @@ enum Variety {
 }
 
 impl Pass<'_> {
-    pub fn record(&self) -> Result<()> {
-        let Call { gpu, patience, double, .. } = *self.call;
+    pub fn record(&self) -> Attempt<()> {
+        let Call { gpu, blocking, double, .. } = *self.call;
         let length: u64 = self.radices.iter().map(|&radix| u64::from(radix)).product();
         let across = self.points / length * self.inner;
         let columns = self.outer * across;
@@ -139,11 +139,11 @@ impl Pass<'_> {
             wide,
             kernel,
         };
-        let none: [&Block; 0] = [];
-        let (one, two): ([&Block; 1], [&Block; 2]);
-        let reads: &[&Block] = match self.source {
-            Source::Tensor { lease, .. } | Source::Work(lease) => {
-                one = [lease];
+        let none: [&Allocation; 0] = [];
+        let (one, two): ([&Allocation; 1], [&Allocation; 2]);
+        let reads: &[&Allocation] = match self.source {
+            Source::Tensor { allocation, .. } | Source::Work(allocation) => {
+                one = [allocation];
                 &one
             }
             Source::Filter => &none,
@@ -152,7 +152,7 @@ impl Pass<'_> {
                 &two
             }
         };
-        let (Sink::Work(written) | Sink::Tensor { lease: written, .. }) = self.sink;
+        let (Sink::Work(written) | Sink::Tensor { allocation: written, .. }) = self.sink;
         let kernel = Kernel {
             key: &variant.key(),
             params: &|params| self.params(params, wide, (length, tile, across, columns, groups)),
@@ -161,7 +161,7 @@ impl Pass<'_> {
             reads,
             writes: &[written],
         };
-        kernel.launch(gpu, patience)
+        kernel.launch(gpu, blocking)
     }
 
     fn params(&self, params: &mut Params, wide: bool, sizes: (u64, u64, u64, u64, u64)) {
@@ -171,12 +171,12 @@ impl Pass<'_> {
         let points = self.points * self.inner;
         let source_span = match self.source {
             Source::Filter => 0,
-            Source::Tensor { lease, ty, .. } => {
-                params.address(lease.address, ty.storage(), format_args!("source"));
+            Source::Tensor { allocation, ty, .. } => {
+                params.address(allocation.address, ty.storage(), format_args!("source"));
                 call.given * self.inner
             }
-            Source::Work(lease) => {
-                params.address(lease.address, work, format_args!("source"));
+            Source::Work(allocation) => {
+                params.address(allocation.address, work, format_args!("source"));
                 points
             }
             Source::Product { spectrum, filter } => {
@@ -186,12 +186,12 @@ impl Pass<'_> {
             }
         };
         let result_span = match self.sink {
-            Sink::Work(lease) => {
-                params.address(lease.address, work, format_args!("result"));
+            Sink::Work(allocation) => {
+                params.address(allocation.address, work, format_args!("result"));
                 points
             }
-            Sink::Tensor { lease, ty, chirp } => {
-                params.address(lease.address, ty.storage(), format_args!("result"));
+            Sink::Tensor { allocation, ty, chirp } => {
+                params.address(allocation.address, ty.storage(), format_args!("result"));
                 let inverse = call.inverse().then_some(call.points as f64);
                 let scale = 1.0 / (inverse.unwrap_or(1.0) * if chirp { self.points as f64 } else { 1.0 });
                 params.bits(&real_bits(scale, call.double), format_args!("scale"));

@@ -1,7 +1,7 @@
 //! Jacobi rotations of blocks of columns: what two blocks have to turn is found by two-sided rotations in shared memory, and
 //! applied as matrix products. One-sided, for singular values, it is found from the blocks' Gram matrix (C. Bischof,
 //! "Computing the singular value decomposition on a distributed system of vector processors", 1989; V. Hari, S. Singer and
-//! S. Singer, "Block-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
+//! S. Singer, "Allocation-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
 //! and C. F. Van Loan, "Matrix Computations", 4th edition, 8.5.6).
 
 use super::jacobi::SWEEPS;
@@ -29,24 +29,24 @@ fn width(run: Run) -> u64 {
 pub(super) struct Rotated<'a> {
     pub cells: &'a Cells,
     pub vectors: Option<&'a Cells>,
-    pub least: Option<&'a Lease>,
+    pub least: Option<&'a AllocationHandle>,
 }
 
 /// Rotates matrices to which this [`applies`].
-pub(super) fn rotate(run: Run, rotated: &Rotated) -> Result<()> {
+pub(super) fn rotate(run: Run, rotated: &Rotated) -> Attempt<()> {
     let &Rotated { cells, vectors, least } = rotated;
     let &Cells { batch, rows, columns, .. } = cells;
-    let Run { gpu, patience, .. } = run;
-    patience.may_wait()?;
+    let Run { gpu, blocking, .. } = run;
+    blocking.require()?;
     let width = width(run);
     let both = 2 * width;
     let pairs = columns.div_ceil(both);
     let depth = rows.div_ceil(PARTS).next_multiple_of(both);
     let parts = rows.div_ceil(depth);
     within_reach((batch * pairs).saturating_mul(parts * both * both))?;
-    let rotations = gpu.zeroed(batch * SWEEPS * 4, patience)?;
-    let counters = rotations.lease()?;
-    let idle = gpu.allocate(Kind::Device, batch * pairs * 4, patience)?;
+    let rotations = gpu.zeroed(batch * SWEEPS * 4, blocking)?;
+    let counters = rotations.allocation()?;
+    let idle = gpu.allocate(Kind::Device, batch * pairs * 4, blocking)?;
     let grams = match least {
         None => Some(run.elements(batch * pairs * parts * both * both)?),
         Some(_) => None,

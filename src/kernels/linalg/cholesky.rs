@@ -7,35 +7,35 @@ use super::*;
 ///
 /// Blocked and right-looking, as LAPACK's potrf, one dispatch a block: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition,
 /// 4.2.6. A pivot that is exactly zero divides as 1e-10, BinaryBackend's `eps`, so that zero columns stay zero.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Buffer> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Buffer> {
     let n = a.order()?;
     let inner = working(ty)?;
     ty.check(&gpu.caps)?;
     if a.elements() == 0 {
-        return gpu.zeroed(0, patience);
+        return gpu.zeroed(0, blocking);
     }
     if n <= width(inner) {
-        let l = Pack::Lower.copy(gpu, a, inner, patience)?;
-        factor(gpu, inner, a.batch, View::dense(&l, n, n), n, patience)?;
-        return unpack(gpu, l, inner, a.elements(), ty, patience);
+        let l = Pack::Lower.copy(gpu, a, inner, blocking)?;
+        factor(gpu, inner, a.batch, View::dense(&l, n, n), n, blocking)?;
+        return unpack(gpu, l, inner, a.elements(), ty, blocking);
     }
     let steps = Steps::new(gpu, inner);
-    patience.may_record(n.div_ceil(steps.width) + 3)?;
-    let rest = Pack::All.copy(gpu, a, inner, patience)?;
-    let l = gpu.allocate(Kind::Device, a.elements() * inner.size(), patience)?;
+    blocking.require_for(n.div_ceil(steps.width) + 3)?;
+    let rest = Pack::All.copy(gpu, a, inner, blocking)?;
+    let l = gpu.allocate(Kind::Device, a.elements() * inner.size(), blocking)?;
     let mut start = 0;
     for end in (0..n).step_by(steps.width as usize) {
-        steps.record(gpu, [a.batch, n, start, end], [&rest, &l], patience)?;
+        steps.record(gpu, [a.batch, n, start, end], [&rest, &l], blocking)?;
         start = end;
     }
-    unpack(gpu, l, inner, a.elements(), ty, patience)
+    unpack(gpu, l, inner, a.elements(), ty, blocking)
 }
 
 /// Columns that a thread of `cholesky_step.glsl` factors for itself.
 const FEW: u64 = 4;
 
 /// Factors the matrices of at most [`width`] rows, with the rounding of BinaryBackend.
-fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) -> Result<()> {
+fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, blocking: Blocking) -> Attempt<()> {
     let mut extents: SmallVec<[(&str, u64); 5]> = a.extents(["a_offset", "a_batch", "a_row", "a_column"]).collect();
     extents.push(("size", n));
     let scheme = Scheme { fine: gpu.caps.float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) };
@@ -44,7 +44,7 @@ fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, patience: Patience) 
         writes: &[("a", Holds::Cells, a.block)],
         extents: &extents,
         groups: batch,
-        ..Step::new(&["exact", "cholesky"], Run { gpu, scheme, patience })
+        ..Step::new(&["exact", "cholesky"], Run { gpu, scheme, blocking })
     }
     .record()
 }
@@ -72,9 +72,9 @@ impl Steps {
         &self,
         gpu: &Gpu,
         [batch, n, start, end]: [u64; 4],
-        [rest, l]: [&Block; 2],
-        patience: Patience,
-    ) -> Result<()> {
+        [rest, l]: [&Allocation; 2],
+        blocking: Blocking,
+    ) -> Attempt<()> {
         let &Self { ty, width, tile } = self;
         // Before the first step nothing but the diagonal block has a turn.
         let tiles = if end == 0 { 1 } else { (n - end).div_ceil(tile) };
@@ -84,7 +84,7 @@ impl Steps {
             writes: &[("a", Holds::Cells, rest), ("l", Holds::Cells, l)],
             extents: &[("n", n), ("start", start), ("rest", end), ("tiles", tiles)],
             groups: batch * tiles.div_ceil(2) * (tiles + 1),
-            ..Step::new(&["exact", "cholesky_step"], Run { gpu, scheme, patience })
+            ..Step::new(&["exact", "cholesky_step"], Run { gpu, scheme, blocking })
         }
         .record()
     }

@@ -27,7 +27,7 @@ pub(super) fn within_reach(elements: u64) -> Result<()> {
 
 /// A batch of matrices that are worked on, columns contiguous, or of one row of values each.
 pub(super) struct Cells {
-    pub lease: Lease,
+    pub allocation: AllocationHandle,
     pub batch: u64,
     pub rows: u64,
     pub columns: u64,
@@ -35,12 +35,12 @@ pub(super) struct Cells {
 
 impl Cells {
     /// Undefined ones, by their batch, rows and columns.
-    pub(super) fn new(run: Run, [batch, rows, columns]: [u64; 3]) -> Result<Self> {
-        Ok(Self { lease: run.elements(batch * rows * columns)?, batch, rows, columns })
+    pub(super) fn new(run: Run, [batch, rows, columns]: [u64; 3]) -> Attempt<Self> {
+        Ok(Self { allocation: run.elements(batch * rows * columns)?, batch, rows, columns })
     }
 
     /// Identity matrices.
-    pub(super) fn identity(run: Run, sizes: [u64; 3]) -> Result<Self> {
+    pub(super) fn identity(run: Run, sizes: [u64; 3]) -> Attempt<Self> {
         let cells = Self::new(run, sizes)?;
         Step {
             writes: &[cells.operand("work")],
@@ -57,31 +57,31 @@ impl Cells {
     }
 
     pub(super) fn operand<'a>(&'a self, name: &'a str) -> Operand<'a> {
-        (name, Holds::Cells, &self.lease)
+        (name, Holds::Cells, &self.allocation)
     }
 }
 
 /// Copies of matrices, scaled; and the scales, one a matrix.
 pub(super) struct Work {
     pub cells: Cells,
-    pub scales: Lease,
+    pub scales: AllocationHandle,
 }
 
 /// Elements that a workgroup copies, where there are so many.
 pub(super) const PIECE: u64 = 4096;
 
 /// Copies the matrices, transposed where `transposed`.
-pub(super) fn load_matrices(run: Run, a: &Matrices, transposed: bool) -> Result<Work> {
+pub(super) fn load_matrices(run: Run, a: &Matrices, transposed: bool) -> Attempt<Work> {
     let (rows, columns) = if transposed { (a.columns, a.rows) } else { (a.rows, a.columns) };
     let cells = Cells::new(run, [a.batch, rows, columns])?;
     let scales = run.numbers(a.batch)?;
-    let lease = a.lease()?;
+    let allocation = a.allocation()?;
     let parts = (a.rows * a.columns / PIECE).clamp(1, 64);
     let maxima = run.numbers(a.batch * parts)?;
     let extents = [("rows", a.rows), ("columns", a.columns), ("parts", parts)];
     let largest = Step {
         tensor: Some(a.ty),
-        reads: &[("tensor", Holds::Tensor(a.ty), &lease)],
+        reads: &[("tensor", Holds::Tensor(a.ty), &allocation)],
         writes: &[("maxima", Holds::Numbers, &maxima)],
         extents: &extents,
         groups: a.batch * parts,
@@ -91,7 +91,7 @@ pub(super) fn load_matrices(run: Run, a: &Matrices, transposed: bool) -> Result<
     Step {
         files: &["scalar", "load"],
         defines: &[("TRANSPOSED", transposed.into())],
-        reads: &[("tensor", Holds::Tensor(a.ty), &lease), ("maxima", Holds::Numbers, &maxima)],
+        reads: &[("tensor", Holds::Tensor(a.ty), &allocation), ("maxima", Holds::Numbers, &maxima)],
         writes: &[cells.operand("work"), ("scales", Holds::Numbers, &scales)],
         ..largest
     }
@@ -108,17 +108,17 @@ pub(super) struct Stored<'a> {
     /// Elements of at most this magnitude, and of at most rounding errors, become zero.
     pub zero: f32,
     /// To undo the scaling of the matrices.
-    pub scales: Option<&'a Lease>,
+    pub scales: Option<&'a AllocationHandle>,
     /// The column of `cells` that comes at each place.
-    pub order: Option<&'a Lease>,
+    pub order: Option<&'a AllocationHandle>,
     pub upper: bool,
     pub transposed: bool,
 }
 
 impl Stored<'_> {
-    pub(super) fn record(&self, run: Run) -> Result<Buffer> {
+    pub(super) fn record(&self, run: Run) -> Attempt<Buffer> {
         let count = self.cells.batch * self.rows * self.columns;
-        let lease = run.gpu.allocate(Kind::Device, count * self.ty.size(), run.patience)?;
+        let allocation = run.gpu.allocate(Kind::Device, count * self.ty.size(), run.blocking)?;
         let mut reads: SmallVec<[Operand; 3]> = SmallVec::new();
         reads.push(self.cells.operand("work"));
         reads.extend(self.scales.map(|scales| Holds::Numbers.of("scales", scales)));
@@ -132,7 +132,7 @@ impl Stored<'_> {
             ],
             tensor: Some(self.ty),
             reads: &reads,
-            writes: &[("tensor", Holds::Tensor(self.ty), &lease)],
+            writes: &[("tensor", Holds::Tensor(self.ty), &allocation)],
             extents: &[
                 ("count", count),
                 ("rows", self.rows),
@@ -144,6 +144,6 @@ impl Stored<'_> {
             ..Step::each(&["scalar", "store"], run, count)
         }
         .record()?;
-        Ok(Buffer::new(count * self.ty.size(), lease))
+        Ok(Buffer::new(count * self.ty.size(), allocation))
     }
 }

@@ -17,7 +17,7 @@ const SWEEPS: u64 = 40;
 
 /// Eigenvalues in the order of their magnitude, the largest first, and eigenvectors. Elements that are at most `eps` and
 /// rounding errors become zero.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> Result<(Buffer, Buffer)> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, blocking: Blocking) -> Attempt<(Buffer, Buffer)> {
     check(gpu, a, ty)?;
     let n = a.order()?;
     let fine = gpu.caps.float64 && n > NX_ROUNDING && n <= EXACT;
@@ -26,7 +26,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, patience: Patience) -> R
         _ if fine => Type::F64,
         _ => Type::F32,
     };
-    let run = Run::new(gpu, work, n, n, patience);
+    let run = Run::new(gpu, work, n, n, blocking);
     let Work { cells, scales } = load_matrices(run, a, false)?;
     let values = Cells::new(run, [a.batch, 1, n])?;
     let matrices = Hermitian { run, cells: &cells, values: &values };
@@ -73,7 +73,7 @@ pub(super) struct Hermitian<'a> {
 impl Hermitian<'_> {
     /// The eigenvectors of matrices of at most [`EXACT`] rows, by two-sided rotations, which bring the eigenvalues to
     /// `values`. Uses `cells` up.
-    pub(super) fn rotated(&self) -> Result<Cells> {
+    pub(super) fn rotated(&self) -> Attempt<Cells> {
         let &Self { run, cells, values } = self;
         let &Cells { batch, rows: n, .. } = cells;
         let vectors = Cells::identity(run, [batch, n, n])?;
@@ -90,7 +90,7 @@ impl Hermitian<'_> {
     }
 
     /// The sum of the squares of each column, to `values`.
-    fn squares(&self) -> Result<()> {
+    fn squares(&self) -> Attempt<()> {
         let &Self { run, cells, values } = self;
         Step {
             reads: &[cells.operand("work")],
@@ -104,7 +104,7 @@ impl Hermitian<'_> {
 
     /// The eigenvectors of real matrices, by two-sided rotations of blocks, once `values` has the columns' squares. Uses
     /// `cells` up.
-    fn rotated_by_blocks(&self) -> Result<Cells> {
+    fn rotated_by_blocks(&self) -> Attempt<Cells> {
         let &Self { run, cells, values } = self;
         let &Cells { batch, rows: n, .. } = cells;
         let least = run.numbers(batch)?;
@@ -122,7 +122,7 @@ impl Hermitian<'_> {
     }
 
     /// Makes `cells` multiples of the eigenvectors, once `values` has the columns' squares.
-    fn shifted(&self) -> Result<()> {
+    fn shifted(&self) -> Attempt<()> {
         let &Self { run, cells, values } = self;
         Step {
             reads: &[values.operand("values")],
@@ -137,14 +137,14 @@ impl Hermitian<'_> {
 
     /// The eigenvalues of `a`, of which the matrices are a copy with these scales, that belong to the vectors of length 1,
     /// to `values`.
-    fn rayleigh(&self, a: &Matrices, scales: &Lease, vectors: &Cells) -> Result<()> {
+    fn rayleigh(&self, a: &Matrices, scales: &AllocationHandle, vectors: &Cells) -> Attempt<()> {
         let &Self { run, values, .. } = self;
         let &Cells { batch, rows: n, .. } = vectors;
-        let lease = a.lease()?;
+        let allocation = a.allocation()?;
         Step {
             tensor: Some(a.ty),
             reads: &[
-                ("tensor", Holds::Tensor(a.ty), &lease),
+                ("tensor", Holds::Tensor(a.ty), &allocation),
                 vectors.operand("work"),
                 ("scales", Holds::Numbers, scales),
             ],

@@ -7,18 +7,18 @@ use super::*;
 pub(super) const SWEEPS: u64 = 30;
 
 /// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
-pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) -> Result<()> {
+pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) -> Attempt<()> {
     if blocks::applies(run, cells) {
         return blocks::rotate(run, &blocks::Rotated { cells, vectors, least: None });
     }
     let &Cells { batch, rows, columns, .. } = cells;
     let half = columns.div_ceil(2);
     let rounds = SWEEPS * (2 * half - 1);
-    run.patience.may_record(rounds)?;
+    run.blocking.require_for(rounds)?;
     if columns == 1 {
         return Ok(());
     }
-    let rotations = run.gpu.zeroed(batch * SWEEPS * 4, run.patience)?.lease()?;
+    let rotations = run.gpu.zeroed(batch * SWEEPS * 4, run.blocking)?.allocation()?;
     let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
     writes.push(cells.operand("work"));
     writes.push(("rotations", Holds::Indices, &rotations));
@@ -37,7 +37,7 @@ pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) ->
 }
 
 /// Brings the columns to length 1 and writes their lengths to `values`, of one row.
-pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Result<()> {
+pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Attempt<()> {
     Step {
         writes: &[cells.operand("work"), values.operand("values")],
         extents: &[("count", values.count()), ("rows", cells.rows)],
@@ -48,9 +48,9 @@ pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Result<()> {
 }
 
 /// The order of the values by magnitude, the largest first: indices, as many a matrix as there are values.
-pub(super) fn order(run: Run, values: &Cells) -> Result<Lease> {
+pub(super) fn order(run: Run, values: &Cells) -> Attempt<AllocationHandle> {
     let count = values.count();
-    let order = run.gpu.allocate(Kind::Device, count * 4, run.patience)?;
+    let order = run.gpu.allocate(Kind::Device, count * 4, run.blocking)?;
     Step {
         reads: &[values.operand("values")],
         writes: &[("order", Holds::Indices, &order)],

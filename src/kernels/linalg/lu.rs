@@ -17,26 +17,26 @@ pub struct Factors {
 /// The pivot is the first of the largest magnitude in its column, the last NaN where there is one; a column of zeros is
 /// left as it is. So pivots, and all roundings up to [`width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
 /// right-looking, as LAPACK's getrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Factors> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Factors> {
     let n = a.order()?;
     let ty = working(ty)?;
     ty.check(&gpu.caps)?;
     let elements = a.elements();
     let bytes = (elements * ty.size(), a.batch * n * 4);
     if elements == 0 {
-        return Ok(Factors { packed: gpu.zeroed(0, patience)?, permutation: gpu.zeroed(0, patience)? });
+        return Ok(Factors { packed: gpu.zeroed(0, blocking)?, permutation: gpu.zeroed(0, blocking)? });
     }
     let threads = panel_threads(gpu, n).filter(|_| n > width(ty) && !processor(gpu));
     let block = if threads.is_some() { REGISTERS } else { width(ty) };
-    patience.may_record(n.div_ceil(block) * (3 + Update::commands(gpu)))?;
-    let packed = Pack::Transposed.copy(gpu, a, ty, patience)?;
-    let permutation = gpu.allocate(Kind::Device, bytes.1, patience)?;
-    let pivots = gpu.allocate(Kind::Device, bytes.1, patience)?;
+    blocking.require_for(n.div_ceil(block) * (3 + Update::commands(gpu)))?;
+    let packed = Pack::Transposed.copy(gpu, a, ty, blocking)?;
+    let permutation = gpu.allocate(Kind::Device, bytes.1, blocking)?;
+    let pivots = gpu.allocate(Kind::Device, bytes.1, blocking)?;
     let view = View::dense(&packed, n, n).transposed();
     for start in (0..n).step_by(block as usize) {
         let size = block.min(n - start);
         let rest = start + size;
-        let panel = Panel { gpu, patience, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
+        let panel = Panel { gpu, blocking, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
         match threads {
             _ if processor(gpu) => panel.factor_by_lanes(&permutation)?,
             Some(threads) => {
@@ -59,7 +59,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
             conjugate: false,
             unit: true,
         }
-        .substitute(gpu, 0, size, patience)?;
+        .substitute(gpu, 0, size, blocking)?;
         Update {
             ty,
             batch: a.batch,
@@ -71,7 +71,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
             b: right,
             c: view.at(rest, rest),
         }
-        .record(gpu, patience)?;
+        .record(gpu, blocking)?;
     }
     Ok(Factors { packed: Buffer::new(bytes.0, packed), permutation: Buffer::new(bytes.1, permutation) })
 }
@@ -79,15 +79,15 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, patience: Patience) -> Result<Fact
 /// The columns `start` to `start + size` from row `start` on.
 struct Panel<'a> {
     gpu: &'a Gpu,
-    patience: Patience,
+    blocking: Blocking,
     ty: Type,
     batch: u64,
     n: u64,
     start: u64,
     size: u64,
-    a: &'a Block,
+    a: &'a Allocation,
     /// With which row each row was exchanged, u32.
-    pivots: &'a Block,
+    pivots: &'a Allocation,
 }
 
 impl Panel<'_> {
@@ -97,9 +97,9 @@ impl Panel<'_> {
         threads: u32,
         defines: &[(&str, u32)],
         groups: u64,
-        permutation: Option<&Block>,
-    ) -> Result<()> {
-        let &Self { gpu, patience, ty, .. } = self;
+        permutation: Option<&Allocation>,
+    ) -> Attempt<()> {
+        let &Self { gpu, blocking, ty, .. } = self;
         let scheme = Scheme::plain(ty, wide(ty, &[self.a]), threads);
         let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
         writes.push(("a", Holds::Cells, self.a));
@@ -111,19 +111,19 @@ impl Panel<'_> {
             writes: &writes,
             extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
             groups,
-            ..Step::new(&["exact", file], Run { gpu, scheme, patience })
+            ..Step::new(&["exact", file], Run { gpu, scheme, blocking })
         }
         .record()
     }
 
     /// Factors the panel alone, in one workgroup a matrix.
-    fn factor(&self) -> Result<()> {
+    fn factor(&self) -> Attempt<()> {
         let threads = if self.n - self.start <= 32 { 32 } else { 256 };
         self.record("lu_panel", threads, &[("WIDTH", width(self.ty) as u32)], self.batch, None)
     }
 
     /// As [`Panel::factor`], with the rows in the registers of so many threads.
-    fn factor_in_registers(&self, threads: u64) -> Result<()> {
+    fn factor_in_registers(&self, threads: u64) -> Attempt<()> {
         let subgroup = u64::from(self.gpu.caps.subgroup);
         let rows = self.n - self.start;
         // Few sizes, each of which is a kernel to build.
@@ -133,7 +133,7 @@ impl Panel<'_> {
     }
 
     /// As [`Panel::factor`] and [`Panel::exchange`] by subgroups.
-    fn factor_by_lanes(&self, permutation: &Block) -> Result<()> {
+    fn factor_by_lanes(&self, permutation: &Allocation) -> Attempt<()> {
         let lanes = self.gpu.caps.subgroup;
         self.record("lu_lanes", lanes, &[], self.batch, Some(permutation))?;
         let groups = self.batch * (self.n - self.size).div_ceil(lanes.into());
@@ -141,7 +141,7 @@ impl Panel<'_> {
     }
 
     /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.
-    fn exchange(&self, permutation: &Block) -> Result<()> {
+    fn exchange(&self, permutation: &Allocation) -> Attempt<()> {
         let width = width(self.ty);
         let threads = 256;
         // The permutation is one column more.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kernels::Tensor;
-use crate::memory::{Buffer, Lease};
+use crate::memory::{AllocationHandle, Buffer};
 use crate::program::{Type, elements};
 
 /// A batch of dense row-major matrices, `rows` × `columns` each.
@@ -33,8 +33,8 @@ impl<'a> Matrices<'a> {
     }
 
     /// The block that holds them; fails where it was deallocated.
-    pub fn lease(&self) -> Result<Arc<Lease>> {
-        self.buffer.lease()
+    pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
+        self.buffer.allocation()
     }
 
     /// The order of square matrices; fails for others.

@@ -24,8 +24,8 @@ use smallvec::SmallVec;
 use super::contraction::{Axis, Groups, Held, Panels, Tile, multiply_add, vector};
 use super::{Kernel, check_indices};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::Type;
 use crate::program::emit::{Params, assign, convert, element, head};
 use crate::program::types::Compute;
@@ -71,7 +71,7 @@ fn panel_threads(gpu: &Gpu, rows: u64) -> Option<u64> {
 /// be negative.
 #[derive(Clone, Copy)]
 struct View<'a> {
-    block: &'a Block,
+    block: &'a Allocation,
     offset: i64,
     batch: i64,
     row: i64,
@@ -79,7 +79,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn dense(block: &'a Block, rows: u64, columns: u64) -> Self {
+    fn dense(block: &'a Allocation, rows: u64, columns: u64) -> Self {
         View { block, offset: 0, batch: (rows * columns) as i64, row: columns as i64, column: 1 }
     }
 
@@ -105,7 +105,7 @@ impl<'a> View<'a> {
 }
 
 /// Whether indices into these blocks need 64 bits.
-fn wide(ty: Type, blocks: &[&Block]) -> bool {
+fn wide(ty: Type, blocks: &[&Allocation]) -> bool {
     blocks.iter().any(|block| block.size / ty.size() >= 1 << 31)
 }
 
@@ -118,17 +118,17 @@ enum Pack<'a> {
     /// Each matrix transposed.
     Transposed,
     /// Row i is row permutation\[i\] of the operand.
-    Rows(&'a Block),
+    Rows(&'a Allocation),
 }
 
 impl Pack<'_> {
     /// A dense copy of `from` in the working type `to`.
-    fn copy(self, gpu: &Gpu, from: &Matrices, to: Type, patience: Patience) -> Result<Lease> {
+    fn copy(self, gpu: &Gpu, from: &Matrices, to: Type, blocking: Blocking) -> Attempt<AllocationHandle> {
         to.check_program(&gpu.caps)?;
         from.ty.check_program(&gpu.caps)?;
-        let source = from.lease()?;
+        let source = from.allocation()?;
         let elements = from.elements();
-        let lease = gpu.allocate(Kind::Device, elements * to.size(), patience)?;
+        let allocation = gpu.allocate(Kind::Device, elements * to.size(), blocking)?;
         let (mode, permutation) = match self {
             Pack::All => (0, None),
             Pack::Lower => (1, None),
@@ -136,7 +136,7 @@ impl Pack<'_> {
             Pack::Rows(permutation) => (3, Some(permutation)),
         };
         let narrowest = if from.ty.size() < to.size() { from.ty } else { to };
-        let scheme = Scheme::plain(to, wide(narrowest, &[&source, &lease]), 256);
+        let scheme = Scheme::plain(to, wide(narrowest, &[&source, &allocation]), 256);
         let mut reads: SmallVec<[Operand; 2]> = SmallVec::new();
         reads.push(("tensor", Holds::Tensor(from.ty), &source));
         reads.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
@@ -144,32 +144,39 @@ impl Pack<'_> {
             defines: &[("MODE", mode)],
             tensor: Some(from.ty),
             reads: &reads,
-            writes: &[("to", Holds::Cells, &lease)],
+            writes: &[("to", Holds::Cells, &allocation)],
             extents: &[("rows", from.rows), ("columns", from.columns), ("count", elements)],
             groups: elements.div_ceil(256),
-            ..Step::new(&["exact", "pack"], Run { gpu, scheme, patience })
+            ..Step::new(&["exact", "pack"], Run { gpu, scheme, blocking })
         }
         .record()?;
-        Ok(lease)
+        Ok(allocation)
     }
 }
 
 /// The result of type `to` from so many elements of the working type.
-fn unpack(gpu: &Gpu, lease: Lease, from: Type, elements: u64, to: Type, patience: Patience) -> Result<Buffer> {
+fn unpack(
+    gpu: &Gpu,
+    allocation: AllocationHandle,
+    from: Type,
+    elements: u64,
+    to: Type,
+    blocking: Blocking,
+) -> Attempt<Buffer> {
     if from == to {
-        return Ok(Buffer::new(elements * from.size(), lease));
+        return Ok(Buffer::new(elements * from.size(), allocation));
     }
     to.check_program(&gpu.caps)?;
-    let result = gpu.allocate(Kind::Device, elements * to.size(), patience)?;
+    let result = gpu.allocate(Kind::Device, elements * to.size(), blocking)?;
     let narrowest = if from.size() < to.size() { from } else { to };
-    let scheme = Scheme::plain(from, wide(narrowest, &[&lease, &result]), 256);
+    let scheme = Scheme::plain(from, wide(narrowest, &[&allocation, &result]), 256);
     Step {
         tensor: Some(to),
-        reads: &[("from", Holds::Cells, &lease)],
+        reads: &[("from", Holds::Cells, &allocation)],
         writes: &[("tensor", Holds::Tensor(to), &result)],
         extents: &[("count", elements)],
         groups: elements.div_ceil(256),
-        ..Step::new(&["exact", "unpack"], Run { gpu, scheme, patience })
+        ..Step::new(&["exact", "unpack"], Run { gpu, scheme, blocking })
     }
     .record()?;
     Ok(Buffer::new(elements * to.size(), result))
@@ -199,7 +206,7 @@ impl Update<'_> {
     }
 
     /// By the panels of `contraction` where the device is a processor and the product large enough.
-    fn by_panels(&self, gpu: &Gpu, patience: Patience) -> Result<bool> {
+    fn by_panels(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<bool> {
         let &Update { ty, batch, rows, columns, depth, mut a, mut b, mut c, .. } = self;
         let conjugates = ty.is_complex() && self.conjugate != [false; 2];
         if !processor(gpu)
@@ -238,12 +245,12 @@ impl Update<'_> {
         };
         let [a, b, c] = [a, b, c].map(|view| Held { block: view.block, ty, offset: view.offset });
         match Panels::of(&gpu.caps, &groups, [a, b], ty, ty.compute()) {
-            Some(panels) => panels.run(gpu, c, true, patience).map(|()| true),
+            Some(panels) => panels.run(gpu, c, true, blocking).map(|()| true),
             None => Ok(false),
         }
     }
 
-    fn record(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+    fn record(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<()> {
         let &Update { ty, batch, rows, columns, depth, a, b, c, .. } = self;
         if batch == 0 || rows == 0 || columns == 0 || depth == 0 {
             return Ok(());
@@ -252,9 +259,9 @@ impl Update<'_> {
         if c.row.abs() < c.column.abs() {
             let conjugate = [self.conjugate[1], self.conjugate[0]];
             let (a, b, c) = (b.transposed(), a.transposed(), c.transposed());
-            return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, patience);
+            return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, blocking);
         }
-        if self.by_panels(gpu, patience)? {
+        if self.by_panels(gpu, blocking)? {
             return Ok(());
         }
         let (tile, _) = Tile::chosen(&gpu.caps, [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
@@ -285,7 +292,7 @@ impl Update<'_> {
             writes: &[("c", Holds::Cells, c.block)],
             extents: &extents,
             groups: batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into()),
-            ..Step::new(&["exact", "update"], Run { gpu, scheme, patience })
+            ..Step::new(&["exact", "update"], Run { gpu, scheme, blocking })
         }
         .record()
     }

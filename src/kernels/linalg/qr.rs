@@ -14,10 +14,10 @@ const PANEL: u64 = 32;
 
 /// The reflectors of a batch of matrices, in the order in which they were applied.
 pub(super) struct Reflectors {
-    cells: Lease,
-    factors: Lease,
+    cells: AllocationHandle,
+    factors: AllocationHandle,
     /// The products of each reflector with those before it in its panel, where it is to be applied with the panel.
-    products: Option<Lease>,
+    products: Option<AllocationHandle>,
     pub(super) count: u64,
 }
 
@@ -39,14 +39,14 @@ pub fn run(
     a: &Matrices,
     complete: bool,
     eps: f32,
-    patience: Patience,
-) -> Result<(Buffer, Buffer)> {
+    blocking: Blocking,
+) -> Attempt<(Buffer, Buffer)> {
     check(gpu, a, ty)?;
     let work = match ty {
         Type::F64 | Type::C64 | Type::C128 => ty,
         _ => Type::F32,
     };
-    let run = Run::new(gpu, work, a.rows, a.columns, patience);
+    let run = Run::new(gpu, work, a.rows, a.columns, blocking);
     let (m, n) = (a.rows, a.columns);
     let kept = if complete { m } else { m.min(n) };
     within_reach(a.batch.saturating_mul(m).saturating_mul(kept))?;
@@ -70,11 +70,11 @@ pub fn run(
 }
 
 /// Replaces the matrices in `cells` by R (what lies below its diagonal is undefined) and returns the reflectors.
-pub(super) fn factor(run: Run, cells: &Cells) -> Result<Reflectors> {
+pub(super) fn factor(run: Run, cells: &Cells) -> Attempt<Reflectors> {
     let &Cells { batch, rows: m, columns: n, .. } = cells;
     // A reflector of a single number changes its phase. Nx makes one for wide complex matrices, none for square ones.
     let count = if m == n { m - 1 } else { m.min(n) };
-    run.patience.may_record(count.div_ceil(REGISTERS) * 4)?;
+    run.blocking.require_for(count.div_ceil(REGISTERS) * 4)?;
     // Of a workgroup that holds a panel in registers.
     let threads = panel_threads(run.gpu, m).filter(|_| !run.scheme.work.is_complex() && m.max(n) > EXACT);
     let made = Reflectors {
@@ -100,7 +100,7 @@ impl Reflectors {
     }
 
     /// Finds them, panel after panel, each in the registers of so many threads, or in memory.
-    fn find(&self, run: Run, cells: &Cells, threads: Option<u64>) -> Result<()> {
+    fn find(&self, run: Run, cells: &Cells, threads: Option<u64>) -> Attempt<()> {
         let &Cells { batch, rows, columns, .. } = cells;
         let mut writes = self.operands();
         writes.insert(0, cells.operand("work"));
@@ -135,7 +135,7 @@ impl Reflectors {
     }
 
     /// Applies some of the reflectors to the columns of `cells` that `onto` says, in its order.
-    pub(super) fn apply(&self, run: Run, cells: &Cells, some: Range<u64>, onto: Onto) -> Result<()> {
+    pub(super) fn apply(&self, run: Run, cells: &Cells, some: Range<u64>, onto: Onto) -> Attempt<()> {
         let &Cells { batch, rows, columns, .. } = cells;
         let begin = if onto == Onto::Following { some.end } else { 0 };
         if begin >= columns || some.is_empty() {

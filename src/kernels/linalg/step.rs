@@ -71,16 +71,16 @@ impl Scheme {
 pub(super) struct Run<'a> {
     pub gpu: &'a Gpu,
     pub scheme: Scheme,
-    pub patience: Patience,
+    pub blocking: Blocking,
 }
 
 impl<'a> Run<'a> {
     /// For the orthogonal decompositions of matrices of so many rows and columns.
-    pub(super) fn new(gpu: &'a Gpu, work: Type, rows: u64, columns: u64, patience: Patience) -> Self {
+    pub(super) fn new(gpu: &'a Gpu, work: Type, rows: u64, columns: u64, blocking: Blocking) -> Self {
         let fine = gpu.caps.float64 && rows.max(columns) <= EXACT;
         // A CPU device runs eight threads as one vector; more would only wait for each other.
         let (lanes, segments) = if gpu.caps.cpu { (8, 1) } else { (32, 4) };
-        Self { gpu, scheme: Scheme { work, wide: false, fine, lanes, segments }, patience }
+        Self { gpu, scheme: Scheme { work, wide: false, fine, lanes, segments }, blocking }
     }
 
     /// By workgroups of `segments` times `lanes` threads.
@@ -94,13 +94,13 @@ impl<'a> Run<'a> {
     }
 
     /// A block for so many real numbers.
-    pub(super) fn numbers(&self, count: u64) -> Result<Lease> {
-        self.gpu.allocate(Kind::Device, count * self.scheme.real().size(), self.patience)
+    pub(super) fn numbers(&self, count: u64) -> Attempt<AllocationHandle> {
+        self.gpu.allocate(Kind::Device, count * self.scheme.real().size(), self.blocking)
     }
 
     /// A block for so many elements.
-    pub(super) fn elements(&self, count: u64) -> Result<Lease> {
-        self.gpu.allocate(Kind::Device, count * self.scheme.work.size(), self.patience)
+    pub(super) fn elements(&self, count: u64) -> Attempt<AllocationHandle> {
+        self.gpu.allocate(Kind::Device, count * self.scheme.work.size(), self.blocking)
     }
 }
 
@@ -114,10 +114,10 @@ pub(super) enum Holds {
 }
 
 /// A parameter's name, what it points at, and the block that is meant.
-pub(super) type Operand<'a> = (&'a str, Holds, &'a Block);
+pub(super) type Operand<'a> = (&'a str, Holds, &'a Allocation);
 
 impl Holds {
-    pub(super) fn of<'a>(self, name: &'a str, block: &'a Block) -> Operand<'a> {
+    pub(super) fn of<'a>(self, name: &'a str, block: &'a Allocation) -> Operand<'a> {
         (name, self, block)
     }
 }
@@ -151,10 +151,10 @@ impl<'a> Step<'a> {
         Self { groups: count.div_ceil(run.scheme.threads()), ..Self::new(files, run) }
     }
 
-    pub(super) fn record(&self) -> Result<()> {
-        let Run { gpu, scheme, patience } = self.run;
-        let reads: SmallVec<[&Block; 8]> = self.reads.iter().map(|&(_, _, block)| block).collect();
-        let writes: SmallVec<[&Block; 8]> = self.writes.iter().map(|&(_, _, block)| block).collect();
+    pub(super) fn record(&self) -> Attempt<()> {
+        let Run { gpu, scheme, blocking } = self.run;
+        let reads: SmallVec<[&Allocation; 8]> = self.reads.iter().map(|&(_, _, block)| block).collect();
+        let writes: SmallVec<[&Allocation; 8]> = self.writes.iter().map(|&(_, _, block)| block).collect();
         check_indices(gpu, scheme.wide)?;
         let kernel = Kernel {
             key: &self.key(),
@@ -164,7 +164,7 @@ impl<'a> Step<'a> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, patience)
+        kernel.launch(gpu, blocking)
     }
 
     pub(super) fn params(&self, params: &mut Params) {

@@ -10,16 +10,16 @@ use super::*;
 const ORIENTED: u64 = 16;
 
 /// U, the singular values, the largest first, and Vᵀ; `full` or reduced. For real matrices.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, patience: Patience) -> Result<(Buffer, Buffer, Buffer)> {
+pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, blocking: Blocking) -> Attempt<(Buffer, Buffer, Buffer)> {
     check(gpu, a, ty)?;
     if ty.is_complex() {
-        return Err(Error::Unsupported("svd is defined for real matrices".into()));
+        return Err(Error::Unsupported("svd is defined for real matrices".into()).into());
     }
     let wide = a.rows < a.columns;
     let (batch, m, n) = (a.batch, a.rows.max(a.columns), a.rows.min(a.columns));
     let fine = gpu.caps.float64 && m <= EXACT;
     let work = if ty == Type::F64 || fine { Type::F64 } else { Type::F32 };
-    let run = Run::new(gpu, work, m, n, patience);
+    let run = Run::new(gpu, work, m, n, blocking);
     let kept = if full { m } else { n };
     within_reach(batch.saturating_mul(m).saturating_mul(kept))?;
     let Work { cells, scales } = load_matrices(run, a, wide)?;
@@ -66,7 +66,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, patience: Patience) ->
 }
 
 /// Rᵀ of the QR decompositions in `cells`.
-fn triangle(run: Run, cells: &Cells) -> Result<Cells> {
+fn triangle(run: Run, cells: &Cells) -> Attempt<Cells> {
     let &Cells { batch, rows, columns, .. } = cells;
     let square = Cells::new(run, [batch, columns, columns])?;
     Step {
@@ -82,12 +82,12 @@ fn triangle(run: Run, cells: &Cells) -> Result<Cells> {
 /// Singular values, a row a matrix, and their order: indices, the largest first.
 struct Singular {
     values: Cells,
-    order: Lease,
+    order: AllocationHandle,
 }
 
 impl Singular {
     /// `columns` columns of `rows` elements: those of `cells` in the values' order, then unit vectors.
-    fn place(&self, run: Run, cells: &Cells, [rows, columns]: [u64; 2]) -> Result<Cells> {
+    fn place(&self, run: Run, cells: &Cells, [rows, columns]: [u64; 2]) -> Attempt<Cells> {
         let placed = Cells::new(run, [cells.batch, rows, columns])?;
         Step {
             reads: &[cells.operand("from"), ("order", Holds::Indices, &self.order)],
@@ -106,7 +106,7 @@ impl Singular {
     }
 
     /// Makes orthonormal bases of the columns in `right`, those of zero singular values included.
-    fn complete(&self, run: Run, right: &Cells) -> Result<()> {
+    fn complete(&self, run: Run, right: &Cells) -> Attempt<()> {
         let n = right.columns;
         Step {
             coherent: true,
@@ -121,7 +121,7 @@ impl Singular {
 
     /// Gives singular vectors Nx's signs: those of the eigenvectors that its rotations find of V·Σ·Vᵀ, or of V·Σ²·Vᵀ where
     /// the decomposition is reduced.
-    fn orient(&self, run: Run, [left, right]: [&Cells; 2], full: bool) -> Result<()> {
+    fn orient(&self, run: Run, [left, right]: [&Cells; 2], full: bool) -> Attempt<()> {
         let &Cells { batch, columns: n, .. } = right;
         let gram = Cells::new(run, [batch, n, n])?;
         Step {
@@ -150,7 +150,7 @@ impl Singular {
 
     /// Sets singular values to zero that are no more than rounding of the largest one: the reduced decomposition is what
     /// `pinv` and `matrix_rank` take, which know no tolerance relative to it.
-    fn negligible(&self, run: Run, ty: Type) -> Result<()> {
+    fn negligible(&self, run: Run, ty: Type) -> Attempt<()> {
         let (count, n) = (self.values.count(), self.values.columns);
         let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
         Step {

@@ -30,12 +30,12 @@ pub fn run(
     b: &Matrices,
     permutation: Option<&Buffer>,
     options: Options,
-    patience: Patience,
-) -> Result<Buffer> {
+    blocking: Blocking,
+) -> Attempt<Buffer> {
     let n = a.order()?;
     let along = if options.right { b.columns } else { b.rows };
     if a.batch != b.batch || along != n {
-        return Err(Error::SizeMismatch);
+        return Err(Error::SizeMismatch.into());
     }
     let elements = b.elements();
     let columns = if options.right { b.rows } else { b.columns };
@@ -48,15 +48,15 @@ pub fn run(
     ty.check(&gpu.caps)?;
     a.ty.check_program(&gpu.caps)?;
     if elements == 0 {
-        return gpu.zeroed(0, patience);
+        return gpu.zeroed(0, blocking);
     }
-    patience.may_record(n.div_ceil(width(inner)) * (1 + Update::commands(gpu)))?;
+    blocking.require_for(n.div_ceil(width(inner)) * (1 + Update::commands(gpu)))?;
     let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
     let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
-    let x = pack.copy(gpu, b, inner, patience)?;
-    let source = a.lease()?;
-    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(gpu, a, inner, patience)?) };
-    let matrix: &Block = converted.as_ref().unwrap_or(&source);
+    let x = pack.copy(gpu, b, inner, blocking)?;
+    let source = a.allocation()?;
+    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(gpu, a, inner, blocking)?) };
+    let matrix: &Allocation = converted.as_ref().unwrap_or(&source);
 
     // All cases are L·X = B with a lower triangle L, seen through strides: transposing both sides brings A to the left,
     // and an upper triangle read backwards is a lower one.
@@ -76,13 +76,13 @@ pub fn run(
     }
     let system =
         System { ty: inner, batch: b.batch, n, columns, l, x: view, conjugate: options.conjugate, unit: options.unit };
-    system.solve(gpu, patience)?;
-    unpack(gpu, x, inner, elements, ty, patience)
+    system.solve(gpu, blocking)?;
+    unpack(gpu, x, inner, elements, ty, blocking)
 }
 
-fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<Lease>> {
+fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<AllocationHandle>> {
     let rows = b.batch.checked_mul(b.rows).and_then(|rows| rows.checked_mul(4)).ok_or(Error::SizeMismatch)?;
-    if buffer.len() < rows { Err(Error::SizeMismatch) } else { buffer.lease() }
+    if buffer.len() < rows { Err(Error::SizeMismatch) } else { buffer.allocation() }
 }
 
 /// L·X = B for a batch of lower triangles L; `x` holds B and then X, of `n` rows.
@@ -101,12 +101,12 @@ pub(super) struct System<'a> {
 
 impl System<'_> {
     /// Records the blocked substitution.
-    pub fn solve(&self, gpu: &Gpu, patience: Patience) -> Result<()> {
+    pub fn solve(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<()> {
         let block = width(self.ty);
         for start in (0..self.n).step_by(block as usize) {
             let size = block.min(self.n - start);
             let rest = start + size;
-            self.substitute(gpu, start, size, patience)?;
+            self.substitute(gpu, start, size, blocking)?;
             Update {
                 ty: self.ty,
                 batch: self.batch,
@@ -118,13 +118,13 @@ impl System<'_> {
                 b: self.x.at(start, 0),
                 c: self.x.at(rest, 0),
             }
-            .record(gpu, patience)?;
+            .record(gpu, blocking)?;
         }
         Ok(())
     }
 
     /// Solves with the diagonal block of at most [`width`] rows that begins at row `start`.
-    pub fn substitute(&self, gpu: &Gpu, start: u64, size: u64, patience: Patience) -> Result<()> {
+    pub fn substitute(&self, gpu: &Gpu, start: u64, size: u64, blocking: Blocking) -> Attempt<()> {
         let &System { ty, batch, columns, .. } = self;
         if batch == 0 || columns == 0 {
             return Ok(());
@@ -152,7 +152,7 @@ impl System<'_> {
             writes: &[("x", Holds::Cells, x.block)],
             extents: &extents,
             groups: batch * tiles,
-            ..Step::new(&["exact", file], Run { gpu, scheme, patience })
+            ..Step::new(&["exact", file], Run { gpu, scheme, blocking })
         }
         .record()
     }

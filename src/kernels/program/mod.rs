@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::plan::Operand;
 use super::{STRAIGHT, check_indices};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error, Result};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
@@ -32,11 +32,11 @@ const PARTIAL: u64 = 1024;
 
 /// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
 /// device cannot run it, or the operands are too small for it.
-pub fn run(gpu: &Gpu, program: &Program, operands: &[Operand], patience: Patience) -> Result<Buffer> {
+pub fn run(gpu: &Gpu, program: &Program, operands: &[Operand], blocking: Blocking) -> Attempt<Buffer> {
     let layout = check(gpu, program, operands, 0)?;
     let bytes = layout.outputs() * program.result().size();
-    let out = gpu.allocate(Kind::Device, bytes, patience)?;
-    Run { gpu, program, layout: &layout, operands, out: &out, patience }.run()?;
+    let out = gpu.allocate(Kind::Device, bytes, blocking)?;
+    Run { gpu, program, layout: &layout, operands, out: &out, blocking }.run()?;
     Ok(Buffer::new(bytes, out))
 }
 
@@ -45,11 +45,11 @@ pub fn run_into(
     gpu: &Gpu,
     program: &Program,
     operands: &[Operand],
-    (out, bytes): (&Lease, u64),
-    patience: Patience,
-) -> Result<()> {
+    (out, bytes): (&AllocationHandle, u64),
+    blocking: Blocking,
+) -> Attempt<()> {
     let layout = check(gpu, program, operands, bytes)?;
-    Run { gpu, program, layout: &layout, operands, out, patience }.run()
+    Run { gpu, program, layout: &layout, operands, out, blocking }.run()
 }
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
@@ -76,8 +76,8 @@ struct Run<'a> {
     program: &'a Program,
     layout: &'a Layout,
     operands: &'a [Operand<'a>],
-    out: &'a Block,
-    patience: Patience,
+    out: &'a Allocation,
+    blocking: Blocking,
 }
 
 /// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
@@ -103,7 +103,7 @@ const FILL: u64 = 2048;
 const CLOSE: i64 = 4;
 
 impl Run<'_> {
-    fn run(&self) -> Result<()> {
+    fn run(&self) -> Attempt<()> {
         if self.program.elements() == 0 {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Run<'_> {
         }
     }
 
-    fn map(&self) -> Result<()> {
+    fn map(&self) -> Attempt<()> {
         let cpu = self.gpu.caps.cpu;
         if let Some(mut tile) = Tile::of(self.program, self.layout) {
             tile.quads = self.tiles_in_quads(&tile);
@@ -156,13 +156,13 @@ impl Run<'_> {
     }
 
     /// The order is the function's: all that runs side by side is the outputs.
-    fn fold(&self) -> Result<()> {
+    fn fold(&self) -> Attempt<()> {
         let threads = 64;
         let groups = self.layout.outputs().div_ceil(threads.into());
         self.pass(Stage::Fold { threads }, Pass::Whole { chunk: self.layout.reduced() }, groups)
     }
 
-    fn reduce(&self, accumulator: &Accumulator) -> Result<()> {
+    fn reduce(&self, accumulator: &Accumulator) -> Attempt<()> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let shape = self.shape_of_groups(outputs, reduced);
         let Shape { across, along, fours, beside } = shape;
@@ -181,9 +181,10 @@ impl Run<'_> {
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
         let parts = accumulator.parts.as_slice();
-        let lease = |part: &Compute| self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.patience);
-        let partial = parts.iter().map(lease).collect::<Result<SmallVec<[_; 2]>>>()?;
-        let partial = Partial { parts, leases: &partial, chunks };
+        let allocation =
+            |part: &Compute| self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.blocking);
+        let partial = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 2]>>>()?;
+        let partial = Partial { parts, allocations: &partial, chunks };
         let _together = self.gpu.stream.together();
         self.pass(stage(true), Pass::ToPartial { partial, chunk }, groups * chunks)?;
         let (across, along) = match outputs {

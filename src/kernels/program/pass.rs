@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::Run;
-use crate::error::Result;
+use crate::error::Attempt;
 use crate::kernels::Kernel;
 use crate::kernels::plan::Operand;
-use crate::memory::{Block, Lease};
+use crate::memory::{Allocation, AllocationHandle};
 use crate::program::emit::{Fours, Params, Stage, Tile, emit};
 use crate::program::layout::Pattern;
 use crate::program::types::Compute;
@@ -16,13 +16,13 @@ use crate::program::{Attribute, Source};
 #[derive(Clone, Copy)]
 pub(super) struct Partial<'a> {
     pub parts: &'a [Compute],
-    pub leases: &'a [Lease],
+    pub allocations: &'a [AllocationHandle],
     pub chunks: u64,
 }
 
 impl<'a> Partial<'a> {
-    fn blocks(self) -> SmallVec<[&'a Block; 4]> {
-        self.leases.iter().map(|lease| &**lease).collect()
+    fn blocks(self) -> SmallVec<[&'a Allocation; 4]> {
+        self.allocations.iter().map(|allocation| &**allocation).collect()
     }
 }
 
@@ -44,9 +44,9 @@ impl Run<'_> {
     }
 
     /// Runs the pass.
-    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Result<()> {
+    pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Attempt<()> {
         let operands = self.operands.iter().filter_map(Operand::block);
-        let (reads, writes): (SmallVec<[&Block; 4]>, SmallVec<[&Block; 4]>) = match pass {
+        let (reads, writes): (SmallVec<[&Allocation; 4]>, SmallVec<[&Allocation; 4]>) = match pass {
             Pass::Map { .. } | Pass::Whole { .. } => (operands.collect(), SmallVec::from_slice(&[self.out])),
             Pass::ToPartial { partial, .. } => (operands.collect(), partial.blocks()),
             Pass::FromPartial { partial } => (partial.blocks(), SmallVec::from_slice(&[self.out])),
@@ -60,7 +60,7 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(self.gpu, self.patience)
+        kernel.launch(self.gpu, self.blocking)
     }
 
     /// The parameters in the order of their declaration: addresses, immediates, then indices.
@@ -75,8 +75,8 @@ impl Run<'_> {
         if !matches!(pass, Pass::ToPartial { .. }) {
             params.address_at(self.out.address, self.result_offset(), result.storage(), format_args!("result"));
         }
-        for (i, (part, lease)) in partial.iter().flat_map(|p| p.parts.iter().zip(p.leases)).enumerate() {
-            params.address(lease.address, part.glsl(), format_args!("{part_name}{i}"));
+        for (i, (part, allocation)) in partial.iter().flat_map(|p| p.parts.iter().zip(p.allocations)).enumerate() {
+            params.address(allocation.address, part.glsl(), format_args!("{part_name}{i}"));
         }
         if let Pass::FromPartial { partial } = pass {
             params.extent(layout.outputs(), wide, format_args!("outputs"));
@@ -99,9 +99,9 @@ impl Run<'_> {
                     let held = input.ty.size().max(8) as usize;
                     params.scalar(*place, &value[..held], format_args!("scalar{i}"));
                 }
-                Operand::Block(lease, _) => {
+                Operand::Buffer(allocation, _) => {
                     let offset = folded as u64 * input.ty.size();
-                    params.address_at(lease.address, offset, input.ty.storage(), format_args!("input{i}"));
+                    params.address_at(allocation.address, offset, input.ty.storage(), format_args!("input{i}"));
                 }
             }
         }

@@ -18,8 +18,8 @@ fn each(gpu: &Gpu, ty: Type, len: u64) -> Option<u64> {
 
 impl Run<'_> {
     /// Whether the rows are short enough, and then sorted.
-    pub fn merge(&self) -> Result<bool> {
-        let Self { gpu, whole, patience } = *self;
+    pub fn merge(&self) -> Attempt<bool> {
+        let Self { gpu, whole, blocking } = *self;
         let sort = whole.sort;
         let Some(each) = each(gpu, sort.rows.ty, sort.rows.len) else {
             return Ok(false);
@@ -39,7 +39,7 @@ impl Run<'_> {
             params.extents(sort.rows.wide(), extents);
             sort.order(params, 0);
         };
-        let writes: Vec<&Block> = whole.writes().collect();
+        let writes: Vec<&Allocation> = whole.writes().collect();
         let kernel = Kernel {
             key: &[b"merge".as_slice(), &whole.key(), &[each as u8]].concat(),
             params: &params,
@@ -53,7 +53,7 @@ impl Run<'_> {
             reads: &[whole.source],
             writes: &writes,
         };
-        kernel.launch(gpu, patience)?;
+        kernel.launch(gpu, blocking)?;
         Ok(true)
     }
 }

@@ -10,8 +10,8 @@ mod select;
 
 use super::{Kernel, Rows};
 use crate::device::Gpu;
-use crate::error::{Error, Result};
-use crate::memory::{Block, Buffer, Kind, Lease, Patience};
+use crate::error::{Attempt, Error};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::program::emit::{Params, assign, head, lanes};
 use crate::program::types::{Compute, Type};
 
@@ -39,29 +39,29 @@ pub struct Sorted {
 const LONGEST: u64 = 1 << 31;
 
 /// The results that `sort` asks for. Complex numbers, which have no order, are unsupported.
-pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
+pub fn run(gpu: &Gpu, sort: &Sort, blocking: Blocking) -> Attempt<Sorted> {
     let Rows { buffer, ty, len, .. } = sort.rows;
     ty.check(&gpu.caps)?;
     sort.places.map_or(Ok(()), |ty| ty.check(&gpu.caps))?;
     if ty.is_complex() {
-        return Err(Error::Unsupported("complex numbers have no order".into()));
+        return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
     if len > LONGEST {
-        return Err(Error::Unsupported(format!("sorting of {len} elements along an axis")));
+        return Err(Error::Unsupported(format!("sorting of {len} elements along an axis")).into());
     }
     if sort.keep > len {
-        return Err(Error::Argument("keep: more elements than the axis has".into()));
+        return Err(Error::Argument("keep: more elements than the axis has".into()).into());
     }
     let elements = sort.rows.count() * sort.keep;
     if elements == 0 {
-        let zeroed = |ty: Type| gpu.zeroed(elements * ty.size(), patience);
+        let zeroed = |ty: Type| gpu.zeroed(elements * ty.size(), blocking);
         return Ok(Sorted {
             values: sort.values.then(|| zeroed(ty)).transpose()?,
             places: sort.places.map(zeroed).transpose()?,
         });
     }
-    let allocate = |ty: Type| gpu.allocate(Kind::Device, elements * ty.size(), patience);
-    let source = buffer.lease()?;
+    let allocate = |ty: Type| gpu.allocate(Kind::Device, elements * ty.size(), blocking);
+    let source = buffer.allocation()?;
     let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
     let whole = Moved {
@@ -73,14 +73,14 @@ pub fn run(gpu: &Gpu, sort: &Sort, patience: Patience) -> Result<Sorted> {
         values: values.as_deref(),
         places: places.as_deref(),
     };
-    let run = Run { gpu, whole, patience };
+    let run = Run { gpu, whole, blocking };
     if !run.select()? && !run.merge()? {
         run.radix()?;
     }
-    let result = |ty: Type, lease| Buffer::new(elements * ty.size(), lease);
+    let result = |ty: Type, allocation| Buffer::new(elements * ty.size(), allocation);
     Ok(Sorted {
-        values: values.map(|lease| result(ty, lease)),
-        places: places.zip(sort.places).map(|(lease, ty)| result(ty, lease)),
+        values: values.map(|allocation| result(ty, allocation)),
+        places: places.zip(sort.places).map(|(allocation, ty)| result(ty, allocation)),
     })
 }
 
@@ -120,11 +120,11 @@ struct Moved<'a> {
     first: bool,
     /// Whether it is the last one, which writes the results.
     last: bool,
-    source: &'a Block,
+    source: &'a Allocation,
     /// The places so far, where it is not the first.
-    source_places: Option<&'a Block>,
-    values: Option<&'a Block>,
-    places: Option<&'a Block>,
+    source_places: Option<&'a Allocation>,
+    values: Option<&'a Allocation>,
+    places: Option<&'a Allocation>,
 }
 
 impl<'a> Moved<'a> {
@@ -162,11 +162,11 @@ impl<'a> Moved<'a> {
         [("inner", inner(self.first)), ("inner_to", inner(self.last))]
     }
 
-    fn reads(&self) -> impl Iterator<Item = &'a Block> {
+    fn reads(&self) -> impl Iterator<Item = &'a Allocation> {
         [self.source].into_iter().chain(self.source_places)
     }
 
-    fn writes(&self) -> impl Iterator<Item = &'a Block> {
+    fn writes(&self) -> impl Iterator<Item = &'a Allocation> {
         self.values.into_iter().chain(self.places)
     }
 
@@ -205,5 +205,5 @@ struct Run<'a> {
     gpu: &'a Gpu,
     /// From the tensor to the results at once.
     whole: Moved<'a>,
-    patience: Patience,
+    blocking: Blocking,
 }

@@ -37,8 +37,8 @@ enum Stage {
 
 /// The counts of each block's digits, by row, digit and block, and their totals by row and digit.
 struct Counts {
-    blocks: Lease,
-    totals: Lease,
+    blocks: AllocationHandle,
+    totals: AllocationHandle,
 }
 
 impl Split {
@@ -68,13 +68,13 @@ fn has_room(gpu: &Gpu) -> bool {
 }
 
 impl Run<'_> {
-    pub fn radix(&self) -> Result<()> {
-        let Self { gpu, whole, patience } = *self;
+    pub fn radix(&self) -> Attempt<()> {
+        let Self { gpu, whole, blocking } = *self;
         let sort = whole.sort;
         let split = Split::of(gpu, &sort.rows);
         let passes = u64::from(sort.bits).div_ceil(8).max(1);
         let elements = sort.rows.count() * sort.rows.len;
-        let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, patience);
+        let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, blocking);
         let counts = Counts {
             blocks: words(sort.rows.count() * DIGITS * split.blocks)?,
             totals: words(sort.rows.count() * DIGITS)?,
@@ -83,10 +83,10 @@ impl Run<'_> {
         // results.
         let turns = (passes - 1).min(2);
         let values = (0..turns)
-            .map(|_| gpu.allocate(Kind::Device, elements * sort.rows.ty.size(), patience))
-            .collect::<Result<Vec<_>>>()?;
+            .map(|_| gpu.allocate(Kind::Device, elements * sort.rows.ty.size(), blocking))
+            .collect::<Attempt<Vec<_>>>()?;
         let places = match sort.places {
-            Some(_) => (0..turns).map(|_| words(elements)).collect::<Result<Vec<_>>>()?,
+            Some(_) => (0..turns).map(|_| words(elements)).collect::<Attempt<Vec<_>>>()?,
             None => vec![],
         };
         for pass in 0..passes {
@@ -110,7 +110,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn stage(&self, stage: Stage, pass: &Pass) -> Result<()> {
+    fn stage(&self, stage: Stage, pass: &Pass) -> Attempt<()> {
         let &Pass { shift, moved, split, counts } = pass;
         let (gpu, sort) = (self.gpu, moved.sort);
         let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
@@ -142,7 +142,7 @@ impl Run<'_> {
             Stage::Sums => &[wide],
             Stage::Scatter => &[moved.key().as_slice(), &[split.each as u8]].concat(),
         };
-        let (reads, writes): (Vec<&Block>, Vec<&Block>) = match stage {
+        let (reads, writes): (Vec<&Allocation>, Vec<&Allocation>) = match stage {
             Stage::Histogram => (vec![moved.source], vec![&counts.blocks]),
             Stage::Sums => (vec![&counts.blocks], vec![&counts.blocks, &counts.totals]),
             Stage::Scatter => {
@@ -175,11 +175,11 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.patience)
+        kernel.launch(gpu, self.blocking)
     }
 }
 
 /// The block that a pass writes to where it is not the last.
-fn turn(blocks: &[Lease], pass: u64) -> Option<&Block> {
-    blocks.get(pass as usize % 2).map(|lease| &**lease)
+fn turn(blocks: &[AllocationHandle], pass: u64) -> Option<&Allocation> {
+    blocks.get(pass as usize % 2).map(|allocation| &**allocation)
 }

@@ -35,8 +35,8 @@ impl Shape {
 
 impl Run<'_> {
     /// Whether so few elements are kept of so long rows, and then taken.
-    pub fn select(&self) -> Result<bool> {
-        let Self { gpu, whole, patience } = *self;
+    pub fn select(&self) -> Attempt<bool> {
+        let Self { gpu, whole, blocking } = *self;
         let sort = whole.sort;
         let (rows, keep) = (&sort.rows, sort.keep);
         // A processor's sort is not so much slower. How many workgroups fill a device with threads:
@@ -46,13 +46,13 @@ impl Run<'_> {
             return Ok(false);
         }
         let mut len = rows.len;
-        let mut before: Option<(Lease, Option<Lease>)> = None;
+        let mut before: Option<(AllocationHandle, Option<AllocationHandle>)> = None;
         loop {
             // Each piece leaves a small part of it.
             let pieces = (enough / rows.count()).min(len / PIECE.max(32 * keep)).max(1);
             let last = pieces == 1;
             let elements = rows.count() * pieces * keep;
-            let allocate = |size: u64| gpu.allocate(Kind::Device, elements * size, patience);
+            let allocate = |size: u64| gpu.allocate(Kind::Device, elements * size, blocking);
             let next = match last {
                 true => None,
                 false => Some((allocate(rows.ty.size())?, sort.places.map(|_| allocate(4)).transpose()?)),
@@ -76,7 +76,7 @@ impl Run<'_> {
     }
 
     /// One kernel for all rows: of `pieces` of each row of `len` elements, which is what the cut before left of it.
-    fn cut(&self, moved: &Moved, len: u64, pieces: u64) -> Result<()> {
+    fn cut(&self, moved: &Moved, len: u64, pieces: u64) -> Attempt<()> {
         let (gpu, sort) = (self.gpu, moved.sort);
         let Shape { threads, each, room } = Shape::of(gpu, sort.rows.ty, len / pieces, sort.keep);
         let groups = sort.rows.count() * pieces;
@@ -88,7 +88,7 @@ impl Run<'_> {
             sort.order(params, 0);
         };
         let shape = [threads.ilog2(), each as u32, room.ilog2()].map(|number| number as u8);
-        let (reads, writes): (Vec<&Block>, Vec<&Block>) = (moved.reads().collect(), moved.writes().collect());
+        let (reads, writes): (Vec<&Allocation>, Vec<&Allocation>) = (moved.reads().collect(), moved.writes().collect());
         let kernel = Kernel {
             key: &[b"select".as_slice(), &moved.key(), &shape].concat(),
             params: &params,
@@ -104,6 +104,6 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.patience)
+        kernel.launch(gpu, self.blocking)
     }
 }

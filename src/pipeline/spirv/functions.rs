@@ -36,14 +36,14 @@ struct Function {
     /// Without callees.
     size: Size,
     calls: Vec<u32>,
-    blocks: Vec<Block>,
+    blocks: Vec<Allocation>,
     by_label: HashMap<u32, usize>,
     /// With callees, once known.
     total: Option<Size>,
 }
 
 #[derive(Default)]
-struct Block {
+struct Allocation {
     /// Merge block, and continue target of a loop (0 in a selection).
     construct: Option<(u32, u32)>,
     successors: Vec<u32>,
@@ -89,7 +89,7 @@ impl Functions {
             Op::FunctionCall => function.calls.push(words[3]),
             Op::Label => {
                 function.by_label.insert(words[1], function.blocks.len());
-                function.blocks.push(Block::default());
+                function.blocks.push(Allocation::default());
             }
             Op::FunctionEnd => {
                 function.size.nesting = function.nesting();
