@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Peers' figures for the sets `awkward`, `networks` (PyTorch alone), `compiled` (JAX alone) and `sweep` of run.exs, as ../shared/bench/peers.py has those for `peers`:
-PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives, on the same machine.
+"""Measures the peers of run.exs on the same machine: PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives.
 
-Usage: peers.py gpu|cpu awkward|networks|compiled|sweep...   -> JSON lines {case, peer, value, unit}
+The sets are `irregular`, `networks` (PyTorch alone), `compiled` (JAX alone) and `sweep`; ../shared/bench/peers.py measures
+the set `peers`.
+
+Usage: peers.py gpu|cpu irregular|networks|compiled|sweep...   -> JSON lines {case, peer, value, unit}
 """
 import json
 import math
@@ -95,11 +97,11 @@ class Jax:
 
 
 def normal(shape):
-    """Normally distributed numbers, the same ones again after a million: making them takes longest of all."""
+    """Normally distributed numbers that repeat after 2^20: drawing all of them would take longer than the measurement."""
     return np.resize(np.random.default_rng(0).standard_normal(2**20, dtype=np.float32), shape)
 
 
-def awkward(peer):
+def irregular(peer):
     k = 8192 if GPU else 2048
     batch = 8192 if GPU else 256
     cube = (512, 512, 512) if GPU else (128, 128, 128)
@@ -113,17 +115,17 @@ def awkward(peer):
         fun = peer.compiled(fun)
         emit(name, peer.name, amount / median(lambda: peer.wait(fun(*data)), runs) / 1e9, unit)
 
-    def product(name, kind, left, right):
+    def matmul(name, kind, left, right):
         amount = 2 * int(np.prod(left)) * right[-1]
         case(name, kind, [left, right], amount, "GFLOP/s", 9, lambda a, b: a @ b)
 
     def moved(name, kind, shapes, bytes_each, fun):
         case(name, kind, shapes, bytes_each * int(np.prod(shapes[0])), "GB/s", 15, fun)
 
-    product("matmul_f32_1000x777x1503", "f32", (1000, 777), (777, 1503))
-    product("matmul_bf16_1000x777x1503", "bf16", (1000, 777), (777, 1503))
-    product(f"matvec_f32_1x{k}x{k}", "f32", (1, k), (k, k))
-    product(f"matmul_f32_{batch}_of_32x32", "f32", (batch, 32, 32), (batch, 32, 32))
+    matmul("matmul_f32_1000x777x1503", "f32", (1000, 777), (777, 1503))
+    matmul("matmul_bf16_1000x777x1503", "bf16", (1000, 777), (777, 1503))
+    matmul(f"matvec_f32_1x{k}x{k}", "f32", (1, k), (k, k))
+    matmul(f"matmul_f32_{batch}_of_32x32", "f32", (batch, 32, 32), (batch, 32, 32))
     moved("sum_middle_axis", "f32", [cube], 4, lambda x: peer.sum(x, 1))
     moved("sum_over_3", "f32", [(rows, 3)], 4, lambda x: peer.sum(x, 1))
     moved("sum_1e8", "f32", [(100_000_000,)], 4, lambda x: peer.sum(x, None))
@@ -160,12 +162,12 @@ def networks(peer):
         return uniform(count, size, size) + size * torch.eye(size, device=peer.device)
 
     image = uniform(n, 64, 64, 64)
-    _, places = functional.max_pool2d(image, 2, return_indices=True)
+    _, indices = functional.max_pool2d(image, 2, return_indices=True)
     case("embedding", [uniform(50_000, 256), below(50_000, rows)], lambda table, at: table[at])
     updates = [uniform(50_000, 256), below(50_000, rows), uniform(rows, 256)]
     case("embedding_gradient", updates, lambda table, at, values: table.index_add(0, at, values))
     case("max_pool_2x2", [image], lambda x: functional.max_pool2d(x, 2))
-    case("max_pool_2x2_gradient", [uniform(n, 64, 32, 32)], lambda g: functional.max_unpool2d(g, places, 2))
+    case("max_pool_2x2_gradient", [uniform(n, 64, 32, 32)], lambda g: functional.max_unpool2d(g, indices, 2))
     case("average_pool_3x3", [image], lambda x: functional.avg_pool2d(x, 3, 1, 1))
     depthwise = [uniform(n, 128, 28, 28), uniform(128, 1, 3, 3)]
     case("depthwise_conv_3x3", depthwise, lambda x, k: functional.conv2d(x, k, padding=1, groups=128))
@@ -184,7 +186,7 @@ def networks(peer):
 
 
 def compiled(peer):
-    """Those definitions that ../shared/bench/peers.py does not have."""
+    """The definitions that ../shared/bench/peers.py does not measure."""
     if peer.name != "jax":
         return
     jax, n = peer.lib, 64 if GPU else 2
@@ -198,7 +200,7 @@ def compiled(peer):
 
 
 def sweep(peer):
-    """Eager calls, as many in a run as take 20 ms, 1000 at most, and one wait."""
+    """Eager calls. A run is the number of calls that takes 20 ms, 1000 at most, and one wait."""
     operations = {"add": (2, lambda a, b: a + b), "exp": (1, peer.exp), "sum": (1, lambda x: peer.sum(x, None))}
     for name, (arity, fun) in operations.items():
         for exponent in range(9):
@@ -220,6 +222,6 @@ for library in (Torch, Jax):
     try:
         chosen = library()
         for name in SETS:
-            {"awkward": awkward, "networks": networks, "compiled": compiled, "sweep": sweep}[name](chosen)
+            {"irregular": irregular, "networks": networks, "compiled": compiled, "sweep": sweep}[name](chosen)
     except Exception as error:
         print(f"{library.name} failed: {error!r}", file=sys.stderr, flush=True)

@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""Draws what an eager operation costs over the number of elements, from JSON lines of the set `sweep`.
+"""Draws benchmark results. Needs matplotlib.
 
-Usage: plot.py TITLE OUT.png OURS.jsonl PEERS.jsonl...      needs matplotlib
-Lines: {case: "add_1e3", value, unit: "us/op"} are ours, those with {peer} the peer's; others are ignored.
+plot.py summary RESULTS.md OUT.png
+    The ratio to the best peer, case by case, of the sets `peers` and `compiled` on the GPU of RESULTS.md's table.
+
+plot.py sweep TITLE OUT.png OURS.jsonl PEERS.jsonl...
+    The cost of an eager operation over the number of elements, from the JSON lines of the sets `sweep` and
+    `binary_backend`: {case: "add_1e3", value, unit: "us/op"}, with {peer} where the value is a peer's. Other lines are
+    ignored.
 """
 import json
 import re
@@ -15,28 +20,66 @@ import matplotlib.pyplot as plt
 
 STYLE = {"nx_vulkan": ("#c0392b", "o"), "BinaryBackend": ("#7f8c8d", "s"), "torch": ("#e67e22", "^"), "jax": ("#2980b9", "v")}
 
-title, out, *files = sys.argv[1:]
-curves = {}
-for path in files:
-    for line in open(path):
-        if not line.startswith("{"):
-            continue
-        row = json.loads(line)
-        case = re.fullmatch(r"([a-z]+)_1e(\d+)", row["case"])
-        if case and row["unit"] == "us/op":
-            points = curves.setdefault(case[1], {}).setdefault(row.get("peer", "nx_vulkan"), {})
-            points[10 ** int(case[2])] = row["value"]
 
-figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 4.5), sharey=True, squeeze=False)
-for ax, (operation, peers) in zip(axes[0], curves.items()):
-    for peer in [name for name in STYLE if name in peers]:
-        color, marker = STYLE[peer]
-        ax.loglog(*zip(*sorted(peers[peer].items())), color=color, marker=marker, markersize=4, label=peer)
-    ax.set_title(operation)
-    ax.set_xlabel("elements (f32)")
-    ax.grid(True, which="major", alpha=0.3)
-axes[0][0].set_ylabel("µs per operation")
-axes[0][0].legend()
-figure.suptitle(title)
-figure.tight_layout()
-figure.savefig(out, dpi=110)
+def summary(results, out):
+    """A bar a case. A case that is in both sets is a definition: the peers compile it, so ours is the compiled one."""
+    ratios, device, date = {}, "", ""
+    for line in open(results):
+        cells = [cell.strip(" `") for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 8 and cells[3] in ("run.exs gpu", "run.exs gpu compiled") and cells[7]:
+            ratios[cells[0]] = (float(cells[7]), cells[5].split()[-1])
+            device, date = cells[1:3]
+
+    figure, ax = plt.subplots(figsize=(9, 6.5))
+    for y, (case, (ratio, peer)) in enumerate(ratios.items()):
+        ax.barh(y, ratio - 1, left=1, height=0.7, color="#27ae60" if ratio >= 1 else "#d35400")
+        ahead = ratio >= 1
+        ax.text(ratio * (1.04 if ahead else 0.96), y, f"{ratio:.2f} {peer}", va="center", ha="left" if ahead else "right", fontsize=8)
+    ax.set_yticks(range(len(ratios)), list(ratios), fontsize=8)
+    ax.set_ylim(len(ratios) - 0.4, -0.6)
+    ax.set_xscale("log")
+    ax.set_xlim(0.08, 90)
+    ax.set_xticks([0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32], ["1/8", "1/4", "1/2", "1", "2", "4", "8", "16", "32"])
+    ax.minorticks_off()
+    ax.axvline(1, color="black", linewidth=0.8)
+    ax.grid(True, axis="x", alpha=0.3)
+    ax.set_xlabel("speed relative to the faster of PyTorch and JAX (right of 1: nx_vulkan is faster)")
+    ax.set_title(f"nx_vulkan on one NVIDIA {device}, {date}")
+    figure.tight_layout()
+    figure.savefig(out, dpi=110)
+
+
+def sweep(title, out, *files):
+    """A panel an operation, a line a library."""
+    curves = {}
+    for path in files:
+        for line in open(path):
+            if not line.startswith("{"):
+                continue
+            row = json.loads(line)
+            case = re.fullmatch(r"([a-z]+)_1e(\d+)", row["case"])
+            if case and row["unit"] == "us/op":
+                points = curves.setdefault(case[1], {}).setdefault(row.get("peer", "nx_vulkan"), {})
+                points[10 ** int(case[2])] = row["value"]
+
+    figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 4.5), sharey=True, squeeze=False)
+    for ax, (operation, peers) in zip(axes[0], curves.items()):
+        for peer in [name for name in STYLE if name in peers]:
+            color, marker = STYLE[peer]
+            ax.loglog(*zip(*sorted(peers[peer].items())), color=color, marker=marker, markersize=4, label=peer)
+        ax.set_title(operation)
+        ax.set_xlabel("elements (f32)")
+        ax.grid(True, which="major", alpha=0.3)
+    axes[0][0].set_ylabel("µs per operation")
+    axes[0][0].legend()
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(out, dpi=110)
+
+
+if len(sys.argv) == 4 and sys.argv[1] == "summary":
+    summary(*sys.argv[2:])
+elif len(sys.argv) > 4 and sys.argv[1] == "sweep":
+    sweep(*sys.argv[2:])
+else:
+    sys.exit(__doc__)

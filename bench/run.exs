@@ -5,17 +5,17 @@
 # gpu and cpu choose the sizes. The sets are
 #
 #   * peers (the default): the cases of ../shared/bench/peers.py
-#   * awkward: shapes and types that fit no tile
-#   * networks: what networks and models are made of besides products
-#   * compiled: definitions of the sets before, by Nx.Vulkan.Compiler (a case's name alone does not choose them)
-#   * sweep, binary: an operation's cost from 1 to 10^8 elements, here and on Nx.BinaryBackend
-#   * layers: where the time of a small operation goes
-#   * processes: 1 to 64 processes that issue operations at once
+#   * irregular: shapes and types that are no multiple of a tile
+#   * networks: operations of neural networks and models besides matmul
+#   * compiled: definitions of the sets above, compiled by Nx.Vulkan.Compiler; only the set's name chooses them
+#   * sweep, binary_backend: an operation's cost from 1 to 10^8 elements, on the device and on Nx.BinaryBackend
+#   * latency: the time of a small operation, layer by layer
+#   * processes: 1 to 64 processes that issue operations concurrently
 #
-# Prints JSON lines {case, value, unit}, those of BinaryBackend with {peer}; on stderr the device and,
-# case by case, what was left out because it has no kernel. Ends with status 1 when a case failed.
+# Prints JSON lines {case, value, unit}, with {peer} for BinaryBackend. Prints on stderr the device and the cases
+# that it leaves out because they have no kernel. Ends with status 1 when a case failed.
 
-for file <- ~w(measure models cases awkward networks sweep latency),
+for file <- ~w(measure models cases irregular networks sweep latency),
     do: Code.require_file("support/#{file}.exs", __DIR__)
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
@@ -32,12 +32,12 @@ alias Nx.Vulkan.{Fallback, VulkanoBackend}
 
 sets = [
   {"peers", VulkanoBackend, Bench.Cases.all(sizes)},
-  {"awkward", VulkanoBackend, Bench.Awkward.all(sizes)},
+  {"irregular", VulkanoBackend, Bench.Irregular.all(sizes)},
   {"networks", VulkanoBackend, Bench.Networks.all(sizes)},
   {"compiled", VulkanoBackend, Bench.Cases.compiled(sizes) ++ Bench.Networks.compiled(sizes)},
   {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
-  {"binary", Nx.BinaryBackend, Bench.Sweep.all(6)},
-  {"layers", VulkanoBackend, Bench.Latency.layers()},
+  {"binary_backend", Nx.BinaryBackend, Bench.Sweep.all(6)},
+  {"latency", VulkanoBackend, Bench.Latency.layers()},
   {"processes", VulkanoBackend, Bench.Latency.processes()}
 ]
 
@@ -64,7 +64,7 @@ device =
 
 IO.puts(:stderr, "#{Date.utc_today()}, #{device.name} (#{device.type}), driver #{device.driver}")
 
-# Each case in a process of its own: what it held is gone before the next one starts.
+# Each case runs in a process of its own, whose end frees its tensors before the next case starts.
 measure = fn backend, fun ->
   Task.async(fn ->
     Nx.default_backend(backend)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What scikit-learn makes of the data of examples/scholar.exs: one figure a line, its name and its values.
+"""scikit-learn's results for the data of examples/scholar.exs: one result a line, its name and its values.
 
     python3 -m venv /tmp/sklearn && /tmp/sklearn/bin/pip install scikit-learn
     /tmp/sklearn/bin/python bench/scikit_learn.py > /tmp/scikit_learn.txt
     mix run examples/scholar.exs /tmp/scikit_learn.txt
 
-examples/support/scikit_learn.txt is such a file. The data come from a formula, not from numpy's generators: both sides make the same numbers, rounded to f32.
+examples/support/scikit_learn.txt is such a file. The data come from a formula, not from numpy's generators, for both
+sides to make the same numbers, rounded to f32.
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ SLOPES = [2.0, -1.0, 0.5, 3.0]
 
 
 def normals():
-    """Sums of twelve uniform numbers, less 6: of the minimal standard generator (Park and Miller, 1988)."""
+    """Sums of twelve uniform numbers of the minimal standard generator (Park and Miller, 1988), less 6."""
     state = 20260101
     while True:
         total = 0.0
@@ -52,7 +53,7 @@ def show(name, values):
 
 
 def upright(rows):
-    """Each row with the sign that makes its largest entry positive: singular vectors have either."""
+    """Each row with the sign that makes its largest entry positive: the sign of a singular vector is arbitrary."""
     return [row * np.sign(row[np.argmax(np.abs(row))]) for row in rows]
 
 
@@ -71,7 +72,7 @@ show("pca.singular_values", pca.singular_values_)
 show("pca.explained_variance_ratio", pca.explained_variance_ratio_)
 show("pca.scores", np.abs(pca.transform(x[test])))
 
-# By their first coordinate: clusters have no order.
+# Sorted by their first coordinate, because clusters have no order.
 kmeans = KMeans(n_clusters=3, n_init=10, random_state=0).fit(x[train])
 order = np.argsort(kmeans.cluster_centers_[:, 0])
 rank = np.argsort(order)

@@ -1,10 +1,10 @@
-# A soak: operations of mixed kinds and sizes from several processes, and what memory they hold meanwhile.
+# A soak test: operations of mixed kinds and sizes from several processes, and the memory that they hold.
 #
 #     mix run bench/soak.exs SECONDS [LARGEST]      # elements of the largest tensors, 2^20 by default
 #
-# Prints the pool's figures and the operating system's for this process ten times and more. Ends with status 1 where
-# memory grew: where the most of the last quarter is more than a tenth above the most of the second one. The first
-# quarter, in which kernels are built and the pool fills, does not count.
+# Prints the memory of the pool, of this operating system process and of the BEAM some forty times. Ends with status 1
+# where memory grew: where the maximum of the last quarter of the run is more than a tenth above the maximum of the
+# second quarter. The first quarter, in which kernels are built and the pool fills, does not count.
 
 defmodule Soak do
   alias Nx.Vulkan.VulkanoBackend
@@ -14,7 +14,7 @@ defmodule Soak do
   def run(seconds, largest) do
     Nx.default_backend(VulkanoBackend)
     finish = System.monotonic_time(:millisecond) + 1000 * seconds
-    # Each kernel is built once before the clock counts.
+    # Builds each kernel once before the run starts.
     for kind <- kinds(), do: work(kind, 1000)
 
     workers =
@@ -28,13 +28,13 @@ defmodule Soak do
 
     samples = watch(max(div(seconds, 40), 1), finish, [])
     operations = Enum.sum(Task.await_many(workers, :infinity))
-    IO.puts("#{operations} pieces of work in #{seconds} s")
+    IO.puts("#{operations} units of work in #{seconds} s")
     verdict(Enum.reverse(samples))
   end
 
   defp loop(finish, largest, done) do
     if System.monotonic_time(:millisecond) < finish do
-      # As many small ones as large ones.
+      # Uniform in the exponent: small and large sizes are equally frequent.
       size = round(:math.pow(largest, :rand.uniform()))
       work(Enum.random(kinds()), size)
       loop(finish, largest, done + 1)
@@ -43,7 +43,7 @@ defmodule Soak do
     end
   end
 
-  defp kinds, do: [:elementwise, :reduce, :product, :move, :transfer, :sort, :gather, :process]
+  defp kinds, do: [:elementwise, :reduce, :matmul, :move, :transfer, :sort, :gather, :process]
 
   defp work(:elementwise, n) do
     x = Nx.iota({n}, type: :f32)
@@ -55,7 +55,7 @@ defmodule Soak do
     Nx.to_number(Nx.add(Nx.sum(Nx.sum(x, axes: [1])), Nx.reduce_max(x)))
   end
 
-  defp work(:product, n) do
+  defp work(:matmul, n) do
     side = min(ceil(:math.sqrt(n)), 512)
     x = Nx.iota({side, side}, type: :f32)
     Nx.dot(x, x)
@@ -78,7 +78,7 @@ defmodule Soak do
     Nx.take(x, Nx.remainder(Nx.iota({n}), n))
   end
 
-  # One that dies with what it holds.
+  # A process that ends while it holds tensors.
   defp work(:process, n) do
     {process, ref} =
       spawn_monitor(fn ->

@@ -2,8 +2,8 @@ defmodule Bench.Cases do
   @moduledoc """
   The cases of `../shared/bench/peers.py`: the same names, shapes, units and numbers of runs.
 
-  `all/1` gives `{name, unit, fun}` in the peers' order; `fun` makes the data on the default backend,
-  measures and returns the value. So do the other modules with cases.
+  `all/1` returns `{name, unit, fun}` in the peers' order. `fun` makes the data on the default backend, measures
+  and returns the value. The other modules with cases have the same interface.
   """
 
   import Bench.Measure
@@ -44,7 +44,7 @@ defmodule Bench.Cases do
       ]
   end
 
-  @doc "Those that are definitions, by `Nx.Vulkan.Compiler`."
+  @doc "The cases that are definitions, compiled by `Nx.Vulkan.Compiler`."
   def compiled(device) do
     compiler = Nx.Vulkan.Compiler
     n = if device == :gpu, do: 2 ** 26, else: 2 ** 22
@@ -67,7 +67,7 @@ defmodule Bench.Cases do
     12 * n / median(fn -> Nx.add(a, b) end, 15) / 1.0e9
   end
 
-  # Useful are three reads and a write.
+  # Three reads and one write are useful; the other traffic is of intermediate results.
   defp chain8(n, wrap \\ & &1) do
     args = for seed <- 0..2, do: normal({n}, seed)
     chain = wrap.(&Models.chain/3)
@@ -129,7 +129,7 @@ defmodule Bench.Cases do
     bytes / median(fn -> Nx.to_binary(x) end, 7) / 1.0e9
   end
 
-  # Dense 784-256-128-10 on a batch of 128: cross-entropy, its gradients, one step of descent.
+  # Dense layers 784-256-128-10 on a batch of 128: cross-entropy, its gradients, one step of gradient descent.
   defp mlp(compiler) do
     parameters =
       for {{i, o}, seed} <- Enum.with_index([{784, 256}, {256, 128}, {128, 10}]) do
@@ -141,7 +141,7 @@ defmodule Bench.Cases do
     compiled_us(compiler, &Models.step/3, [List.to_tuple(parameters), x, y], 51)
   end
 
-  # From host binaries to host binaries, the model of shaders/leapfrog_regime.comp.
+  # The model of shaders/leapfrog_regime.comp, from host binaries to host binaries.
   defp leapfrog do
     [q, p, obs] =
       for {n, seed} <- [{8, 0}, {8, 1}, {200, 2}], do: Nx.to_binary(normal({n}, seed))
@@ -163,7 +163,8 @@ defmodule Bench.Cases do
     compiled_us(compiler, &Models.kmeans/2, [normal({n, 64}, 0), normal({16, 64}, 1)], 15)
   end
 
-  # Traced once, as a loop of steps would do it; `Nx.Defn.Evaluator` evaluates it op by op in every run.
+  # The function is traced once, as a training loop does. `Nx.Defn.Evaluator` evaluates it operation by operation in
+  # every run.
   defp compiled_us(compiler, fun, args, runs) do
     compiled = Nx.Defn.compile(fun, args, compiler: compiler)
     median(fn -> apply(compiled, args) end, runs) * 1.0e6

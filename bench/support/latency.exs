@@ -1,8 +1,10 @@
 defmodule Bench.Latency do
   @moduledoc """
-  What a small operation costs on its way to the device, layer by layer: each case contains those before
-  it. And what many processes cost that issue operations at once: microseconds an operation of all of
-  them together, which must not grow with their number.
+  `layers/0` measures a small operation on its way to the device, layer by layer. Each case contains the ones
+  before it.
+
+  `processes/0` measures many processes that issue operations concurrently, in microseconds an operation of
+  all processes. The value must not grow with the number of processes.
   """
 
   import Bench.Measure
@@ -15,7 +17,7 @@ defmodule Bench.Latency do
 
   def layers do
     [
-      {"call_of_a_nif", "us/op", each(fn a, _b -> NativeV.buf_byte_size(a.data.ref) end)},
+      {"empty_nif", "us/op", each(fn a, _b -> NativeV.buf_byte_size(a.data.ref) end)},
       {"nif_run_add", "us/op",
        each(fn a, b ->
          {:ok, _} =
@@ -40,7 +42,7 @@ defmodule Bench.Latency do
 
   def processes do
     for count <- [1, 4, 16, 64] do
-      {"add_by_#{count}_processes", "us/op", fn -> together(count) end}
+      {"add_by_#{count}_processes", "us/op", fn -> concurrent(count) end}
     end
   end
 
@@ -54,8 +56,8 @@ defmodule Bench.Latency do
   defp repeated(fun),
     do: median(fn -> Enum.each(1..@calls, fn _ -> fun.() end) end, 7) / @calls * 1.0e6
 
-  # 64,000 operations in all.
-  defp together(count) do
+  # 64,000 operations, shared by `count` processes.
+  defp concurrent(count) do
     {a, b} = {normal({1000}, 0), normal({1000}, 1)}
     calls = div(64_000, count)
     work = fn -> Enum.reduce(1..calls, a, fn _, x -> Nx.add(x, b) end) && :ok end

@@ -1,10 +1,10 @@
 defmodule Bench.Measure do
   @moduledoc """
-  Timing as `../shared/bench/peers.py` does it: a warm-up, then the median of single runs, each ended by
-  a wait for the device.
+  Timing as in `../shared/bench/peers.py`: a warm-up, then the median of single runs, each with a wait for the
+  device at its end.
 
-  Garbage is collected when the BEAM or the backend finds it necessary and never for the measurement's
-  sake, so a run pays for what it drops as a user's loop does.
+  Garbage is collected when the BEAM or the backend needs it, never for the measurement's sake. A run pays for
+  the tensors that it drops, as a user's loop does.
   """
 
   @doc """

@@ -1,5 +1,5 @@
 defmodule Bench.Models do
-  @moduledoc "The numerical functions among the cases, written as a user of Nx writes them."
+  @moduledoc "The numerical definitions among the cases, written as a user of Nx writes them."
 
   import Nx.Defn
 

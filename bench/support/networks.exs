@@ -1,7 +1,7 @@
 defmodule Bench.Networks do
   @moduledoc """
-  What networks and models are made of besides products: the set `networks` of `bench/peers.py` has the
-  same cases. Microseconds of one call with the wait for the device.
+  Operations of neural networks and models besides matmul. The set `networks` of `bench/peers.py` has the same
+  cases. A case's value is the time of one call and the wait for the device, in microseconds.
   """
 
   import Bench.Measure
@@ -9,7 +9,7 @@ defmodule Bench.Networks do
   def all(device) when device in [:gpu, :cpu],
     do: for({name, data, fun} <- cases(device), do: {name, "us", fn -> time(data.(), fun) end})
 
-  @doc "Those of several operations, by `Nx.Vulkan.Compiler`."
+  @doc "The cases of several operations, compiled by `Nx.Vulkan.Compiler`."
   def compiled(device) do
     for {name, data, fun} <- cases(device), name in ["softmax_rows_of_1024", "random_uniform"] do
       {name, "us", fn -> time(data.(), Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler)) end}
@@ -23,7 +23,7 @@ defmodule Bench.Networks do
     rows = 512 * n
     space = [strides: [1, 1, 2, 2]]
     groups = [padding: :same, feature_group_size: 128]
-    # The gradient of strides by two, by its input.
+    # The gradient of a convolution with strides of two by its input.
     doubled = [padding: [{2, 2}, {2, 2}], input_dilation: 2]
 
     [

@@ -1,10 +1,10 @@
 defmodule Bench.Sweep do
   @moduledoc """
-  What an eager operation costs from 1 to 10⁸ elements, as `bench/plot.py` draws it: the sets `sweep` (the
-  device) and `binary` (`Nx.BinaryBackend`, as far as it stays below a second), and the set `sweep` of
-  `bench/peers.py`.
+  The cost of an eager operation from 1 to 10⁸ elements, as `bench/plot.py sweep` draws it: the sets `sweep` (the
+  device) and `binary_backend` (`Nx.BinaryBackend`, up to sizes that take a second). The set `sweep` of
+  `bench/peers.py` has the same cases.
 
-  A run is as many calls as take 20 ms, 1000 at most, and one wait.
+  A run is the number of calls that takes 20 ms, 1000 at most, and one wait.
   """
 
   import Bench.Measure
@@ -17,7 +17,7 @@ defmodule Bench.Sweep do
     end
   end
 
-  # The data come from the device whatever the backend is: quickly, and the same.
+  # The device makes the data for both backends: it is fast, and both get the same numbers.
   defp cost(fun, elements) do
     backend = Nx.default_backend(Nx.Vulkan.VulkanoBackend)
     {:arity, arity} = Function.info(fun, :arity)

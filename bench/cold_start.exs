@@ -1,9 +1,9 @@
-# Cold start: what the first operation of a BEAM costs, step by step, in milliseconds. The BEAM's own start and the
+# Cold start: the time of the first operation of a BEAM, step by step, in milliseconds. The BEAM's own start and the
 # loading of modules do not count.
 #
 #     export NX_VULKAN_CACHE_DIR=$(mktemp -d)
-#     mix run bench/cold.exs      # with an empty disk cache
-#     mix run bench/cold.exs      # with a warm one
+#     mix run bench/cold_start.exs      # with an empty disk cache
+#     mix run bench/cold_start.exs      # with a warm one
 #
 # Prints JSON lines {case, value, unit}.
 
@@ -13,7 +13,7 @@ alias Nx.Vulkan.Native
 {:ok, _} = Application.ensure_all_started(:telemetry)
 _ = Application.load(:nx_vulkan)
 
-# A release has all modules in memory from the start. The one with the library is loaded below.
+# A release has all modules in memory from the start. The step "library" below loads the module with the NIF library.
 for app <- [:nx, :nx_vulkan, :complex, :telemetry] do
   {:ok, modules} = :application.get_key(app, :modules)
   :ok = Code.ensure_all_loaded(modules -- [Native])

@@ -1,5 +1,5 @@
-defmodule Bench.Awkward do
-  @moduledoc "Shapes and types that fit no tile: the set `awkward` of `bench/peers.py` has the same cases."
+defmodule Bench.Irregular do
+  @moduledoc "Shapes and types that are no multiple of a tile. The set `irregular` of `bench/peers.py` has the same cases."
 
   import Bench.Measure
 
@@ -13,15 +13,15 @@ defmodule Bench.Awkward do
     box = if gpu, do: {32, 24, 40, 48, 56}, else: {8, 12, 16, 20, 24}
 
     [
-      product("matmul_f32_1000x777x1503", :f32, {1000, 777}, {777, 1503}),
-      product("matmul_bf16_1000x777x1503", :bf16, {1000, 777}, {777, 1503}),
-      product("matvec_f32_1x#{k}x#{k}", :f32, {1, k}, {k, k}),
-      product("matmul_f32_#{batch}_of_32x32", :f32, {batch, 32, 32}, {batch, 32, 32}),
+      matmul("matmul_f32_1000x777x1503", :f32, {1000, 777}, {777, 1503}),
+      matmul("matmul_bf16_1000x777x1503", :bf16, {1000, 777}, {777, 1503}),
+      matmul("matvec_f32_1x#{k}x#{k}", :f32, {1, k}, {k, k}),
+      matmul("matmul_f32_#{batch}_of_32x32", :f32, {batch, 32, 32}, {batch, 32, 32}),
       pass("sum_middle_axis", :f32, [cube], 4, &Nx.sum(&1, axes: [1])),
       pass("sum_over_3", :f32, [{rows, 3}], 4, &Nx.sum(&1, axes: [1])),
       pass("sum_1e8", :f32, [{100_000_000}], 4, &Nx.sum/1),
       pass("transpose_rank5", :f32, [box], 8, &Nx.transpose(&1, axes: [4, 2, 0, 3, 1])),
-      # A column and a row: of k·k bytes only the result's count.
+      # A column and a row. Their own bytes are negligible; those of the result count.
       pass("add_column_to_row", :f32, [{k, 1}, {1, k}], 4 * k, &Nx.add/2),
       pass("add_u8", :u8, [{n}, {n}], 3, &Nx.add/2),
       pass("sum_u8", :u8, [{n}], 1, &Nx.sum/1),
@@ -30,8 +30,8 @@ defmodule Bench.Awkward do
     ]
   end
 
-  # A product of matrices, or of batches of them.
-  defp product(name, type, left, right) do
+  # A matrix multiplication, or a batch of them.
+  defp matmul(name, type, left, right) do
     {name, "GFLOP/s",
      fn ->
        [a, b] = data(type, [left, right])
