@@ -1,13 +1,10 @@
-defmodule Nx.Vulkan.LeapfrogTest do
-  use ExUnit.Case, async: true
+Code.require_file("support/native_case.exs", __DIR__)
 
-  alias Nx.Vulkan.NativeV
+defmodule Nx.Vulkan.LeapfrogTest do
+  use Nx.Vulkan.Test.NativeCase, async: true
 
   # What the chain computes is checked in native_tests/leapfrog; here, how it arrives on the
   # BEAM.
-
-  defp spv(64), do: Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime_f64.spv")
-  defp spv(32), do: Application.app_dir(:nx_vulkan, "priv/shaders/leapfrog_regime.spv")
 
   defp encode(values, bits \\ 32),
     do: for(x <- values, into: <<>>, do: <<x::float-little-size(bits)>>)
@@ -29,7 +26,7 @@ defmodule Nx.Vulkan.LeapfrogTest do
       encode(@obs ++ @inverse_mass, bits),
       push(steps, length(@obs), length(@q), eps),
       steps,
-      spv(bits)
+      spv("leapfrog_regime", bits)
     )
   end
 
@@ -49,8 +46,8 @@ defmodule Nx.Vulkan.LeapfrogTest do
       assert byte_size(logp) == 5 * bytes
       theta = fn chain -> chain |> decode(bits) |> Enum.drop(7) |> Enum.take_every(8) end
 
-      Enum.zip([theta.(q), theta.(p), theta.(grad)])
-      |> Enum.reduce({0.25, 2.0}, fn {got_q, got_p, got_grad}, {q, p} ->
+      zip_all([theta.(q), theta.(p), theta.(grad)])
+      |> Enum.reduce({0.25, 2.0}, fn [got_q, got_p, got_grad], {q, p} ->
         half = p - 0.0625 * q
         q = q + 0.125 * half
         p = half - 0.0625 * q
@@ -67,7 +64,7 @@ defmodule Nx.Vulkan.LeapfrogTest do
     last = fn chain -> chain |> decode() |> Enum.take(-8) end
     {:ok, {q, p, _, _}} = chain(20, -0.05, 32, last.(q), last.(p))
 
-    for {got, want} <- Enum.zip(last.(q) ++ last.(p), @q ++ @p),
+    for [got, want] <- zip_all([last.(q) ++ last.(p), @q ++ @p]),
         do: assert_in_delta(got, want, 1.0e-4)
   end
 
@@ -75,7 +72,7 @@ defmodule Nx.Vulkan.LeapfrogTest do
     {:ok, short} = chain(7, 0.1)
     {:ok, long} = chain(11, 0.1)
 
-    for {short, long} <- Enum.zip(Tuple.to_list(short), Tuple.to_list(long)) do
+    for [short, long] <- zip_all([Tuple.to_list(short), Tuple.to_list(long)]) do
       assert short == binary_part(long, 0, byte_size(short))
     end
   end
@@ -90,7 +87,8 @@ defmodule Nx.Vulkan.LeapfrogTest do
   describe "bad input is refused and the next call works:" do
     setup do
       good =
-        {encode(@q), encode(@p), encode(@obs ++ @inverse_mass), push(2, 3, 8, 0.1), 2, spv(32)}
+        {encode(@q), encode(@p), encode(@obs ++ @inverse_mass), push(2, 3, 8, 0.1), 2,
+         spv("leapfrog_regime")}
 
       {:ok, good: good}
     end

@@ -155,7 +155,7 @@ defmodule Nx.Vulkan.NativeVTest do
         path = spv("reduce_axis", bits)
         assert NativeV.reduce_axis(out, a, outer, size, inner, op, path) == :ok
 
-        for {got, want} <- Enum.zip(download!(out, bits), expected),
+        for [got, want] <- zip_all([download!(out, bits), expected]),
             do: assert_in_delta(got, want, 1.0e-3)
       end
     end
@@ -184,7 +184,7 @@ defmodule Nx.Vulkan.NativeVTest do
       path = spv("matmul", bits)
       assert NativeV.matmul(out, upload!(a, bits), upload!(b, bits), m, n, k, path) == :ok
 
-      for {got, want} <- Enum.zip(download!(out, bits), product),
+      for [got, want] <- zip_all([download!(out, bits), product]),
           do: assert_in_delta(got, want, 1.0e-4)
 
       transposed = for l <- 0..(k - 1), i <- 0..(m - 1), do: elem(at, i * k + l)
@@ -219,7 +219,7 @@ defmodule Nx.Vulkan.NativeVTest do
   defp assert_close(got, want, bits) do
     relative = if bits == 32, do: 2.0e-7, else: 1.0e-15
 
-    for {got, want} <- Enum.zip(got, want) do
+    for [got, want] <- zip_all([got, want]) do
       assert is_number(got) and abs(got - want) <= relative * abs(want) + 1.0e-300,
              "#{inspect(got)} is not #{inspect(want)}"
     end

@@ -382,7 +382,7 @@ defmodule Nx.Vulkan.CompilerTest do
     [got, want] =
       for compiler <- [Compiler, Evaluator], do: Tuple.to_list(compiled(fun, compiler).(args))
 
-    for {got, want} <- Enum.zip(got, want) do
+    for [got, want] <- zip_all([got, want]) do
       case how do
         :bits -> assert_same(got, host(want), :compiled, context)
         :near -> assert_near(got, host(want), 0.0, context)

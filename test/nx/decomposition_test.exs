@@ -128,7 +128,7 @@ defmodule Nx.Vulkan.DecompositionTest do
           expected = Enum.sort(spectrum)
           got = Enum.sort(Nx.to_flat_list(found))
           bound = 10 * n * epsilon(type) * norm(matrix)
-          for {a, b} <- Enum.zip(got, expected), do: assert(abs(a - b) <= bound)
+          for [a, b] <- zip_all([got, expected]), do: assert(abs(a - b) <= bound)
         end
       end
     end
@@ -213,7 +213,7 @@ defmodule Nx.Vulkan.DecompositionTest do
         got = Nx.LinAlg.svd(to_device(matrix), full_matrices?: false)
         expected = Nx.LinAlg.svd(matrix, full_matrices?: false)
 
-        for {a, b} <- Enum.zip(Tuple.to_list(got), Tuple.to_list(expected)),
+        for [a, b] <- zip_all([Tuple.to_list(got), Tuple.to_list(expected)]),
             do: assert_within(a, b, 1.0e-6, matrix)
       end
     end
@@ -243,7 +243,7 @@ defmodule Nx.Vulkan.DecompositionTest do
         got = Nx.LinAlg.svd(to_device(matrix), full_matrices?: full?)
         expected = Nx.LinAlg.svd(matrix, full_matrices?: full?)
 
-        for {a, b} <- Enum.zip(Tuple.to_list(got), Tuple.to_list(expected)) do
+        for [a, b] <- zip_all([Tuple.to_list(got), Tuple.to_list(expected)]) do
           # BinaryBackend's iteration ends at 1e-4 and there abouts.
           assert_within(a, b, 5.0e-3, {type, full?, matrix})
         end

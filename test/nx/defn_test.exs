@@ -51,7 +51,7 @@ defmodule Nx.Vulkan.DefnTest do
     expected = losses.({params, x, y})
     assert List.last(expected) < hd(expected)
 
-    for {got, want} <- Enum.zip(losses.(device), expected),
+    for [got, want] <- zip_all([losses.(device), expected]),
         do: assert_in_delta(got, want, 1.0e-5)
   end
 

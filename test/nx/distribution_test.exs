@@ -26,8 +26,9 @@ defmodule Nx.Vulkan.DistributionTest do
 
       {tensors, _} = there(node, List.to_tuple(hosts))
 
-      for {host, tensor} <- Enum.zip(hosts, Tuple.to_list(tensors)) do
+      for [host, tensor] <- zip_all([hosts, Tuple.to_list(tensors)]) do
         assert %VulkanoBackend{} = tensor.data
+        assert {tensor.type, tensor.shape} == {host.type, host.shape}
         assert Nx.to_binary(tensor) == Nx.to_binary(host)
         assert Nx.to_binary(tensor, limit: 1) == Nx.to_binary(host, limit: 1)
         assert inspect(tensor) == inspect(host)

@@ -204,7 +204,7 @@ defmodule Nx.Vulkan.EmulationTest do
       results = apply(Nx.Vulkan.jit(fun), Enum.map(args, &to_device/1))
       Fallback.put_mode(:raise)
 
-      for {got, want} <- Enum.zip(Tuple.to_list(results), Tuple.to_list(apply(fun, args))),
+      for [got, want] <- zip_all([Tuple.to_list(results), Tuple.to_list(apply(fun, args))]),
           do: assert_same(got, want, :definition, type: type)
     end
   end

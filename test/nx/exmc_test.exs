@@ -82,10 +82,9 @@ defmodule Nx.Vulkan.ExmcTest do
 
   # Of each list, relative to its largest value: others may be zero by cancellation.
   defp assert_close(got, want, tolerance) do
-    for {got, want} <- Enum.zip(got, want) do
+    for [got, want] <- zip_all([got, want]) do
       scale = want |> Enum.map(&abs/1) |> Enum.max()
-      assert length(got) == length(want)
-      for {got, want} <- Enum.zip(got, want), do: assert_in_delta(got, want, tolerance * scale)
+      for [got, want] <- zip_all([got, want]), do: assert_in_delta(got, want, tolerance * scale)
     end
   end
 

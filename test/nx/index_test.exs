@@ -137,7 +137,7 @@ defmodule Nx.Vulkan.IndexTest do
           List.update_at(sums, i, &(&1 + exact(x)))
         end)
 
-      for {ours, theirs, exact} <- Enum.zip([Nx.to_flat_list(got), theirs, exact]),
+      for [ours, theirs, exact] <- zip_all([Nx.to_flat_list(got), theirs, exact]),
           do: assert(abs(exact(ours) - exact) <= abs(exact(theirs) - exact))
     end
   end

@@ -174,8 +174,8 @@ defmodule Nx.Vulkan.MovementTest do
 
   test "batches with a leftover" do
     tensor = Generators.tensor({7, 2}, {:f, 32}, :any)
-    batches = Enum.zip(Nx.to_batched(to_device(tensor), 3), Nx.to_batched(tensor, 3))
-    for {result, expected} <- batches, do: assert_same(result, expected, :to_batched)
+    batches = for t <- [to_device(tensor), tensor], do: Enum.to_list(Nx.to_batched(t, 3))
+    for [result, expected] <- zip_all(batches), do: assert_same(result, expected, :to_batched)
   end
 
   describe "without a copy" do

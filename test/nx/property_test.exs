@@ -8,7 +8,7 @@ for {name, own?} <- [Functions: &(&1 in functions), Operations: &(&1 not in func
   defmodule Module.concat(Nx.Vulkan.PropertyTest, name) do
     use Nx.Vulkan.Test.Case, async: true
 
-    alias Nx.Vulkan.Test.{Arguments, Examples}
+    alias Nx.Vulkan.Test.Examples
 
     # Forms of calls for each operation and type, and calls of each form. A form is a kernel or more, whose
     # compilation takes most of the time; other runs draw others.
@@ -57,16 +57,15 @@ for {name, own?} <- [Functions: &(&1 in functions), Operations: &(&1 not in func
     end
 
     defp compare(%{compare: :each} = call, result, context) do
-      same_shape = Enum.map(call.tensors, &Arguments.broadcast(&1, result.shape))
-      expected = Reference.elements(same_shape, fn tensors -> call.expected.(tensors) end)
-      assert_elements(result, expected, call.as, context ++ [inputs: same_shape])
+      expected = Reference.elementwise(call.tensors, call.expected)
+      assert_same(result, expected, call.as, context)
     end
 
     defp compare(%{compare: {:near, error}} = call, result, context),
       do: assert_near(result, call.expected.(call.tensors), error, {call.op, context})
 
     defp compare(%{compare: :whole} = call, result, context) do
-      for {got, want} <- Enum.zip(results(result), results(call.expected.(call.tensors))),
+      for [got, want] <- zip_all([results(result), results(call.expected.(call.tensors))]),
           do: assert_same(got, want, call.as, context)
     end
 

@@ -100,8 +100,8 @@ defmodule Nx.Vulkan.ScanTest do
       result = Nx.cumulative_sum(to_device(tensor), axis: axis, reverse: reverse)
       got = Nx.to_flat_list(Nx.transpose(result, axes: last(shape, axis)))
 
-      assert Enum.zip(got, expected)
-             |> Enum.all?(fn {got, want} ->
+      assert zip_all([got, expected])
+             |> Enum.all?(fn [got, want] ->
                Bitwise.band(want - got, 2 ** elem(type, 1) - 1) == 0
              end),
              "#{inspect({shape, axis, type, reverse})}"

@@ -197,7 +197,6 @@ defmodule Nx.Vulkan.StorageTest do
   defp check_batches(tensor, size, options) do
     batches = Enum.to_list(Nx.to_batched(to_device(tensor), size, options))
     expected = Enum.to_list(Nx.to_batched(tensor, size, options))
-    assert length(batches) == length(expected)
-    for {a, b} <- Enum.zip(batches, expected), do: assert_same(a, b, :to_batched)
+    for [a, b] <- zip_all([batches, expected]), do: assert_same(a, b, :to_batched)
   end
 end

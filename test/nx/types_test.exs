@@ -74,7 +74,7 @@ defmodule Nx.Vulkan.TypesTest do
 
         batches = Enum.to_list(Nx.to_batched(to_device(tensor), 2, leftover: :discard))
         expected = Enum.to_list(Nx.to_batched(tensor, 2, leftover: :discard))
-        for {a, b} <- Enum.zip(batches, expected), do: assert_same(a, b, :to_batched)
+        for [a, b] <- zip_all([batches, expected]), do: assert_same(a, b, :to_batched)
 
         Fallback.put_mode(:allow)
         window = &Nx.Vulkan.Fallback.call(:window_max, &1, [&2, {2, 1}, window_options()], "test")
@@ -122,8 +122,8 @@ defmodule Nx.Vulkan.TypesTest do
   test "functions of every value" do
     for op <- @maths ++ @unary, type <- [Generators.pick(@integers) | @floats] do
       result = apply(Nx, op, [to_device(values(type))])
-      expected = Reference.elements([values(type)], Reference.unary(op))
-      assert_elements(result, expected, op, type: type, inputs: [values(type)])
+      expected = Reference.elementwise([values(type)], Reference.unary(op))
+      assert_same(result, expected, op, type: type)
     end
   end
 

@@ -9,8 +9,10 @@ defmodule Nx.Vulkan.Test.Compare do
 
   import ExUnit.Assertions
 
-  @full_run 20_000
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Test.Reference
+
+  @full_run 20_000
 
   @doc """
   The largest distance from BinaryBackend's result (or from `Nx.Vulkan.Test.Reference`) in ulps of the
@@ -64,37 +66,55 @@ defmodule Nx.Vulkan.Test.Compare do
   @doc """
   Asserts that `actual`, of the device, is `expected`: type, shape, names and all elements.
 
-  `expected` is a tensor of BinaryBackend or a list of element binaries in which `:undefined` stands
-  for an element on which BinaryBackend raises. `context` is shown when it fails; its `:inputs` are
-  tensors of the same size, whose elements are shown.
+  `expected` is a tensor of BinaryBackend or what `Nx.Vulkan.Test.Reference.elementwise/2` gives.
+  `context` is shown when it fails.
   """
-  def assert_same(%T{} = actual, %T{} = expected, op, context \\ []) do
-    assert {actual.type, actual.shape, actual.names} ==
-             {expected.type, expected.shape, expected.names},
-           "#{op}: #{inspect(context)}"
+  def assert_same(actual, expected, op, context \\ [])
 
-    assert_elements(actual, elements(expected), op, context)
-  end
+  def assert_same(%T{} = actual, %T{} = expected, op, context),
+    do: assert_same(actual, Reference.whole(expected), op, context)
 
-  def assert_elements(%T{type: type} = actual, expected, op, context) do
-    compared()
-    assert %Nx.Vulkan.VulkanoBackend{} = actual.data
+  def assert_same(%T{type: type} = actual, %Reference{} = expected, op, context) do
     allowed = {ulps(op, type), any_zero?(op)}
 
-    actual
-    |> elements()
-    |> Enum.zip(expected)
-    |> Enum.with_index()
-    |> Enum.each(fn {{got, want}, i} ->
-      unless want == :undefined or close?(got, want, type, allowed) do
+    assert_elements(actual, expected, op, context, fn got, want, _inputs ->
+      close?(got, want, type, allowed)
+    end)
+  end
+
+  @doc """
+  Asserts type, shape and names of `actual`, of the device, and that `close?` holds for each of its elements,
+  the expected one and those of the inputs.
+  """
+  def assert_elements(%T{} = actual, %Reference{} = expected, op, context, close?) do
+    compared()
+    context = "#{op} #{inspect(context)}, seed #{ExUnit.configuration()[:seed]}"
+    assert %Nx.Vulkan.VulkanoBackend{} = actual.data, context
+    assert {actual.shape, actual.names} == {expected.shape, expected.names}, context
+    assert actual.type == (expected.type || actual.type), context
+    assert bit_size(Nx.to_binary(actual)) == Nx.size(actual) * elem(actual.type, 1), context
+    inputs = Enum.map(expected.inputs, &Reference.bits/1)
+
+    [Reference.bits(actual), expected.elements | inputs]
+    |> zip_all()
+    |> Enum.with_index(fn [got, want | inputs], i ->
+      unless want == :undefined or close?.(got, want, inputs) do
+        types = Enum.map(expected.inputs, & &1.type)
+
         flunk("""
-        #{op} #{inspect(Keyword.delete(context, :inputs))}, element #{i}, seed #{ExUnit.configuration()[:seed]}
-          inputs:   #{context |> Keyword.get(:inputs, []) |> Enum.map_join(", ", &show_element(&1, i))}
-          expected: #{show(want, type)}
-          got:      #{show(got, type)}
+        #{context}, element #{i}
+          inputs:   #{Enum.zip_with(inputs, types, &show/2) |> Enum.join(", ")}
+          expected: #{show(want, actual.type)}
+          got:      #{show(got, actual.type)}
         """)
       end
     end)
+  end
+
+  @doc "Like `Enum.zip/1`, of lists that must have one length."
+  def zip_all(lists) do
+    assert [_] = lists |> Enum.map(&length/1) |> Enum.uniq()
+    Enum.zip_with(lists, & &1)
   end
 
   @doc "The distance from 1 to the next number of a type, or of the parts of a complex one."
@@ -110,10 +130,13 @@ defmodule Nx.Vulkan.Test.Compare do
   def assert_bound(result, exact, scale, relative, context) do
     compared()
 
+    assert %Nx.Vulkan.VulkanoBackend{} = result.data, inspect(context)
+    assert {result.shape, result.names} == {exact.shape, exact.names}, inspect(context)
+
     [result, exact, scale]
     |> Enum.map(&Nx.to_flat_list/1)
-    |> Enum.zip()
-    |> Enum.each(fn {got, want, scale} ->
+    |> zip_all()
+    |> Enum.each(fn [got, want, scale] ->
       assert got == want or abs(got - want) <= relative * scale,
              "#{inspect(context)}: #{got} is not #{want}, seed #{ExUnit.configuration()[:seed]}"
     end)
@@ -133,7 +156,7 @@ defmodule Nx.Vulkan.Test.Compare do
 
     rounding = if actual.type in [{:f, 32}, {:c, 64}], do: 1.0001 * 2.0 ** -23, else: 0.0
 
-    Enum.zip_with(parts(actual), parts(expected), fn got, want ->
+    Enum.each(zip_all([parts(actual), parts(expected)]), fn [got, want] ->
       assert got == want or
                (is_number(got) and is_number(want) and
                   abs(got - want) <= rounding * abs(want) + error),
@@ -148,11 +171,6 @@ defmodule Nx.Vulkan.Test.Compare do
       %Complex{re: re, im: im} -> [re, im]
       x -> [x]
     end)
-  end
-
-  @doc "The elements as bitstrings, in row-major order."
-  def elements(%T{type: {_, size}} = tensor) do
-    for <<element::bitstring-size(size) <- Nx.to_binary(tensor)>>, do: element
   end
 
   defp close?(same, same, _type, _allowed), do: true
@@ -230,6 +248,4 @@ defmodule Nx.Vulkan.Test.Compare do
 
   defp show(:undefined, _type), do: "undefined"
   defp show(bits, type), do: "#{inspect(decode(bits, type))} #{inspect(bits, base: :hex)}"
-
-  defp show_element(%T{type: type} = tensor, i), do: show(Enum.at(elements(tensor), i), type)
 end

@@ -5,24 +5,74 @@ defmodule Nx.Vulkan.Test.Reference do
   """
 
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Test.Arguments
 
-  @doc """
-  The elements of `fun` applied to the tensors, as binaries, or `:undefined` where BinaryBackend
-  raises. `fun` takes the list, is element-wise, and the tensors have one shape.
-  """
-  def elements(tensors, fun) do
-    tensors |> Enum.map(&Nx.flatten/1) |> halve(fun)
+  # The elements as binaries, `:undefined` where BinaryBackend raises. The type is nil where it raises for
+  # every element. `inputs` are the operands in the result's shape.
+  defstruct [:type, :shape, :names, elements: [], inputs: []]
+
+  @doc "What the element-wise function `fun` of a list of tensors without names should give."
+  def elementwise(tensors, fun) do
+    shape = tensors |> Enum.map(& &1.shape) |> Enum.reduce(&broadcast_shape/2)
+    inputs = Enum.map(tensors, &Arguments.broadcast(&1, shape))
+    results = inputs |> Enum.map(&Nx.flatten/1) |> halve(fun)
+    types = for {_element, type} <- results, type != nil, uniq: true, do: type
+
+    type =
+      case types do
+        [] -> nil
+        [type] -> type
+      end
+
+    %__MODULE__{
+      type: type,
+      shape: shape,
+      names: List.duplicate(nil, tuple_size(shape)),
+      elements: Enum.map(results, &elem(&1, 0)),
+      inputs: inputs
+    }
+  end
+
+  @doc "What an operation should give: the tensor of BinaryBackend."
+  def whole(%T{} = tensor) do
+    %__MODULE__{
+      type: tensor.type,
+      shape: tensor.shape,
+      names: tensor.names,
+      elements: bits(tensor)
+    }
+  end
+
+  @doc "The elements as bitstrings, in row-major order."
+  def bits(%T{type: {_, size}} = tensor) do
+    for <<element::bitstring-size(size) <- Nx.to_binary(tensor)>>, do: element
+  end
+
+  # By the rule of broadcasting, and not by Nx's code for it: trailing axes meet, and those of extent 1
+  # are repeated.
+  defp broadcast_shape(left, right) do
+    [left, right] = for shape <- [left, right], do: shape |> Tuple.to_list() |> Enum.reverse()
+    rank = max(length(left), length(right))
+    [left, right] = for dims <- [left, right], do: dims ++ List.duplicate(1, rank - length(dims))
+
+    Enum.zip_with(left, right, fn
+      1, dim -> dim
+      dim, 1 -> dim
+      dim, dim -> dim
+    end)
+    |> Enum.reverse()
+    |> List.to_tuple()
   end
 
   defp halve([%T{shape: {n}} | _] = tensors, fun) do
-    %T{type: {_, size}} = result = fun.(tensors)
-    for <<element::bitstring-size(size) <- Nx.to_binary(result)>>, do: element
+    %T{type: type, shape: {^n}} = result = fun.(tensors)
+    Enum.map(bits(result), &{&1, type})
   rescue
     error in [ArithmeticError, ArgumentError, CaseClauseError, FunctionClauseError] ->
       _ = error
 
       if n == 1 do
-        [:undefined]
+        [{:undefined, nil}]
       else
         half = div(n, 2)
 

@@ -53,6 +53,12 @@ defmodule Nx.Vulkan.Test.NativeCase do
     list(binary, bits)
   end
 
+  @doc "Like `Enum.zip/1`, of lists that must have one length."
+  def zip_all(lists) do
+    ExUnit.Assertions.assert([_] = lists |> Enum.map(&length/1) |> Enum.uniq())
+    Enum.zip_with(lists, & &1)
+  end
+
   @doc "Asserts that the device still does what it is told."
   def assert_works do
     out = alloc!(3)
