@@ -3,7 +3,7 @@ defmodule NxVulkan.MixProject do
 
   @version "0.1.0"
 
-  # What compiles and runs without Nx: the raw calls and the step that builds the crate.
+  # Compiles and runs without Nx: the raw calls and the step that builds the crate.
   @without_nx ~w(lib/nx/vulkan.ex lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex) ++
                 ~w(lib/nx/vulkan/doctor.ex lib/nx/vulkan/precompiled.ex) ++
                 ~w(lib/mix/tasks/compile.nx_vulkan.ex lib/mix/tasks/nx_vulkan.doctor.ex)
@@ -33,13 +33,12 @@ defmodule NxVulkan.MixProject do
 
   def cli, do: [preferred_envs: [docs: :docs, "hex.publish": :docs]]
 
-  # What the examples and tests with other packages need; no project that uses this one gets them, and the
+  # The examples and tests with other packages need these. A project that depends on this one does not get them, and the
   # application starts without them.
   @examples [:axon, :polaris, :scholar, :nimble_options]
 
-  # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that holds nx, complex and
-  # telemetry, one folder an app, and whichever there are of @examples. Unset: the default folder where
-  # it exists, else Hex.
+  # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that contains nx, complex and
+  # telemetry, and optionally the applications of @examples. Unset: the default folder where it exists, else Hex.
   defp nx_from do
     default = Path.expand("~/.cache/nx_vulkan/deps")
 
@@ -56,7 +55,7 @@ defmodule NxVulkan.MixProject do
   defp deps("none"), do: []
   defp deps("hex"), do: [{:nx, "~> 0.13"}, {:telemetry, "~> 0.4.0 or ~> 1.0"}]
 
-  # The folder's versions win over what Nx asks of Hex.
+  # The folder's versions override the requirements of Nx's own mix.exs.
   defp deps(folder) do
     path = fn app -> Path.join(Path.expand(folder), "#{app}") end
     needed = for app <- [:nx, :complex, :telemetry], do: {app, path: path.(app), override: true}
@@ -69,7 +68,7 @@ defmodule NxVulkan.MixProject do
     needed ++ examples
   end
 
-  # Elsewhere `mix docs` takes the ExDoc that is installed with Elixir, if one is.
+  # Without Hex, `mix docs` uses the ExDoc that is installed with Elixir, if any.
   defp docs_deps("hex"), do: [{:ex_doc, "~> 0.34", only: :docs, runtime: false}]
   defp docs_deps(_nx), do: []
 
@@ -78,11 +77,8 @@ defmodule NxVulkan.MixProject do
       main: "readme",
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
-          for(
-            name <- ~w(devices memory fallbacks precision definitions spirv serving),
-            do: "guides/#{name}.md"
-          ) ++
-          for(name <- ~w(without_rust platforms troubleshooting), do: "guides/#{name}.md") ++
+          pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
+          pages("guides", ~w(serving spirv without_rust platforms troubleshooting)) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
             "guides/backend_documentation/index.md": [filename: "backend_documentation"],
@@ -90,14 +86,20 @@ defmodule NxVulkan.MixProject do
             "guides/backend_documentation/nx_lin_alg.md": [
               filename: "backend_documentation-nx_lin_alg"
             ],
-            "CONTRIBUTING.md": [],
-            "CHANGELOG.md": [],
-            LICENSE: []
-          ],
+            "bench/RESULTS.md": [filename: "benchmark_results"]
+          ] ++
+          pages("docs/performance", ~w(method eager_operations elementwise reductions)) ++
+          pages("docs/performance", ~w(matmul_convolution sort_scatter_fft linear_algebra)) ++
+          pages("docs/performance", ~w(compiled_definitions sampling lavapipe memory_soak)) ++
+          pages("docs/performance", ~w(cold_start_clock)) ++
+          ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"],
+      assets: %{"docs/images" => "docs/images", "docs/performance/images" => "images"},
       groups_for_extras: [
         "Getting started": ~r"^livebooks/",
         "Backend documentation": ~r"^guides/backend_documentation/",
-        Guides: ~r"^guides/"
+        Guides: ~r"^guides/",
+        Performance: ~r"^(docs/performance|bench)/",
+        "Working on nx_vulkan": ~w(ARCHITECTURE.md CONTRIBUTING.md)
       ],
       groups_for_modules: [
         "With Nx": [Nx.Vulkan.VulkanoBackend, Nx.Vulkan.Fallback, Nx.Vulkan.Support],
@@ -106,6 +108,8 @@ defmodule NxVulkan.MixProject do
       ]
     ]
   end
+
+  defp pages(folder, names), do: for(name <- names, do: "#{folder}/#{name}.md")
 
   defp package do
     [
