@@ -2,6 +2,7 @@
 //! double.
 
 use astro_float_num::{BigFloat, Consts, RoundingMode, Sign};
+use nx_vulkan::program::op::OPS;
 
 const P: usize = 256;
 const M: RoundingMode = RoundingMode::ToEven;
@@ -247,4 +248,12 @@ pub fn error_in_ulps(result: f64, exact: &BigFloat, bits: i32, least: i32, large
     }
     let exponent = exact.exponent().filter(|_| !exact.is_zero()).map_or(least, |e| (e - 1).max(least));
     scaled(&big(result).sub(exact, 2 * P, M), exponent - bits + 1).abs()
+}
+
+#[test]
+fn every_op_with_a_formula_of_the_maths_library_has_an_oracle() {
+    let tested: Vec<&str> = UNARY.iter().map(|row| row.name).chain(BINARY.iter().map(|row| row.name)).collect();
+    for op in OPS.iter().filter(|op| op.real.is_some_and(|formula| formula.file.starts_with("math/"))) {
+        assert!(tested.contains(&op.name), "{} has no row in UNARY or BINARY", op.name);
+    }
 }

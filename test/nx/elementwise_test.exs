@@ -12,20 +12,23 @@ defmodule Nx.Vulkan.ElementwiseTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
-  @maths [:exp, :expm1, :log, :log1p, :sigmoid, :cos, :sin, :tan, :cosh, :sinh, :tanh] ++
-           [:acos, :asin, :atan, :acosh, :asinh, :atanh, :sqrt, :rsqrt, :cbrt] ++
-           [:erf, :erfc, :erf_inv]
-  @unary [:abs, :negate, :sign, :ceil, :floor, :round, :is_nan, :is_infinity, :logical_not, :real]
-  @bits [:bitwise_not, :count_leading_zeros, :population_count]
+  alias Nx.Vulkan.Catalogue
 
-  @arithmetic [:add, :subtract, :multiply, :max, :min]
-  @float_binary [:divide, :atan2, :pow, :remainder]
+  # By operands, and by what the right one may be.
+  @functions Catalogue.names(family: :elementwise, error: :function, arity: 1)
+  @exact Catalogue.names(family: :elementwise, error: :exact, arity: 1) -- [:as_type]
+  @bits Catalogue.names(group: "bits", arity: 1)
+  @unary [:logical_not | @exact -- [:imag, :conjugate | @bits]]
+
   @integer_binary [:quotient, :remainder, :pow, :left_shift, :right_shift]
-  @bitwise [:bitwise_and, :bitwise_or, :bitwise_xor]
-  @predicates [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
-                [:logical_and, :logical_or, :logical_xor]
+  @bitwise Catalogue.names(group: "bits", arity: 2) -- @integer_binary
+  @float_binary [
+    :remainder | Catalogue.names(family: :elementwise, arity: 2) -- Catalogue.names(error: :exact)
+  ]
+  @both Catalogue.names(family: :elementwise, error: :exact, arity: 2) --
+          [:remainder | Catalogue.names(group: "bits")]
 
-  for op <- @maths do
+  for op <- @functions do
     test "#{op} of floats and integers" do
       for type <- Generators.float_types(), do: check_unary(unquote(op), {700}, type, :any)
 
@@ -59,7 +62,7 @@ defmodule Nx.Vulkan.ElementwiseTest do
     end
   end
 
-  for op <- @arithmetic ++ @predicates do
+  for op <- @both do
     test "#{op} of one type, broadcasting" do
       for type <- Generators.device_types(), shapes <- Generators.some_shape_pairs() do
         check_binary(unquote(op), shapes, {type, type}, :any)
@@ -67,7 +70,7 @@ defmodule Nx.Vulkan.ElementwiseTest do
     end
   end
 
-  for op <- @arithmetic ++ @predicates do
+  for op <- @both do
     test "#{op} of two types" do
       for {a, b} <- Generators.mixed_types(), types <- [{a, b}, {b, a}] do
         check_binary(unquote(op), {{40}, {40}}, types, mixed_values(types))

@@ -25,21 +25,17 @@ defmodule Nx.Vulkan.Test.Compare do
   """
   def ulps(op, type)
 
-  maths =
-    [:exp, :expm1, :log, :log1p, :sigmoid, :cos, :sin, :tan, :cosh, :sinh, :tanh] ++
-      [:acos, :asin, :atan, :acosh, :asinh, :atanh, :rsqrt, :cbrt, :erf, :erfc, :erf_inv] ++
-      [:pow, :atan2]
+  functions = Nx.Vulkan.Catalogue.names(error: :function)
+  complex_functions = Nx.Vulkan.Catalogue.names(error: :complex) ++ functions
 
-  def ulps(op, {:f, 64}) when op in unquote(maths), do: 3
+  def ulps(op, {:f, 64}) when op in unquote(functions), do: 3
   def ulps(_op, {:f, 8}), do: 0
 
   # Of complex numbers they count against the larger part. In c128 BinaryBackend's own functions are
   # made of several, each with an error, whose sums cancel.
-  def ulps(op, {:c, 64}) when op in [:divide, :phase | unquote(maths)], do: 1
-  def ulps(op, {:c, 128}) when op in [:divide, :phase | unquote(maths)], do: 16
-  def ulps(:phase, {:f, 64}), do: 3
-  def ulps(:phase, {kind, _}) when kind in [:f, :bf, :f8_e4m3fn], do: 1
-  def ulps(op, {kind, _}) when op in unquote(maths) and kind in [:f, :bf, :f8_e4m3fn], do: 1
+  def ulps(op, {:c, 64}) when op in unquote(complex_functions), do: 1
+  def ulps(op, {:c, 128}) when op in unquote(complex_functions), do: 16
+  def ulps(op, {kind, _}) when op in unquote(functions) and kind in [:f, :bf, :f8_e4m3fn], do: 1
   # The order of the factors of a product may differ.
   def ulps(:determinant, {:f, 64}), do: 4
   def ulps(_op, _type), do: 0

@@ -1,6 +1,7 @@
 defmodule Nx.Vulkan.Test.Examples do
   @moduledoc """
-  Random calls of every operation of the backend's table, for each type that it takes.
+  Random calls of every operation of `Nx.Vulkan.Catalogue`, for each type that it takes. An element-wise
+  operation of one or two operands gets its calls from its entry there.
 
   What a kernel depends on (ranks, axes, flags, a second type) is the example's form, see
   `Nx.Vulkan.Test.Arguments`.
@@ -10,19 +11,10 @@ defmodule Nx.Vulkan.Test.Examples do
   import Nx.Vulkan.Test.Call
   import Nx.Vulkan.Test.Generators, only: [pick: 1, tensor: 3]
 
+  alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Test.Examples.Algorithms
   alias Nx.Vulkan.Test.{Generators, Reference}
 
-  @maths [:exp, :expm1, :log, :log1p, :sigmoid, :sqrt, :rsqrt, :cbrt, :sin, :cos, :tan] ++
-           [:asin, :acos, :atan, :sinh, :cosh, :tanh, :asinh, :acosh, :atanh] ++
-           [:erf, :erfc, :erf_inv, :phase]
-  @unary [:abs, :negate, :sign, :real, :imag, :ceil, :floor, :round] ++
-           [:is_nan, :is_infinity, :logical_not] ++
-           [:bitwise_not, :count_leading_zeros, :population_count]
-  @binary [:add, :subtract, :multiply, :max, :min] ++
-            [:greater, :less, :greater_equal, :less_equal, :equal, :not_equal] ++
-            [:logical_and, :logical_or, :logical_xor] ++
-            [:bitwise_and, :bitwise_or, :bitwise_xor]
   @shifts [:left_shift, :right_shift]
   @sums [:sum, :product]
   @extrema [:reduce_max, :reduce_min]
@@ -39,24 +31,13 @@ defmodule Nx.Vulkan.Test.Examples do
     example(op, type)
   end
 
-  ## Element by element
-
-  # Beyond 2^24 an integer is no f32, and what the function of the nearest one is says nothing.
-  defp example(op, type) when op in @maths do
-    values = if integer?(type), do: {:integer, 0..100}, else: floats(type)
-    reference = if complex?(type), do: &apply(Nx, op, &1), else: Reference.unary(op)
-    %{each(op, [tensor(shape(), type, values)]) | expected: reference}
-  end
+  ## Element by element: what the values are where not any will do
 
   # Of real numbers that are not finite BinaryBackend's conjugate has +0.0i, of others -0.0i.
   defp example(:conjugate, type) do
     values = if integer?(type) or complex?(type), do: :any, else: {:float, -9.0, 9.0}
     each(:conjugate, [tensor(shape(), type, values)])
   end
-
-  defp example(op, type) when op in @unary, do: each(op, [tensor(shape(), type, :any)])
-
-  defp example(op, type) when op in @binary, do: each(op, pair(type, :any, :any))
 
   # In c128 BinaryBackend's intermediate results leave the range of doubles before the numbers do.
   defp example(:divide, type) do
@@ -368,5 +349,21 @@ defmodule Nx.Vulkan.Test.Examples do
     padded(%{whole(:conv, tensors, [options]) | as: :dot}, type, type)
   end
 
-  defp example(op, type), do: Algorithms.example(op, type)
+  defp example(op, type) do
+    case Catalogue.fetch(op) do
+      {:ok, %{family: :elementwise, arity: 2, error: :exact}} -> each(op, pair(type, :any, :any))
+      {:ok, %{family: :elementwise, arity: 2}} -> each(op, pair(type, floats(type), floats(type)))
+      {:ok, %{family: :elementwise, error: :function}} -> function_of_one(op, type)
+      {:ok, %{family: :elementwise, arity: 3}} -> raise ArgumentError, "#{op} has no example"
+      {:ok, %{family: :elementwise}} -> each(op, [tensor(shape(), type, :any)])
+      {:ok, _operation} -> Algorithms.example(op, type)
+    end
+  end
+
+  # Beyond 2^24 an integer is no f32, and what the function of the nearest one is says nothing.
+  defp function_of_one(op, type) do
+    values = if integer?(type), do: {:integer, 0..100}, else: floats(type)
+    reference = if complex?(type), do: &apply(Nx, op, &1), else: Reference.unary(op)
+    %{each(op, [tensor(shape(), type, values)]) | expected: reference}
+  end
 end

@@ -1,12 +1,13 @@
 defmodule Nx.Vulkan.Support do
   @moduledoc """
-  Which operation runs where for which type, from the tables that generate the backend's callbacks and
-  from what the device has. `Nx.Vulkan.support/0` prints it.
+  Which operation runs where for which type, from the catalogue that generates the backend's callbacks
+  and from what the device has. `Nx.Vulkan.support/0` prints it.
   """
 
   require Nx.Vulkan.Native, as: Native
 
-  alias Nx.Vulkan.VulkanoBackend
+  alias Nx.Vulkan.Catalogue
+  alias Nx.Vulkan.Catalogue.Operation
 
   @typedoc """
   Where an operation runs for a type:
@@ -16,35 +17,29 @@ defmodule Nx.Vulkan.Support do
     * `:fallback`: on the CPU, counted (`Nx.Vulkan.Fallback`)
     * `:none`: Nx does not have the operation for this type
   """
-  @type place :: :device | :emulated | :fallback | :none
+  @type target :: :device | :emulated | :fallback | :none
 
   @doc """
   A row for each group of operations: `{group, operations, %{type => place}}`.
 
-  `places` says what the device does with each type, as `device_types/0` gives it.
+  `targets` says what the device does with each type, as `device_types/0` gives it.
   """
-  @spec table(%{Nx.Type.t() => place()}) :: [{String.t(), [atom()], %{Nx.Type.t() => place()}}]
-  def table(places) do
-    rows =
-      for {group, kinds, made_of, names} <- VulkanoBackend.operations(),
-          do: {group, names, Map.new(places, &place(&1, kinds, made_of))}
+  @spec table(%{Nx.Type.t() => target()}) :: [{String.t(), [atom()], %{Nx.Type.t() => target()}}]
+  def table(targets) do
+    operations = Enum.filter(Catalogue.operations(), & &1.group)
 
-    for {group, same} <- ordered_groups(rows), {_group, _names, row} = hd(same) do
-      {group, Enum.flat_map(same, &elem(&1, 1)), row}
+    for group <- Enum.uniq(Enum.map(operations, & &1.group)) do
+      [first | _] = same = Enum.filter(operations, &(&1.group == group))
+      {group, Enum.map(same, & &1.name), Map.new(targets, &target(&1, first))}
     end
   end
 
-  defp ordered_groups(rows) do
-    groups = Enum.group_by(rows, &elem(&1, 0))
-    for group <- rows |> Enum.map(&elem(&1, 0)) |> Enum.uniq(), do: {group, groups[group]}
-  end
-
-  defp place({{kind, size} = type, place}, kinds, made_of) do
+  defp target({{kind, size} = type, target}, %Operation{types: kinds, kernel: kernel}) do
     cond do
       kind(kind) not in kinds -> {type, :none}
-      # Kernels of their own use GLSL's operators, which know no emulated integers.
-      made_of == :kernel and place == :emulated and size == 64 -> {type, :fallback}
-      true -> {type, place}
+      # Built-in kernels use GLSL's operators, which know no emulated integers.
+      kernel == :built_in and target == :emulated and size == 64 -> {type, :fallback}
+      true -> {type, target}
     end
   end
 
@@ -52,14 +47,14 @@ defmodule Nx.Vulkan.Support do
   defp kind(kind), do: kind
 
   @doc "What the device in use does with each type."
-  @spec device_types() :: {:ok, %{Nx.Type.t() => place()}} | {:error, atom(), String.t()}
+  @spec device_types() :: {:ok, %{Nx.Type.t() => target()}} | {:error, atom(), String.t()}
   def device_types do
     with {:ok, types} <- Native.call(type_support()),
-         do: {:ok, Map.new(types, fn {type, {place, _bits}} -> {type, place} end)}
+         do: {:ok, Map.new(types, fn {type, {target, _bits}} -> {type, target} end)}
   end
 
   @doc "What a device with all features does with each type: all of it."
-  @spec all_types() :: %{Nx.Type.t() => place()}
+  @spec all_types() :: %{Nx.Type.t() => target()}
   def all_types, do: Map.new(types(), &{&1, :device})
 
   @doc "The types in the order in which tables name them."
@@ -70,14 +65,14 @@ defmodule Nx.Vulkan.Support do
   end
 
   @doc "The table as text."
-  @spec text(%{Nx.Type.t() => place()}) :: String.t()
-  def text(places) do
-    for {group, names, row} <- table(places), into: "" do
-      by_place = Enum.group_by(types(), &row[&1])
+  @spec text(%{Nx.Type.t() => target()}) :: String.t()
+  def text(targets) do
+    for {group, names, row} <- table(targets), into: "" do
+      by_target = Enum.group_by(types(), &row[&1])
 
       lines =
-        for {place, title} <- [device: "device", emulated: "emulated", fallback: "fallback"],
-            types = by_place[place],
+        for {target, title} <- [device: "device", emulated: "emulated", fallback: "fallback"],
+            types = by_target[target],
             do: "  #{String.pad_trailing(title, 9)} #{Enum.map_join(types, " ", &name/1)}\n"
 
       "#{group}: #{Enum.join(names, " ")}\n#{lines}\n"
@@ -85,8 +80,8 @@ defmodule Nx.Vulkan.Support do
   end
 
   @doc "The table as Markdown: a row for each group, a column for each family of types."
-  @spec markdown(%{Nx.Type.t() => place()}) :: String.t()
-  def markdown(places) do
+  @spec markdown(%{Nx.Type.t() => target()}) :: String.t()
+  def markdown(targets) do
     columns = [
       {"u2 to u64", for({:u, _} = type <- types(), do: type)},
       {"s2 to s64", for({:s, _} = type <- types(), do: type)},
@@ -98,7 +93,7 @@ defmodule Nx.Vulkan.Support do
     header = ["operations" | Enum.map(columns, &elem(&1, 0))]
 
     rows =
-      for {group, names, row} <- table(places) do
+      for {group, names, row} <- table(targets) do
         operations = Enum.map_join(names, " ", &"`#{&1}`")
         cells = for {_, types} <- columns, do: cell(Enum.uniq(Enum.map(types, &row[&1])))
         ["#{group}: #{operations}" | cells]
@@ -109,7 +104,7 @@ defmodule Nx.Vulkan.Support do
   end
 
   defp cell([:none]), do: ""
-  defp cell(places), do: Enum.join(places, ", ")
+  defp cell(targets), do: Enum.join(targets, ", ")
 
   defp name({:f8_e4m3fn, 8}), do: "f8_e4m3fn"
   defp name(type), do: Nx.Type.to_string(type)

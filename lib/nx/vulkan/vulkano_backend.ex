@@ -77,101 +77,47 @@ defmodule Nx.Vulkan.VulkanoBackend do
   @typedoc "The tensor's memory. What `:ref` is, is private."
   @type t :: %__MODULE__{ref: term()}
 
-  alias Nx.Vulkan.Backend
+  alias Nx.Vulkan.{Backend, Catalogue}
 
-  # The callbacks that compute, in groups: what they are, the types that Nx takes for them, whether they
-  # are programs (else kernels of their own, which need what GLSL's operators take), and where they are:
-  # the family's function of the callback's name, or one that gets the name as first argument.
-  @any ~w(u s f bf c)a
-  @real ~w(u s f bf)a
-  @integer ~w(u s)a
+  # The module of each family of `Nx.Vulkan.Catalogue`: its function of the callback's name, or the function named here,
+  # which gets the callback's name as first argument.
+  @families %{
+    creation: Backend.Elementwise,
+    constant: Backend.Movement,
+    reshape: Backend.Movement,
+    view: Backend.Movement,
+    bitcast: Backend.Movement,
+    strided_copy: Backend.Assembly,
+    indexed: Backend.Indexed,
+    reduction: {Backend.Reduction, :reduce},
+    fold: Backend.Fold,
+    window: {Backend.Window, :reduce},
+    window_scatter: {Backend.Window, :scatter},
+    dot: Backend.Reduction,
+    convolution: Backend.Convolution,
+    sort: Backend.Sort,
+    fourier: Backend.Fourier,
+    linear_algebra: Backend.LinearAlgebra
+  }
 
-  @operations [
-    {"functions", @any, :program, {Backend.Elementwise, :unary},
-     [exp: 2, expm1: 2, log: 2, log1p: 2, sigmoid: 2, sqrt: 2, rsqrt: 2, cbrt: 2] ++
-       [sin: 2, cos: 2, tan: 2, asin: 2, acos: 2, atan: 2] ++
-       [sinh: 2, cosh: 2, tanh: 2, asinh: 2, acosh: 2, atanh: 2]},
-    {"error functions", @real, :program, {Backend.Elementwise, :unary},
-     [erf: 2, erfc: 2, erf_inv: 2]},
-    {"arithmetic", @any, :program, {Backend.Elementwise, :binary},
-     [add: 3, subtract: 3, multiply: 3, divide: 3]},
-    {"arithmetic", @any, :program, Backend.Elementwise, [pow: 3, atan2: 3]},
-    {"arithmetic", @any, :program, {Backend.Elementwise, :unary},
-     [abs: 2, negate: 2, sign: 2, real: 2, imag: 2, conjugate: 2]},
-    {"order and rounding", @real, :program, {Backend.Elementwise, :binary},
-     [remainder: 3, max: 3, min: 3, greater: 3, less: 3, greater_equal: 3, less_equal: 3]},
-    {"order and rounding", @real, :program, {Backend.Elementwise, :unary},
-     [ceil: 2, floor: 2, round: 2]},
-    {"order and rounding", @real, :program, Backend.Elementwise, [clip: 4]},
-    {"equality and logic", @any, :program, {Backend.Elementwise, :binary},
-     [equal: 3, not_equal: 3, logical_and: 3, logical_or: 3, logical_xor: 3]},
-    {"equality and logic", @any, :program, {Backend.Elementwise, :unary},
-     [is_nan: 2, is_infinity: 2]},
-    {"equality and logic", @any, :program, Backend.Elementwise, [select: 4]},
-    {"bits", @integer, :program, {Backend.Elementwise, :binary},
-     [quotient: 3, bitwise_and: 3, bitwise_or: 3, bitwise_xor: 3]},
-    {"bits", @integer, :program, {Backend.Elementwise, :shift}, [left_shift: 3, right_shift: 3]},
-    {"bits", @integer, :program, {Backend.Elementwise, :unary},
-     [bitwise_not: 2, count_leading_zeros: 2, population_count: 2]},
-    {"creation and conversion", @any, :program, Backend.Elementwise, [iota: 3, eye: 2]},
-    {"creation and conversion", @any, :program, Backend.Movement, [constant: 3]},
-    {"creation and conversion", @any, :program, {Backend.Elementwise, :unary}, [as_type: 2]},
-    {"movement", @any, :program, Backend.Movement,
-     [reshape: 2, squeeze: 3, broadcast: 4, transpose: 3, reverse: 3, slice: 5]},
-    {"reinterpretation", @real, :program, Backend.Movement, [bitcast: 2]},
-    {"movement", @any, :program, Backend.Assembly,
-     [pad: 4, concatenate: 3, stack: 3, put_slice: 4]},
-    {"access by index", @any, :program, Backend.Indexed,
-     [gather: 4, indexed_add: 5, indexed_put: 5]},
-    {"sums and logic over axes", @any, :program, {Backend.Reduction, :reduce},
-     [sum: 3, product: 3, all: 3, any: 3]},
-    {"extrema over axes", @real, :program, {Backend.Reduction, :reduce},
-     [reduce_max: 3, reduce_min: 3]},
-    {"extrema over axes", @real, :program, {Backend.Reduction, :reduce}, [argmax: 3, argmin: 3]},
-    {"reductions by a function", @any, :program, Backend.Fold, [reduce: 5, window_reduce: 6]},
-    {"sums of windows", @any, :program, {Backend.Window, :reduce},
-     [window_sum: 4, window_product: 4]},
-    {"extrema of windows", @real, :program, {Backend.Window, :reduce},
-     [window_max: 4, window_min: 4]},
-    {"scatter to windows", @real, :kernel, {Backend.Window, :scatter},
-     [window_scatter_max: 6, window_scatter_min: 6]},
-    {"products", @any, :program, Backend.Reduction, [dot: 7]},
-    {"products", @any, :program, Backend.Convolution, [conv: 4]},
-    {"sorting", @real, :kernel, Backend.Sort, [sort: 3, argsort: 3]},
-    {"Fourier transforms", @any, :kernel, Backend.Fourier, [fft: 3, ifft: 3]},
-    {"linear algebra", @any, :kernel, Backend.LinearAlgebra, [triangular_solve: 4]}
-  ]
+  implementation = fn
+    %{family: :elementwise, checks: nil, arity: arity} ->
+      {Backend.Elementwise, elem({:unary, :binary, :ternary}, arity - 1)}
 
-  @doc false
-  # `{group, kinds of type, :program or :kernel, names}`, for `Nx.Vulkan.support/0`.
-  def operations do
-    callbacks =
-      for {group, kinds, made_of, _family, callbacks} <- @operations,
-          do: {group, kinds, made_of, Keyword.keys(callbacks)}
+    %{family: :elementwise, checks: checks} ->
+      {Backend.Elementwise, checks}
 
-    callbacks ++ Backend.Blocks.operations()
+    %{family: family} ->
+      Map.fetch!(@families, family)
   end
 
-  of = fn module ->
-    for {_group, _kinds, _made_of, family, callbacks} <- @operations,
-        family == module or (is_tuple(family) and elem(family, 0) == module),
-        {name, _arity} <- callbacks,
-        do: name
-  end
+  arities = Map.new(Nx.Backend.behaviour_info(:callbacks))
 
-  @doc false
-  # The callbacks whose results' elements come each from those at its place in the operands.
-  def elementwise, do: unquote(of.(Backend.Elementwise))
-
-  @doc false
-  # Those that reduce a tensor over axes.
-  def reductions, do: unquote(of.(Backend.Reduction) -- [:dot])
-
-  for {_group, _kinds, _made_of, family, callbacks} <- @operations, {name, arity} <- callbacks do
-    args = Macro.generate_arguments(arity, __MODULE__)
+  for %{entry: :callback, name: name} = operation <- Catalogue.operations() do
+    args = Macro.generate_arguments(Map.fetch!(arities, name), __MODULE__)
 
     {module, function, first} =
-      case family do
+      case implementation.(operation) do
         {module, function} -> {module, function, [name]}
         module -> {module, name, []}
       end

@@ -8,25 +8,6 @@ defmodule Nx.Vulkan.Backend.Blocks do
   alias Nx.Vulkan.Compiler.Fused
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @any ~w(u s f bf c)a
-  @real ~w(u s f bf)a
-
-  # As the callbacks' table: group, kinds of type that Nx takes, what they are made of, names.
-  def operations do
-    [
-      {"equality and logic", @any, :program, [:logical_not, :all_close]},
-      {"functions", @any, :program, [:phase]},
-      {"access by index", @any, :program, [:take, :take_along_axis]},
-      {"sorting", @real, :kernel, [:top_k]},
-      {"Fourier transforms", @any, :kernel, [:fft2, :ifft2, :irfft]},
-      {"Fourier transforms of real numbers", @real, :kernel, [:rfft]},
-      {"linear algebra", @any, :kernel, [:cholesky, :lu, :solve, :determinant, :qr, :eigh]},
-      {"singular values", @real, :kernel, [:svd]},
-      {"cumulative sums and products", @any, :kernel, [:cumulative_sum, :cumulative_product]},
-      {"cumulative extrema", @real, :kernel, [:cumulative_min, :cumulative_max]}
-    ]
-  end
-
   def block(struct, output, args, fun) do
     case native(struct, output, args) do
       :default -> default(struct, args, fun)

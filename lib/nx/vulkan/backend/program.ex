@@ -17,24 +17,17 @@ defmodule Nx.Vulkan.Backend.Program do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Storage, Trace}
-  alias Nx.Vulkan.{Error, Fallback}
+  alias Nx.Vulkan.{Catalogue, Error, Fallback}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  # What counts and compares, is defined for all integers, and the same before or after they are converted
-  # to the result's type.
-  @counting [:add, :subtract, :multiply, :negate, :as_type, :select] ++
-              [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
-              [:logical_and, :logical_or, :logical_xor]
-
-  # The names of these callbacks.
-  def counting, do: @counting
+  @host_integers Catalogue.names(host_integers: true)
 
   # `args` are the callback's arguments after `out`, for the fallback.
   @spec run(atom(), T.t(), [term()], [tuple()], [tuple()], tuple()) :: T.t()
   # Integers that the host holds, such as the counter of a loop, stay there: who asks for the result need
   # not wait for the device. BinaryBackend has no single one of less than a byte.
   def run(op, %T{type: {kind, size}} = out, args, nodes, [{:scalar, _, _} | _] = inputs, {})
-      when op in @counting and kind in [:s, :u] and size >= 8 do
+      when op in @host_integers and kind in [:s, :u] and size >= 8 do
     if Enum.all?(inputs, &match?({:scalar, {k, size}, _} when k in [:s, :u] and size >= 8, &1)),
       do:
         Storage.from_host(apply(Nx.BinaryBackend, op, [out | Enum.map(args, &Storage.to_host/1)])),

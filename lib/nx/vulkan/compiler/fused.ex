@@ -21,6 +21,8 @@ defmodule Nx.Vulkan.Compiler.Fused do
   @inputs 18
   def most_inputs, do: @inputs
 
+  @reductions Nx.Vulkan.Catalogue.names(family: :reduction)
+
   # Of a program's inputs and nodes.
   @values 255
 
@@ -31,7 +33,7 @@ defmodule Nx.Vulkan.Compiler.Fused do
       for {input, place} <- Enum.with_index(inputs),
           do: placeholder(place, input.type, input.shape)
 
-    {elements, reduction} = Enum.split_while(steps, fn {op, _, _} -> op not in B.reductions() end)
+    {elements, reduction} = Enum.split_while(steps, fn {op, _, _} -> op not in @reductions end)
     place = with [{_, _, [place, _]}] <- reduction, do: place, else: ([] -> last(steps))
     trace = fn -> value(place, evaluate(&trace/3, elements, placeholders)) end
 

@@ -19,14 +19,14 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Trace
+  alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Compiler.Fused
-  alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @views [:broadcast, :transpose, :reverse, :slice]
-  @functions for {group, _kinds, _made_of, names} <- B.operations(),
-                 group in ["functions", "error functions"],
-                 name <- names,
-                 do: name
+  @views Catalogue.names(family: :view)
+  @reductions Catalogue.names(family: :reduction)
+  @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
+                 Catalogue.names(family: :creation) ++ Catalogue.names(family: :bitcast)
+  @compute_bound Catalogue.names(cost: :compute_bound)
 
   # A kernel's size, which compilers and registers limit, and `Nx.Vulkan.Backend.Program` its values.
   @members 128
@@ -81,11 +81,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp kind(%T{data: %Expr{op: op, args: args}} = tensor, kinds) do
     cond do
-      op in B.reductions() -> :reduction
+      op in @reductions -> :reduction
       op == :squeeze and Enum.all?(operands(tensor), &(kinds[&1.data.id] == :view)) -> :view
       op in [:reshape, :squeeze] -> :reshape
       op in @views and operands(tensor) != [] and traces?(op, tensor, args) -> :view
-      op in [:bitcast | B.elementwise()] and traces?(op, tensor, args) -> :elementwise
+      op in @elementwise and traces?(op, tensor, args) -> :elementwise
       true -> :other
     end
   end
@@ -115,7 +115,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       flat: kind != :view,
       placed: op in [:iota, :eye],
       reshaped: kind == :reshape,
-      functions: if(op in @functions, do: 1, else: 0)
+      functions: if(op in @compute_bound, do: 1, else: 0)
     }
 
     group =

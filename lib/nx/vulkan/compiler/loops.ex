@@ -9,13 +9,13 @@ defmodule Nx.Vulkan.Compiler.Loops do
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.Program
+  alias Nx.Vulkan.Catalogue
 
   # Operations that all loops of a definition may become.
   @most 2048
   # Elements of a known tensor.
   @elements 64
-  @known Program.counting() ++ [:slice, :reshape, :squeeze]
+  @known Catalogue.names(host_integers: true) ++ [:slice, :reshape, :squeeze]
 
   @doc """
   The definition's expression, a tensor or a container of tensors, with such loops written out.
