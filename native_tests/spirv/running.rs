@@ -1,29 +1,9 @@
 //! What passes computes the same as before and stays within its memory.
 
-use std::sync::Arc;
-
-use nx_vulkan::memory::{Allocation, Buffer};
 use nx_vulkan::pipeline::spirv::Limits;
-use nx_vulkan::pipeline::{Blueprint, Pipeline};
-use nx_vulkan::stream::{self, Dispatch};
 
-use crate::support::{device, download, upload};
+use crate::support::{device, run_spirv};
 use crate::*;
-
-/// Runs a kernel over copies of `buffers`, bound in order, and returns what is in them afterwards.
-fn run(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> Vec<Vec<u32>> {
-    let push: &[u8] = bytemuck::cast_slice(push);
-    let blueprint = Blueprint { push_bytes: push.len() as u32, bindings: buffers.len() as u32, entry_point: "main" };
-    let pipeline = Arc::new(Pipeline::build(&device().device, words, &blueprint, &[]).unwrap().0);
-    let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
-    let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
-    let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
-    let binding = |(block, buffer): (_, &Buffer)| stream::Binding { block, offset: 0, range: buffer.len() };
-    let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
-    let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &blocks, bindings: &bindings };
-    device().stream.dispatch(&dispatch).unwrap();
-    buffers.iter().map(download).collect()
-}
 
 /// Loading must not change what a kernel computes: compared with the words as they came from the compiler.
 #[test]
@@ -51,12 +31,12 @@ fn a_loaded_kernel_computes_what_the_original_does() {
             continue;
         }
         let words: Vec<u32> = bytes.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
-        let original = run(&words, &buffers, &push, groups);
+        let original = run_spirv(&words, &buffers, &push, groups);
         assert_ne!(original, buffers);
         for (version, _) in VERSIONS.into_iter().filter(|(version, _)| *version >= original_version) {
             let module = load(&compile_as(ShaderKind::Compute, version, source)).unwrap();
             if module.check_device(&limits).is_ok() {
-                assert_eq!(run(&module.words, &buffers, &push, groups), original);
+                assert_eq!(run_spirv(&module.words, &buffers, &push, groups), original);
             }
         }
     }
@@ -90,7 +70,7 @@ fn wild_indices_stay_within_the_memory_of_a_kernel() {
         }";
     let module = load(&compile(wild)).unwrap();
     let buffers = [vec![0x0000_1234; 64], vec![5; 64]];
-    let after = run(&module.words, &buffers, &[1, 2, 3, 4], [1, 1, 1]);
+    let after = run_spirv(&module.words, &buffers, &[1, 2, 3, 4], [1, 1, 1]);
     // s[63] = 1031 (the last store), p[3] = 4, t[7] = 31; an index below zero is beyond the end as well.
     assert_eq!(after[0], vec![1031 + 4 + 31 + 1031; 64]);
     assert_eq!(after[1], buffers[1]);

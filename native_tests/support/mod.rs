@@ -1,13 +1,19 @@
 //! What the native tests share: running programs and moving vectors.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod numbers;
+
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::Attempt;
 use nx_vulkan::kernels;
 use nx_vulkan::kernels::plan::Operand;
-use nx_vulkan::memory::{Blocking, Buffer};
+use nx_vulkan::memory::{Allocation, Blocking, Buffer};
+use nx_vulkan::pipeline::{Blueprint, Pipeline};
 use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op};
+use nx_vulkan::stream::{self, Dispatch};
 
 pub fn device() -> &'static Gpu {
     gpu().unwrap_or_else(|error| panic!("these tests need a Vulkan device: {error}"))
@@ -28,6 +34,21 @@ pub fn node(name: &str, ty: Type, args: &[usize]) -> Node {
 
 pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node {
     Node { op: op::find(name).unwrap(), ty, args: args.into(), attribute }
+}
+
+/// Runs a kernel of SPIR-V over copies of `buffers`, bound in order, and returns what is in them afterwards.
+pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> Vec<Vec<u32>> {
+    let push: &[u8] = bytemuck::cast_slice(push);
+    let blueprint = Blueprint { push_bytes: push.len() as u32, bindings: buffers.len() as u32, entry_point: "main" };
+    let pipeline = Arc::new(Pipeline::build(&device().device, words, &blueprint, &[]).unwrap().0);
+    let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
+    let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
+    let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
+    let binding = |(block, buffer): (_, &Buffer)| stream::Binding { block, offset: 0, range: buffer.len() };
+    let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
+    let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &blocks, bindings: &bindings };
+    device().stream.dispatch(&dispatch).unwrap();
+    buffers.iter().map(download).collect()
 }
 
 /// Runs nodes over dense inputs that broadcast to `shape`.
