@@ -1,10 +1,10 @@
-# A convolutional network reads digits: LeNet-5's layers (LeCun et al., 1998) with max pooling and ReLU,
-# on images that are drawn here, of 28 x 28 pixels, shifted, slanted, scaled and noisy. Axon trains it with
-# Adam, forward and backward on the device.
+# A convolutional network classifies digits: LeNet-5's layers (LeCun et al., 1998) with max pooling and ReLU. The
+# images of 28 x 28 pixels are generated here: shifted, slanted, scaled and noisy. Axon trains the network with Adam,
+# forward and backward on the device.
 #
 #     mix run examples/axon_cnn.exs
 #
-# Ends with status 1 where it reads fewer than 95 % of images it has not seen.
+# Ends with status 1 where the accuracy on test images is less than 95 %.
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
 
@@ -22,7 +22,7 @@ defmodule Digits do
           |> Enum.map(&String.split/1)
           |> Enum.zip_with(fn rows -> List.to_tuple(Enum.map(rows, &String.to_charlist/1)) end)
 
-  @doc "`n` images {n, 28, 28, 1}, and the digits on them, one-hot {n, 10}."
+  @doc "`n` images {n, 28, 28, 1} and their digits, one-hot {n, 10}."
   def draw(n) do
     {images, digits} =
       Enum.unzip(for i <- 0..(n - 1), do: {image(Enum.at(@glyphs, rem(i, 10))), rem(i, 10)})
@@ -62,7 +62,7 @@ defmodule Digits do
   def batches({images, digits}, size),
     do: Enum.zip(Nx.to_batched(images, size), Nx.to_batched(digits, size))
 
-  @doc "The image {28, 28, 1} as lines of text, two rows of pixels a line."
+  @doc "The image {28, 28, 1} as lines of text, each of two rows of pixels."
   def lines(image) do
     image
     |> Nx.window_max({2, 1, 1}, strides: [2, 1, 1])
@@ -76,11 +76,11 @@ defmodule Digits do
   end
 end
 
-{train_size, test_size, batch, epochs, wanted} = {640, 200, 16, 4, 0.95}
+{train_size, test_size, batch, epochs, required} = {640, 200, 16, 4, 0.95}
 {:ok, device} = Nx.Vulkan.device_info()
-IO.puts("LeNet learns to read digits from #{train_size} of them, on #{device.name}\n")
+IO.puts("LeNet is trained on #{train_size} images of digits, on #{device.name}\n")
 
-# An operation without a kernel would run on the CPU unseen: here it raises.
+# An operation that cannot run on the device would run on the CPU unnoticed. This makes it raise.
 Fallback.put_mode(:raise)
 Nx.default_backend(VulkanoBackend)
 Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
@@ -115,15 +115,15 @@ show = fn results ->
   Enum.zip_with(pictures, &IO.puts(Enum.join(&1, "  ")))
 end
 
-IO.puts("\nOf #{test_size} digits it has not seen it reads #{length(right)}:\n")
+IO.puts("\nOf #{test_size} test images #{length(right)} are classified correctly:\n")
 show.(Enum.take_every(right, 13))
-if wrong != [], do: IO.puts("\nand misreads #{length(wrong)}:\n")
+if wrong != [], do: IO.puts("\n#{length(wrong)} are misclassified:\n")
 if wrong != [], do: show.(wrong)
 
 accuracy = length(right) / test_size
 :io.format("~naccuracy ~.1f %, trained in ~.1f s~n", [100 * accuracy, seconds])
 
-if accuracy < wanted do
-  IO.puts("That is less than #{round(100 * wanted)} %: a defect.")
+if accuracy < required do
+  IO.puts("The accuracy is below #{round(100 * required)} %, which is a defect.")
   System.halt(1)
 end

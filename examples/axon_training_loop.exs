@@ -1,11 +1,11 @@
-# Axon's training loop on the device: a network of two layers learns the map of a cliff by gradient
-# descent. The same loop, from the same start, then runs on Nx.BinaryBackend, and loss and gradients are
-# compared at every step.
+# Axon's training loop on the device: a network of two layers learns the heights of a cliff by gradient descent. The
+# same loop then runs from the same initial parameters on Nx.BinaryBackend. Loss and gradients are compared at every
+# step.
 #
 #     mix run examples/axon_training_loop.exs
 #
-# Ends with status 1 where a loss or an element of a gradient differs by more than 2e-6, or where the loss
-# has not fallen to a twentieth.
+# Ends with status 1 where a loss or an element of a gradient differs by more than 2e-6, or where the loss does not
+# fall to a twentieth.
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
 
@@ -27,7 +27,7 @@ defmodule Cliff do
     |> Axon.dense(1)
   end
 
-  @doc "Trains on `backend`: the loss and the gradients of each step, the model state, and the seconds."
+  @doc "Trains on `backend` and returns the loss and gradients of each step, the model state, and the seconds."
   def train(backend, start, map, steps) do
     Nx.with_default_backend(backend, fn ->
       map = Nx.backend_copy(map, backend)
@@ -48,7 +48,7 @@ defmodule Cliff do
     end)
   end
 
-  # The optimizer, with the gradients of the last step in its state, where a handler can read them.
+  # An optimizer that keeps the gradients of the last step in its state, where a handler can read them.
   defp keep_gradients({init, update}) do
     {fn parameters -> %{own: init.(parameters), gradients: parameters} end,
      fn gradients, state, parameters ->
@@ -79,25 +79,23 @@ end
 {side, steps, tolerance} = {11, 100, 2.0e-6}
 {:ok, device} = Nx.Vulkan.device_info()
 
-IO.puts(
-  "The map of a cliff, #{side * side} points; layers 2-16-1; #{steps} steps on #{device.name}\n"
-)
+IO.puts("A cliff of #{side * side} points; layers 2-16-1; #{steps} steps on #{device.name}\n")
 
 Nx.default_backend(Nx.BinaryBackend)
 map = {points, heights} = Cliff.map(side)
 {init, predict} = Axon.build(Cliff.model(), seed: 1)
 start = init.(points, Axon.ModelState.empty())
 
-# An operation without a kernel would run on the CPU unseen: here it raises.
+# An operation that cannot run on the device would run on the CPU unnoticed. This makes it raise.
 Fallback.put_mode(:raise)
 {on_device, trained, seconds} = Cliff.train(VulkanoBackend, start, map, steps)
-IO.puts("\nand on Nx.BinaryBackend")
+IO.puts("\nThe same on Nx.BinaryBackend:")
 {on_cpu, _trained, cpu_seconds} = Cliff.train(Nx.BinaryBackend, start, map, steps)
 
 parameters = Nx.Defn.Composite.flatten_list([trained.data])
 true = Enum.all?(parameters, &is_struct(&1.data, VulkanoBackend))
 
-IO.puts("\n\n      the map                 at the start            learned\n")
+IO.puts("\n\n      the cliff               before training         after training\n")
 
 [heights, predict.(start, points), predict.(trained, points)]
 |> Enum.map(&Cliff.draw(&1, side))
@@ -111,7 +109,7 @@ differences =
 {first, _, _} = hd(differences)
 {last, _, _} = List.last(differences)
 IO.puts("\n                   difference from BinaryBackend")
-IO.puts(" step       loss      of loss of gradients")
+IO.puts(" step       loss      in loss in gradients")
 
 for {{loss, of_loss, of_gradients}, step} <- Enum.with_index(differences, 1),
     step == 1 or rem(step, 10) == 0 do
@@ -121,7 +119,7 @@ end
 
 worst = differences |> Enum.map(fn {_, a, b} -> max(a, b) end) |> Enum.max()
 
-:io.format("~nlargest difference: ~.2e; the loss has fallen to 1/~b~n", [
+:io.format("~nlargest difference: ~.2e; the loss fell to 1/~b~n", [
   worst,
   floor(first / last)
 ])
@@ -129,6 +127,9 @@ worst = differences |> Enum.map(fn {_, a, b} -> max(a, b) end) |> Enum.max()
 :io.format("~.2f s on the device, ~.2f s on Nx.BinaryBackend~n", [seconds, cpu_seconds])
 
 if worst > tolerance or last > first / 20 do
-  IO.puts("More than #{tolerance}, or less than to a twentieth: that is a defect.")
+  IO.puts(
+    "A difference above #{tolerance}, or a loss above a twentieth of the first, is a defect."
+  )
+
   System.halt(1)
 end

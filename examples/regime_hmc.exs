@@ -3,8 +3,8 @@
 #
 #     mix run examples/regime_hmc.exs
 #
-# Ends with status 1 when the chains disagree (R-hat above 1.05) or the posterior misses a value
-# that made the data by more than four standard deviations.
+# Ends with status 1 when the chains disagree (R-hat above 1.05) or a posterior mean differs from the parameter that
+# generated the data by more than four standard deviations.
 
 for file <- ~w(diagnostics hmc regime), do: Code.require_file("support/#{file}.exs", __DIR__)
 
@@ -59,7 +59,7 @@ results =
 
 elapsed = (System.monotonic_time(:millisecond) - started) / 1000
 
-# For each parameter, its draws chain by chain.
+# The draws of each parameter, chain by chain.
 by_parameter =
   results
   |> Enum.map(fn result ->
@@ -77,7 +77,7 @@ line = fn name, cells -> IO.puts(String.pad_trailing(name, 12) <> Enum.map_join(
 IO.puts("")
 line.("parameter", ["true", "mean", "sd", "R-hat", "ESS"])
 
-figures =
+summaries =
   for {name, truth, draws} <- Enum.zip([Regime.names(), Regime.truth(), by_parameter]) do
     all = Enum.concat(draws)
     {mean, sd} = {Diagnostics.mean(all), Diagnostics.sd(all)}
@@ -94,17 +94,17 @@ elapsed = Float.round(elapsed, 1)
 
 IO.puts("""
 
-(w_vol = 1 - w_trend - w_mr; theta_mr has its prior N(0, 1) alone)
+(w_vol = 1 - w_trend - w_mr; the data do not depend on theta_mr, so its posterior is its prior N(0, 1))
 
 acceptance rate #{acceptance}, divergences #{total.(:divergences)}
 #{per_second.(chains * draws)} samples/s, #{per_second.(total.(:steps))} leapfrog steps/s, \
 #{elapsed} s in all\
 """)
 
-disagree = for f <- figures, f.rhat > 1.05, do: "R-hat of #{f.name} is #{f.rhat}"
+disagree = for s <- summaries, s.rhat > 1.05, do: "R-hat of #{s.name} is #{s.rhat}"
 
 missed =
-  for f <- figures, f.distance > 4.0, do: "#{f.name} is #{f.distance} sd from its true value"
+  for s <- summaries, s.distance > 4.0, do: "#{s.name} is #{s.distance} sd from its true value"
 
 if disagree != [] or missed != [] do
   IO.puts(:stderr, Enum.join(["" | disagree ++ missed], "\n"))

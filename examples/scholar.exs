@@ -1,11 +1,10 @@
-# Five models of Scholar, wholly on the device: linear regression (by SVD), principal components,
-# k-means, logistic regression and k nearest neighbours. Their results stand beside those of
-# Nx.BinaryBackend and of scikit-learn.
+# Five models of Scholar on the device: linear regression (by SVD), principal components, k-means, logistic regression
+# and k nearest neighbours. Their results are compared with those of Nx.BinaryBackend and of scikit-learn.
 #
 #     mix run examples/scholar.exs [FILE]
 #
-# FILE is what `bench/scikit_learn.py` prints (default: support/scikit_learn.txt, an earlier run of
-# it). Ends with status 1 where results part.
+# FILE is the output of `bench/scikit_learn.py` (default: support/scikit_learn.txt, a recorded run). Ends with status 1
+# where results differ by more than their tolerance.
 
 unless Code.ensure_loaded?(Scholar.Linear.LinearRegression) do
   IO.puts(:stderr, "Scholar is not among this project's dependencies: see NX_VULKAN_DEPS.")
@@ -20,7 +19,7 @@ defmodule Data do
   @scales [1.0, 0.8, 1.2, 0.6]
   @slopes [2.0, -1.0, 0.5, 3.0]
 
-  @doc "`{train, test}`, each `{x, class, y}`: points of three classes, and a value that depends on them."
+  @doc "`{train, test}`, each `{x, class, y}`: points, their class of three, and a linear function of the points with noise."
   def split(backend) do
     {rows, _} = Enum.map_reduce(0..(@train + @test - 1), 20_260_101, &row/2)
     {train, test} = Enum.split(rows, @train)
@@ -42,7 +41,7 @@ defmodule Data do
     {{x, rem(i, 3), y}, state}
   end
 
-  # Twelve uniform numbers less 6, of the minimal standard generator (Park and Miller, 1988).
+  # The sum of twelve uniform numbers of the minimal standard generator (Park and Miller, 1988), less 6.
   defp normal(state) do
     {sum, state} =
       Enum.reduce(1..12, {0.0, state}, fn _, {sum, state} ->
@@ -68,8 +67,8 @@ defmodule Models do
   alias Scholar.Linear.{LinearRegression, LogisticRegression}
   alias Scholar.Neighbors.{BruteKNN, KNNClassifier}
 
-  @doc "All figures of all models on `backend`, `{name, values}`, and the seconds of each model."
-  def figures(backend) do
+  @doc "The results of all models on `backend` as `%{name => values}`, and the seconds of each model."
+  def results(backend) do
     Nx.with_default_backend(backend, fn ->
       {train, test} = Data.split(backend)
 
@@ -81,16 +80,16 @@ defmodule Models do
         k_nearest: &k_nearest/2
       ]
 
-      {figures, seconds} =
+      {results, seconds} =
         for {name, model} <- models do
-          {microseconds, figures} = :timer.tc(fn -> model.(train, test) end)
+          {microseconds, results} = :timer.tc(fn -> model.(train, test) end)
 
-          {for({figure, values} <- figures, do: {"#{name}.#{figure}", values}),
+          {for({result, values} <- results, do: {"#{name}.#{result}", values}),
            {name, microseconds / 1.0e6}}
         end
         |> Enum.unzip()
 
-      {Map.new(Enum.concat(figures)), Map.new(seconds)}
+      {Map.new(Enum.concat(results)), Map.new(seconds)}
     end)
   end
 
@@ -115,7 +114,7 @@ defmodule Models do
     ]
   end
 
-  # With the sign that makes its largest entry positive: singular vectors have either.
+  # With the sign that makes its largest entry positive, because the sign of a singular vector is arbitrary.
   defp upright(row) do
     sign = if Enum.max_by(row, &abs/1) < 0, do: -1, else: 1
     Enum.map(row, &(sign * &1))
@@ -123,7 +122,7 @@ defmodule Models do
 
   defp k_means({x, _, _}, {test, _, _}) do
     model = KMeans.fit(x, num_clusters: 3, num_runs: 1, tol: 1.0e-9, key: Nx.Random.key(2))
-    # By their first coordinate: clusters have no order.
+    # Sorted by their first coordinate, because clusters have no order.
     order = Nx.argsort(model.clusters[[.., 0]])
 
     [
@@ -157,15 +156,16 @@ defmodule Models do
   defp numbers(tensor), do: tensor |> Nx.flatten() |> Nx.to_list()
 end
 
-defmodule Figures do
-  # Of the largest value of a figure. Gradient descent ends where the gradient is small, wherever that is.
+defmodule Results do
+  # Relative to the largest value of a result. Gradient descent ends anywhere where the gradient is small, so its
+  # tolerance is larger.
   @tolerances %{
     "logistic_regression.coefficients" => 5.0e-3,
     "logistic_regression.bias" => 5.0e-3
   }
   @tolerance 1.0e-5
 
-  @doc "scikit-learn's figures from the file, or `nil` where there is none."
+  @doc "scikit-learn's results from the file, or `nil` where there is no file."
   def read(file) do
     if File.regular?(file) do
       for line <- File.stream!(file),
@@ -177,16 +177,16 @@ defmodule Figures do
     end
   end
 
-  @doc "Prints how far `figures` are from the others, and returns the names of those that part."
-  def compare(figures, others) do
+  @doc "Prints the differences of `results` from the others, and returns the names of those above their tolerance."
+  def compare(results, others) do
     IO.puts("\nlargest difference, relative to the largest value from")
-    line(["figure" | Enum.map(others, &elem(&1, 0))] ++ ["allowed"])
+    line(["result" | Enum.map(others, &elem(&1, 0))] ++ ["tolerance"])
 
-    for {name, values} <- Enum.sort(figures) do
-      allowed = Map.get(@tolerances, name, @tolerance)
+    for {name, values} <- Enum.sort(results) do
+      tolerance = Map.get(@tolerances, name, @tolerance)
       distances = for {_, other} <- others, do: distance(values, Map.fetch!(other, name))
-      line([name | Enum.map(distances ++ [allowed], &:io_lib.format("~.2e", [&1 * 1.0]))])
-      if Enum.any?(distances, &(&1 > allowed)), do: name
+      line([name | Enum.map(distances ++ [tolerance], &:io_lib.format("~.2e", [&1 * 1.0]))])
+      if Enum.any?(distances, &(&1 > tolerance)), do: name
     end
     |> Enum.reject(&is_nil/1)
   end
@@ -209,12 +209,12 @@ alias Nx.Vulkan.{Fallback, VulkanoBackend}
 IO.puts("240 points of 4 coordinates to fit, 60 to predict, in f32, on #{device.name}")
 
 Nx.default_backend(Nx.BinaryBackend)
-# An operation without a kernel would run on the CPU unseen: here it raises.
+# An operation that cannot run on the device would run on the CPU unnoticed. This makes it raise.
 Fallback.put_mode(:raise)
-# The first time builds the kernels.
-{figures, first} = Models.figures(VulkanoBackend)
-{_, seconds} = Models.figures(VulkanoBackend)
-{reference, cpu_seconds} = Models.figures(Nx.BinaryBackend)
+# The first run compiles the kernels.
+{results, first} = Models.results(VulkanoBackend)
+{_, seconds} = Models.results(VulkanoBackend)
+{reference, cpu_seconds} = Models.results(Nx.BinaryBackend)
 
 IO.puts("\nseconds to fit and predict    device, first   device, again   BinaryBackend")
 
@@ -226,10 +226,10 @@ file = List.first(System.argv()) || Path.join(__DIR__, "support/scikit_learn.txt
 others = [{"BinaryBackend", reference}]
 
 others =
-  case Figures.read(file) do
+  case Results.read(file) do
     nil ->
       IO.puts(
-        "\nNo scikit-learn beside them: there is no file #{file}; bench/scikit_learn.py makes one."
+        "\nNo comparison with scikit-learn: there is no file #{file}; bench/scikit_learn.py makes one."
       )
 
       others
@@ -238,9 +238,9 @@ others =
       others ++ [{"scikit-learn", sklearn}]
   end
 
-parted = Figures.compare(figures, others)
+differing = Results.compare(results, others)
 
-if parted != [] do
-  IO.puts("\nThe results part, which is a defect: #{Enum.join(parted, ", ")}")
+if differing != [] do
+  IO.puts("\nThese results differ, which is a defect: #{Enum.join(differing, ", ")}")
   System.halt(1)
 end

@@ -1,11 +1,11 @@
-# A small network learns to tell two interleaved half-moons apart: its gradients by
-# Nx.Defn.value_and_grad, every tensor on the device. The same steps, from the same start, then run on
+# A small network learns to classify points of two interleaved half-moons. Nx.Defn.value_and_grad computes its
+# gradients; every tensor is on the device. The same steps then run from the same initial parameters on
 # Nx.BinaryBackend, and the two loss curves are compared step by step.
 
 defmodule Moons do
   import Nx.Defn
 
-  # Points {n, 2} and their class, one-hot {n, 2}.
+  # Points {n, 2} and their classes, one-hot {n, 2}.
   def data(n) do
     half = div(n, 2)
     angle = Nx.linspace(0, :math.pi(), n: half)
@@ -18,7 +18,7 @@ defmodule Moons do
     {Nx.add(Nx.concatenate([upper, lower]), noise), Nx.as_type(one_hot, :f32)}
   end
 
-  # Weights of each layer: normal, with variance 2 / (inputs + outputs) (Glorot and Bengio, 2010).
+  # The weights of each layer are normal with variance 2 / (inputs + outputs) (Glorot and Bengio, 2010).
   def parameters(sizes) do
     {layers, _key} =
       sizes
@@ -96,7 +96,7 @@ Nx.default_backend(Nx.BinaryBackend)
 data = Moons.data(160)
 parameters = Moons.parameters([2, 16, 16, 2])
 
-# An operation without a kernel would run on the CPU unseen: here it raises.
+# An operation that cannot run on the device would run on the CPU unnoticed. This makes it raise.
 Fallback.put_mode(:raise)
 {on_device, accuracy, seconds} = Moons.train(VulkanoBackend, parameters, data, steps)
 {on_cpu, cpu_accuracy, cpu_seconds} = Moons.train(Nx.BinaryBackend, parameters, data, steps)
@@ -112,7 +112,7 @@ end
 :io.format("~naccuracy ~.3f on the device, ~.3f on the CPU~n", [accuracy, cpu_accuracy])
 :io.format("~.2f s on the device, ~.2f s on Nx.BinaryBackend~n", [seconds, cpu_seconds])
 
-# Both round to f32 at each operation but add up in another order, and training carries that on.
+# Both round to f32 at each operation but sum in different orders, and training accumulates the differences.
 {step, worst} =
   compared
   |> Enum.map(fn {step, loss, reference} -> {step, abs(loss - reference) / reference} end)
@@ -121,6 +121,6 @@ end
 :io.format("largest relative difference of the losses: ~.2e at step ~b~n", [worst, step])
 
 if worst > 1.0e-4 or List.last(on_device) > 0.1 * hd(on_device) do
-  IO.puts("The curves part or the loss has not fallen: that is a defect.")
+  IO.puts("The curves differ or the loss did not fall, which is a defect.")
   System.halt(1)
 end

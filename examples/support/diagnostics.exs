@@ -1,11 +1,11 @@
 defmodule Examples.Diagnostics do
   @moduledoc """
-  Convergence figures of Markov chains.
+  Convergence diagnostics of Markov chains.
 
   `chains` is a list of at least one chain, each a list of the same number of draws (at least 8,
   floats). Each chain is cut in two halves first, so that a chain that drifts disagrees with
-  itself. All functions raise `ArgumentError` when the draws do not vary, as nothing can be said
-  then.
+  itself. All functions raise `ArgumentError` when the draws do not vary, because the diagnostics are
+  undefined then.
 
   Sources: A. Gelman et al., "Bayesian Data Analysis", 3rd edition (2013), section 11.4; C. J.
   Geyer, "Practical Markov chain Monte Carlo" (1992); as in Stan, without rank normalisation.
@@ -35,8 +35,8 @@ defmodule Examples.Diagnostics do
   @doc """
   The effective sample size: how many independent draws would estimate the mean as well.
 
-  The autocorrelation time sums Geyer's initial monotone sequence of the combined split chains. At
-  most `n log10(n)` for n draws in all, which only chains with negative autocorrelation come near.
+  The autocorrelation time sums Geyer's initial monotone sequence of the combined split chains. It is
+  at most `n log10(n)` for n draws in all; only chains with negative autocorrelation come near that.
   """
   def ess(chains) do
     {halves, within, pooled} = split(chains)
@@ -66,7 +66,7 @@ defmodule Examples.Diagnostics do
     pair = even + correlation.(lag + 1)
 
     if pair > 0.0 and lag < last do
-      # An atom is greater than any number.
+      # :infinity is greater than any number, because atoms are.
       pair = min(pair, bound)
       monotone_sum(correlation, lag + 2, last, pair, sum + pair)
     else
@@ -88,7 +88,7 @@ defmodule Examples.Diagnostics do
     {halves, within, within * (n - 1) / n + variance(Enum.map(halves, &mean/1))}
   end
 
-  # Of an odd number of draws the one in the middle is left out.
+  # An odd number of draws loses the one in the middle.
   defp halves(chain) do
     size = length(chain)
     [Enum.take(chain, div(size, 2)), Enum.drop(chain, div(size + 1, 2))]

@@ -1,23 +1,22 @@
 defmodule Examples.HMC do
   @moduledoc """
-  Hamiltonian Monte Carlo with a diagonal mass matrix; the integrator is the caller's.
+  Hamiltonian Monte Carlo with a diagonal mass matrix. The caller provides the integrator.
 
   Sources: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), for the sampler; M. D. Hoffman
   and A. Gelman, "The No-U-Turn Sampler" (2014), section 3.2, for the adaptation of the step size;
   the Stan reference manual for the adaptation of the mass and for what a divergence is.
   """
 
-  # Trajectories have a random length around a quarter of a period of a standard normal: far, and
-  # with no resonance.
+  # Trajectories have a random length around a quarter of the period of a standard normal: long enough to decorrelate the
+  # draws, and random to avoid resonance.
   @trajectory 1.5
-  @most_steps 128
-  # An energy error beyond this cannot be the integrator's, it has left the level set.
+  @max_steps 128
+  # An energy error above this is a divergence: the trajectory has left the level set of the energy.
   @divergence 1000.0
   @target_acceptance 0.8
-  # The step size adapts throughout the warm-up, the mass too at the end of the middle parts. In
-  # the first part every trajectory is one step: with fresh momentum each time the chain comes
-  # down to the nearest mode, where a long trajectory would swing through it with all the energy
-  # of a far start, and on into another.
+  # The parts of the warm-up and their shares. The step size adapts in all of them, the mass at the end of the middle
+  # ones. In the first part every trajectory is one step with a new momentum, which brings the chain down to the nearest
+  # mode. A long trajectory would carry the energy of a distant start through that mode into another.
   @warm_up [settle: 0.125, mass: 0.125, mass: 0.25, mass: 0.375, step: 0.125]
 
   @typedoc """
@@ -44,7 +43,7 @@ defmodule Examples.HMC do
     :rand.seed(:exsss, :erlang.phash2(options[:seed]))
     inverse_mass = Enum.map(q, fn _ -> 1.0 end)
 
-    # A step of length 0 moves nothing and evaluates the density.
+    # A step of length 0 evaluates the density without moving.
     logp =
       case integrate.(q, Enum.map(q, fn _ -> 0.0 end), inverse_mass, 0.0, 1) do
         {_, _, logp} -> logp
@@ -58,7 +57,7 @@ defmodule Examples.HMC do
       logp: logp,
       inverse_mass: inverse_mass,
       eps: 0.1,
-      most_steps: @most_steps,
+      max_steps: @max_steps,
       steps: 0,
       iterations: 0
     }
@@ -82,7 +81,7 @@ defmodule Examples.HMC do
   defp warm_up(chain, iterations) do
     Enum.reduce(@warm_up, chain, fn {what, share}, chain ->
       chain = restart_averaging(chain)
-      chain = %{chain | most_steps: if(what == :settle, do: 1, else: @most_steps)}
+      chain = %{chain | max_steps: if(what == :settle, do: 1, else: @max_steps)}
       {chain, results} = iterate(chain, round(share * iterations), &average_step/1)
       chain = %{chain | eps: :math.exp(chain.averaging.log_mean)}
       if what == :mass, do: adapt_mass(chain, Enum.map(results, & &1.q)), else: chain
@@ -116,7 +115,7 @@ defmodule Examples.HMC do
   # One trajectory and its Metropolis test.
   defp transition(chain) do
     length = @trajectory * (0.5 + :rand.uniform())
-    steps = (length / chain.eps) |> round() |> max(1) |> min(chain.most_steps)
+    steps = (length / chain.eps) |> round() |> max(1) |> min(chain.max_steps)
     {proposal, acceptance, diverged} = propose(chain, steps)
     accepted = proposal != nil and :rand.uniform() < acceptance
 

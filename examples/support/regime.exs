@@ -1,12 +1,12 @@
 defmodule Examples.Regime do
   @moduledoc """
   The regime-switching model of `shaders/leapfrog_regime.comp` as the host sees it: its
-  parameters, made-up returns, and its trajectories on the device.
+  parameters, simulated returns, and its trajectories on the device.
 
   Each return comes from one of three regimes: volatile N(0, sigma_vol), trending N(mu_trend,
   sigma_trend), or mean-reverting N(mu_mr, sigma_mr), with weights softmax(0, logit_w1, logit_w2).
   Positions hold logit_w1, logit_w2, mu_mr, mu_trend, sigma_mr, sigma_trend, sigma_vol (the sigmas
-  through the inverse of softplus) and theta_mr, which has its prior alone.
+  through the inverse of softplus) and theta_mr, which has a prior but no likelihood.
   """
 
   alias Nx.Vulkan.NativeV
@@ -15,16 +15,16 @@ defmodule Examples.Regime do
   def names, do: ~w(w_trend w_mr mu_mr mu_trend sigma_mr sigma_trend sigma_vol theta_mr)
 
   @doc """
-  The values that make the returns (per cent a day), in the order of `names/0`. theta_mr makes
-  nothing: 0 is its prior's mean.
+  The parameters that generate the returns (per cent a day), in the order of `names/0`. The returns do not depend on
+  theta_mr; 0 is its prior's mean.
 
   The likelihood does not change when the trending and the mean-reverting regime swap places, so
-  the posterior has two modes. These values lie so far apart that no chain gets from the one to
-  the other, and `initial/1` starts all of them on this side.
+  the posterior has two modes. With these values the modes are too far apart for a chain to cross from one to the
+  other, and `initial/2` starts all chains near the same mode.
   """
   def truth, do: [0.45, 0.35, -0.8, 1.2, 0.2, 0.3, 2.5, 0.0]
 
-  @doc "`n` returns made from `truth/0`, the same for the same seed."
+  @doc "`n` returns generated from `truth/0`, the same for the same seed."
   def returns(n, seed) do
     [w_trend, w_mr, mu_mr, mu_trend, sigma_mr, sigma_trend, sigma_vol, _] = truth()
     :rand.seed(:exsss, seed)
@@ -41,8 +41,8 @@ defmodule Examples.Regime do
   end
 
   @doc """
-  A scattered initial position on the returns' side: the mean that is reverted to near their lower
-  quartile, the trend near the upper one, both narrower than the volatile regime.
+  A random initial position near the mode of `truth/0`: mu_mr near the returns' lower quartile, mu_trend near the upper
+  one, both regimes narrower than the volatile one.
   """
   def initial(returns, seed) do
     :rand.seed(:exsss, seed)
@@ -54,7 +54,7 @@ defmodule Examples.Regime do
       [near.(-1.0, 0.5), near.(-1.0, 0.5), near.(2.0, 0.5), near.(0.0, 1.0)]
   end
 
-  @doc "A position as the values that `names/0` names."
+  @doc "A position as the constrained parameters in the order of `names/0`."
   def constrain([logit_w1, logit_w2, mu_mr, mu_trend, sigma_mr, sigma_trend, sigma_vol, theta_mr]) do
     [trend, mr] = Enum.map([logit_w1, logit_w2], &:math.exp/1)
     total = 1.0 + trend + mr
