@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use nx_vulkan::kernels::Tensor;
 use nx_vulkan::kernels::sort::{self, Sort, Sorted};
-use nx_vulkan::memory::{Blocking, Buffer};
+use nx_vulkan::memory::Buffer;
 use nx_vulkan::program::Type;
-use support::{Random, device, download, upload};
+use support::{Random, context, device, download, upload};
 
 /// A request for elements and places along the second axis.
 fn request<'a>(buffer: &'a Buffer, ty: Type, shape: &'a [u64]) -> Sort<'a> {
@@ -18,7 +18,7 @@ fn request<'a>(buffer: &'a Buffer, ty: Type, shape: &'a [u64]) -> Sort<'a> {
 }
 
 fn run(sort: &Sort) -> Sorted {
-    sort::run(device(), sort, Blocking::Allowed).unwrap()
+    sort::run(&context(), sort).unwrap()
 }
 
 /// NaN above everything and equal to itself, the zeros equal.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::Attempt;
+use nx_vulkan::graph::{Context, Operand};
 use nx_vulkan::kernels;
-use nx_vulkan::kernels::plan::Operand;
 use nx_vulkan::memory::{Allocation, Blocking, Buffer};
 use nx_vulkan::pipeline::{Blueprint, Pipeline};
 use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, broadcast_strides, op};
@@ -26,6 +26,11 @@ pub fn upload<T: Pod>(data: &[T]) -> Buffer {
 pub fn download<T: Pod>(buffer: &Buffer) -> Vec<T> {
     let readback = device().read(buffer, 0, buffer.len()).unwrap();
     bytemuck::allocation::pod_collect_to_vec(readback.bytes())
+}
+
+/// The context of calls that may block, on the process's device.
+pub fn context() -> Context<'static> {
+    Context::new(device(), Blocking::Allowed)
 }
 
 pub fn node(name: &str, ty: Type, args: &[usize]) -> Node {
@@ -71,7 +76,7 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
     let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
     let operand = |(allocation, input): (_, &(&Buffer, _, _, _))| Operand::Buffer(allocation, input.0.len());
     let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
-    kernels::program::run(device(), &program, &operands, Blocking::Allowed)
+    kernels::program::run(&context(), &program, &operands)
 }
 
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.

@@ -30,8 +30,8 @@ pub struct Gpu {
     pub pipelines: Pipelines,
     /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
     pub listed: Vec<Listed>,
-    /// Whether the last pass over large tensors went backwards.
-    pub backwards: AtomicBool,
+    /// Whether the last kernel over large tensors traversed them in reverse.
+    pub reversed: AtomicBool,
 }
 
 /// What kernels and dispatches may use on this device.
@@ -329,7 +329,7 @@ impl Gpu {
             device,
             caps,
             listed: devices.iter().map(listed).collect(),
-            backwards: AtomicBool::new(false),
+            reversed: AtomicBool::new(false),
         })
     }
 }

@@ -3,11 +3,11 @@
 
 use smallvec::SmallVec;
 
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
-use crate::kernels::plan::Operand;
+use crate::graph::Context;
+use crate::graph::Operand;
 use crate::kernels::program;
-use crate::memory::{Blocking, Buffer, Kind};
+use crate::memory::Buffer;
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
 /// A program with an output place, and what its inputs read.
@@ -22,11 +22,11 @@ pub fn copied(ty: Type) -> Node {
 }
 
 /// A dense tensor into which the parts are written in turn. What none of them covers is undefined.
-pub fn run(gpu: &Gpu, ty: Type, shape: &[u64], parts: &[Part], blocking: Blocking) -> Attempt<Buffer> {
+pub fn run(cx: &Context, ty: Type, shape: &[u64], parts: &[Part]) -> Attempt<Buffer> {
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
-    let out = gpu.allocate(Kind::Device, bytes, blocking)?;
+    let out = cx.allocate(bytes)?;
     for part in parts {
-        program::run_into(gpu, part.program, part.operands, (&out, bytes), blocking)?;
+        program::run_into(cx, part.program, part.operands, (&out, bytes))?;
     }
     Ok(Buffer::new(bytes, out))
 }

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::Tensor;
 use super::contraction::{Axis, Contraction, View};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error, Result};
-use crate::memory::{Blocking, Buffer};
+use crate::graph::Context;
+use crate::memory::Buffer;
 use crate::program::{Axes, Type, dense_strides, elements};
 
 /// A factor: a tensor and the roles of its axes, in the order in which the other factor's match.
@@ -17,7 +17,7 @@ pub struct Factor<'a> {
 }
 
 /// The tensor of type `ty` and shape batch ++ free axes of `a` ++ free axes of `b`, summed over the contracted axes.
-pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, blocking: Blocking) -> Attempt<Buffer> {
+pub fn run(cx: &Context, ty: Type, a: &Factor, b: &Factor) -> Attempt<Buffer> {
     let (sa, sb) = (a.strides()?, b.strides()?);
     let (free_a, free_b) = (a.free(), b.free());
     let dims = |factor: &Factor, axes: &[usize]| axes.iter().map(|&axis| factor.dim(axis)).collect::<Axes<u64>>();
@@ -41,7 +41,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Factor, b: &Factor, blocking: Blocking) -> A
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
         borders: vec![],
     };
-    contraction.run(gpu, blocking)
+    contraction.run(cx)
 }
 
 impl Factor<'_> {

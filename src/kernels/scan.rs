@@ -4,10 +4,10 @@
 //! no less accurate than BinaryBackend's, which round after every step.
 
 use super::{Kernel, Rows};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
-use crate::program::emit::{Params, assign, convert, element, head, lanes, of_compute, widened};
+use crate::graph::{Context, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::emit::{assign, convert, element, head, lanes, of_compute, widened};
 use crate::program::types::Compute;
 
 /// What prefixes are taken of.
@@ -59,25 +59,25 @@ struct Accumulator {
 }
 
 /// The tensor of the prefixes, of the operand's type.
-pub fn run(gpu: &Gpu, scan: &Scan, blocking: Blocking) -> Attempt<Buffer> {
+pub fn run(cx: &Context, scan: &Scan) -> Attempt<Buffer> {
     let Scan { operation, rows, .. } = scan;
-    rows.ty.check(&gpu.caps)?;
+    rows.ty.check(cx.caps())?;
     if rows.ty.is_complex() && matches!(operation, Operation::Max | Operation::Min) {
         return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
     let bytes = rows.count() * rows.len * rows.ty.size();
     if bytes == 0 {
-        return gpu.zeroed(0, blocking);
+        return cx.zeroed(0);
     }
     let source = rows.buffer.allocation()?;
-    let result = gpu.allocate(Kind::Device, bytes, blocking)?;
-    let split = Split::of(gpu, rows);
-    let accumulator = scan.accumulator(gpu);
+    let result = cx.allocate(bytes)?;
+    let split = Split::of(cx, rows);
+    let accumulator = scan.accumulator(cx);
     let partial = match split.chunks {
         1 => None,
-        chunks => Some(gpu.allocate(Kind::Device, rows.count() * chunks * accumulator.size(), blocking)?),
+        chunks => Some(cx.allocate(rows.count() * chunks * accumulator.size())?),
     };
-    let run = Run { gpu, scan, split: &split, accumulator, source: &source, result: &result, blocking };
+    let run = Run { cx, scan, split: &split, accumulator, source: &source, result: &result };
     if let Some(partial) = &partial {
         run.stage(Stage::Totals, Some(partial))?;
         run.stage(Stage::Carries, Some(partial))?;
@@ -87,7 +87,7 @@ pub fn run(gpu: &Gpu, scan: &Scan, blocking: Blocking) -> Attempt<Buffer> {
 }
 
 impl Scan<'_> {
-    fn accumulator(&self, gpu: &Gpu) -> Accumulator {
+    fn accumulator(&self, cx: &Context) -> Accumulator {
         let one = |compute: Compute| Accumulator { ty: compute.glsl(), compute, compensated: false };
         let own = self.rows.ty.compute();
         let sum = match self.operation {
@@ -95,7 +95,7 @@ impl Scan<'_> {
             Operation::Sum => true,
             Operation::Product => false,
         };
-        match widened(own, &gpu.caps) {
+        match widened(own, cx.caps()) {
             Compute::Float if sum => Accumulator { ty: "vec2", compute: own, compensated: true },
             Compute::Double if sum && own == Compute::Double => {
                 Accumulator { ty: "dvec2", compute: own, compensated: true }
@@ -112,9 +112,9 @@ impl Accumulator {
 }
 
 impl Split {
-    fn of(gpu: &Gpu, rows: &Rows) -> Self {
-        if gpu.caps.cpu {
-            return Self::on_cpu(lanes(&gpu.caps).into(), rows);
+    fn of(cx: &Context, rows: &Rows) -> Self {
+        if cx.caps().cpu {
+            return Self::on_cpu(lanes(cx.caps()).into(), rows);
         }
         // Few shapes, so that few kernels serve all. Rows that alternate are read side by side.
         let (across, along) = match (rows.inner, rows.len) {
@@ -127,7 +127,7 @@ impl Split {
         };
         let tiles = rows.len.div_ceil(along * ITEMS);
         // Chunks where the rows alone do not fill the device, of several tiles each.
-        let wanted = if gpu.caps.cpu { 16 } else { 2048 };
+        let wanted = if cx.caps().cpu { 16 } else { 2048 };
         let chunks = (wanted / rows.count().div_ceil(across)).min(tiles / 4).max(1);
         let chunk = tiles.div_ceil(chunks) * along * ITEMS;
         Self { across, along, chunk, chunks: rows.len.div_ceil(chunk) }
@@ -143,20 +143,19 @@ impl Split {
 }
 
 struct Run<'a> {
-    gpu: &'a Gpu,
+    cx: &'a Context<'a>,
     scan: &'a Scan<'a>,
     split: &'a Split,
     accumulator: Accumulator,
     source: &'a Allocation,
     result: &'a Allocation,
-    blocking: Blocking,
 }
 
 impl Run<'_> {
     fn stage(&self, stage: Stage, partial: Option<&AllocationHandle>) -> Attempt<()> {
-        let (gpu, Scan { operation, rows, reverse }) = (self.gpu, self.scan);
+        let (cx, Scan { operation, rows, reverse }) = (self.cx, self.scan);
         // The carries are rows of one accumulator for each chunk, and one chunk themselves.
-        let carries = match gpu.caps.cpu {
+        let carries = match cx.caps().cpu {
             true => Split { chunks: 1, chunk: self.split.chunks.next_multiple_of(self.split.along), ..*self.split },
             false => Split { across: 1, along: 256, chunks: 1, chunk: self.split.chunks },
         };
@@ -168,13 +167,13 @@ impl Run<'_> {
         let wide = rows.wide();
         let params = |params: &mut Params| {
             if stage != Stage::Carries {
-                params.address(self.source.address, rows.ty.storage(), format_args!("source"));
+                params.legacy(self.source, 0, rows.ty.storage(), "source");
             }
             if matches!(stage, Stage::Prefixes { .. }) {
-                params.address(self.result.address, rows.ty.storage(), format_args!("result"));
+                params.legacy(self.result, 0, rows.ty.storage(), "result");
             }
             if let Some(partial) = partial {
-                params.address(partial.address, self.accumulator.ty, format_args!("partial"));
+                params.legacy(partial, 0, self.accumulator.ty, "partial");
             }
             let extents = [
                 ("groups", groups),
@@ -186,7 +185,7 @@ impl Run<'_> {
                 ("start", if reverse { (n - 1) * inner } else { 0 }),
             ];
             params.extents(wide, extents);
-            params.index(if reverse { -(inner as i64) } else { inner as i64 }, wide, format_args!("step"));
+            params.index(if reverse { -(inner as i64) } else { inner as i64 }, wide, "step");
         };
         let along_first = inner == 1;
         let shape = [split.across.ilog2() as u8, split.along.ilog2() as u8, along_first.into(), wide.into()];
@@ -209,7 +208,7 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.blocking)
+        kernel.launch(cx)
     }
 
     fn source(&self, stage: Stage, split: &Split, along_first: bool, parameters: &str) -> String {
@@ -222,7 +221,7 @@ impl Run<'_> {
             Operation::Min => "min",
         };
         let value = compute.glsl();
-        let items = match self.gpu.caps.cpu {
+        let items = match self.cx.caps().cpu {
             true => "#define RELOADS\n#define ITEMS (p.chunk / ALONG)".into(),
             false => format!("#define ITEMS {ITEMS}u"),
         };
@@ -275,7 +274,7 @@ impl Run<'_> {
              #define LOAD(at) {load}\n#define STORE(at, scanned) {write}\n\
              #include \"lib/scan.glsl\"\n",
             head = head(
-                &self.gpu.caps,
+                self.cx.caps(),
                 self.scan.rows.wide(),
                 &[ty.storage(), acc],
                 // Two doubles are named so by the type of complex numbers.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
-use super::{Kernel, Tensor, assemble, check_indices, plan};
-use crate::device::Gpu;
+use super::{Kernel, Tensor, assemble, check_indices};
 use crate::error::{Attempt, Error, Result};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
-use crate::program::emit::{Params, assign, convert, element, head, of_compute, sum_parts};
+use crate::graph::{Context, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::emit::{assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
 use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
 
@@ -48,17 +48,16 @@ enum Stage {
 /// than the slice, they go to its first elements in row-major order. Indices out of bounds are clamped.
 #[allow(clippy::too_many_arguments, reason = "operands and how they meet")]
 pub fn run(
-    gpu: &Gpu,
+    cx: &Context,
     mode: Mode,
     ty: Type,
     target: &Tensor,
     indices: &Tensor,
     updates: &Tensor,
     axes: &[usize],
-    blocking: Blocking,
 ) -> Attempt<Buffer> {
     let types = [ty, target.ty, indices.ty, updates.ty];
-    types.iter().try_for_each(|ty| ty.check(&gpu.caps))?;
+    types.iter().try_for_each(|ty| ty.check(cx.caps()))?;
     if indices.ty.is_float() || indices.ty.is_complex() {
         return Err(Error::Argument("indices: expected an integer type".into()).into());
     }
@@ -72,7 +71,7 @@ pub fn run(
     if updates.shape.is_empty() || indices.shape[..] != [rows, axes.len() as u64] {
         return Err(Error::SizeMismatch.into());
     }
-    let out = copy(gpu, target, ty, blocking)?;
+    let out = copy(cx, target, ty)?;
     if elements == 0 || updated == 0 {
         return Ok(out);
     }
@@ -90,11 +89,11 @@ pub fn run(
         return Err(Error::Unsupported(format!("{rows} rows for {targets} slices are more than fit 32 bits")).into());
     }
     let key_bytes = rows * Type::U32.size();
-    let keys = Buffer::new(key_bytes, gpu.allocate(Kind::Device, key_bytes, blocking)?);
+    let keys = Buffer::new(key_bytes, cx.allocate(key_bytes)?);
     let widest = [target.buffer.len(), updates.buffer.len(), indices.buffer.len(), elements * ty.size()];
     let operand = |tensor: &Tensor| -> Result<_> { Ok(Operand { ty: tensor.ty, block: tensor.buffer.allocation()? }) };
     let mut scatter = Scatter {
-        gpu,
+        cx,
         ty,
         target: operand(target)?,
         indices: operand(indices)?,
@@ -108,10 +107,9 @@ pub fn run(
         width,
         // Bytes bound the number of elements, and that of the threads.
         wide: widest.iter().any(|&bytes| bytes >= 1 << 31),
-        parts: sum_parts(ty.compute(), &gpu.caps),
-        blocking,
+        parts: sum_parts(ty.compute(), cx.caps()),
     };
-    check_indices(gpu, scatter.wide)?;
+    check_indices(cx.caps(), scatter.wide)?;
     scatter.pass(Stage::Keys, &Pass { threads: rows, rows, chunk: 1, from: None, to: None })?;
     let keys = Tensor { buffer: &keys, ty: Type::U32, shape: &[rows] };
     let by_target = Sort {
@@ -122,7 +120,7 @@ pub fn run(
         values: true,
         places: Some(Type::U32),
     };
-    let sorted = sort::run(gpu, &by_target, blocking)?;
+    let sorted = sort::run(cx, &by_target)?;
     if let (Some(values), Some(places)) = (&sorted.values, &sorted.places) {
         (scatter.targets, scatter.places) = (values.allocation()?, Some(places.allocation()?));
     }
@@ -138,7 +136,7 @@ pub fn run(
         let (stage, rows) = from.as_ref().map_or((Stage::Sums, rows), |left| (Stage::Join, left.rows));
         let chunk = match stage {
             // As many threads as rows of each.
-            _ if gpu.caps.cpu => rows.isqrt().clamp(CHUNK_LEFT, 1 << 12),
+            _ if cx.caps().cpu => rows.isqrt().clamp(CHUNK_LEFT, 1 << 12),
             Stage::Sums if rows > CHUNK_LEFT => CHUNK,
             _ => CHUNK_LEFT,
         };
@@ -153,13 +151,13 @@ pub fn run(
     }
 }
 
-fn copy(gpu: &Gpu, target: &Tensor, ty: Type, blocking: Blocking) -> Attempt<Buffer> {
+fn copy(cx: &Context, target: &Tensor, ty: Type) -> Attempt<Buffer> {
     let &Tensor { buffer, ty: from, shape } = target;
     let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
     let allocation = buffer.allocation()?;
-    super::program::run(gpu, &program, &[plan::Operand::Buffer(&allocation, buffer.len())], blocking)
+    super::program::run(cx, &program, &[crate::graph::Operand::Buffer(&allocation, buffer.len())])
 }
 
 /// Neighbours that are stepped through as one are joined.
@@ -200,7 +198,7 @@ struct Pass<'a> {
 }
 
 struct Scatter<'a> {
-    gpu: &'a Gpu,
+    cx: &'a Context<'a>,
     ty: Type,
     target: Operand,
     indices: Operand,
@@ -217,17 +215,16 @@ struct Scatter<'a> {
     width: u64,
     wide: bool,
     parts: SmallVec<[Compute; 2]>,
-    blocking: Blocking,
 }
 
 impl Scatter<'_> {
     /// Rows that a thread loads at once.
     fn each(&self) -> u64 {
-        if self.gpu.caps.cpu { 1 } else { EACH }
+        if self.cx.caps().cpu { 1 } else { EACH }
     }
 
     fn left(&self, rows: u64, width: u64) -> Attempt<Left> {
-        let allocate = |len: u64| self.gpu.allocate(Kind::Device, len, self.blocking);
+        let allocate = |len: u64| self.cx.allocate(len);
         let sums = self.parts.iter().map(|part| allocate(rows * width * part.size())).collect::<Attempt<_>>()?;
         Ok(Left { rows, targets: allocate(rows * Type::U32.size())?, sums })
     }
@@ -257,43 +254,45 @@ impl Scatter<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(self.gpu, self.blocking)
+        kernel.launch(self.cx)
     }
 
     fn params(&self, params: &mut Params, stage: Stage, pass: &Pass) {
         let wide = self.wide;
-        let targets = pass.from.map_or(self.targets.address, |left| left.targets.address);
-        params.address(targets, "uint", format_args!("targets"));
+        let targets = pass.from.map_or(&**self.targets, |left| &left.targets);
+        params.legacy(targets, 0, "uint", "targets");
         params.extents(wide, [("threads", pass.threads), ("rows", pass.rows)]);
         if stage == Stage::Keys {
-            params.address(self.indices.block.address, self.indices.ty.storage(), format_args!("indices"));
+            params.legacy(&self.indices.block, 0, self.indices.ty.storage(), "indices");
             for (k, &dim) in self.axes.iter().enumerate() {
-                params.extent(dim, wide, format_args!("dim{k}"));
+                params.extent(dim, wide, ("dim", k));
             }
             return;
         }
-        params.address(self.out.address, self.ty.storage(), format_args!("result"));
+        params.legacy(&self.out, 0, self.ty.storage(), "result");
         if stage != Stage::Join {
-            let places = self.places.as_ref().map_or(0, |allocation| allocation.address);
-            params.address(places, "uint", format_args!("places"));
-            params.address(self.updates.block.address, self.updates.ty.storage(), format_args!("updates"));
+            match &self.places {
+                Some(places) => params.legacy(places, 0, "uint", "places"),
+                None => params.absent("uint", "places"),
+            }
+            params.legacy(&self.updates.block, 0, self.updates.ty.storage(), "updates");
         }
         if stage != Stage::Put {
-            params.address(self.target.block.address, self.target.ty.storage(), format_args!("target"));
+            params.legacy(&self.target.block, 0, self.target.ty.storage(), "target");
         }
         for (left, name) in [(pass.from, "from"), (pass.to, "to")] {
             for (i, allocation) in left.iter().flat_map(|left| &left.sums).enumerate() {
-                params.address(allocation.address, self.parts[i].glsl(), format_args!("{name}{i}"));
+                params.legacy(allocation, 0, self.parts[i].glsl(), (name, i));
             }
         }
         if let Some(to) = pass.to {
-            params.address(to.targets.address, "uint", format_args!("left"));
+            params.legacy(&to.targets, 0, "uint", "left");
         }
         params.extents(wide, [("width", self.width), ("chunk", pass.chunk)]);
         for (spread, name) in [(&self.chosen, "chosen"), (&self.rest, "rest")] {
             for (k, &(dim, stride)) in spread.iter().enumerate() {
-                params.extent(dim, wide, format_args!("{name}_dim{k}"));
-                params.extent(stride, wide, format_args!("{name}_stride{k}"));
+                params.extent(dim, wide, (name, "_dim", k));
+                params.extent(stride, wide, (name, "_stride", k));
             }
         }
     }
@@ -320,7 +319,7 @@ impl Scatter<'_> {
              {complex}{functions}\
              layout(local_size_x = {THREADS}) in;\n\
              #include \"lib/scatter.glsl\"\n",
-            head = head(&self.gpu.caps, self.wide, &storages, &computes, parameters),
+            head = head(self.cx.caps(), self.wide, &storages, &computes, parameters),
             stage = stage as u8,
             each = self.each(),
             complex =

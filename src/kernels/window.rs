@@ -8,10 +8,10 @@
 use std::fmt::Write as _;
 
 use super::{Kernel, STRAIGHT, Tensor, check_indices};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
-use crate::program::emit::{Params, assign, convert, element, head};
+use crate::graph::{Context, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::emit::{assign, convert, element, head};
 use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type};
 
@@ -107,10 +107,10 @@ const THREADS: u32 = 256;
 const ENOUGH_ELEMENTS: u64 = 1 << 14;
 
 /// A tensor of type `ty` and the tensor's shape.
-pub fn scatter(gpu: &Gpu, scatter: &Scatter, blocking: Blocking) -> Attempt<Buffer> {
+pub fn scatter(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let Scatter { ty, tensor, source, init, axes, .. } = scatter;
     for ty in [*ty, tensor.ty, source.ty, init.ty] {
-        ty.check(&gpu.caps)?;
+        ty.check(cx.caps())?;
         if ty.is_complex() {
             return Err(Error::Argument("complex numbers have no order".into()).into());
         }
@@ -132,7 +132,7 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, blocking: Blocking) -> Attempt<Buff
     let axes = joined(axes);
     let low = axes.iter().map(|axis| axis.low.unsigned_abs()).max().unwrap_or(0);
     let wide = elements.max(windows).max(padded).max(low) >= 1 << 31;
-    check_indices(gpu, wide)?;
+    check_indices(cx.caps(), wide)?;
     // Of a window, or from the start of one to the next.
     let cell = product(|axis| axis.window.max(axis.stride));
     let small = elements >= ENOUGH_ELEMENTS && cell.is_ok_and(|elements| elements <= STRAIGHT);
@@ -142,12 +142,12 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, blocking: Blocking) -> Attempt<Buff
         (false, true) => Type::U64,
         (false, false) => Type::U32,
     };
-    let out = gpu.allocate(Kind::Device, elements * ty.size(), blocking)?;
+    let out = cx.allocate(elements * ty.size())?;
     let (tensor, source, init) = (tensor.buffer.allocation()?, source.buffer.allocation()?, init.buffer.allocation()?);
-    let chosen = if apart { None } else { Some(gpu.allocate(Kind::Device, windows * place.size(), blocking)?) };
+    let chosen = if apart { None } else { Some(cx.allocate(windows * place.size())?) };
     let windowed = Windows {
         scatter,
-        gpu,
+        cx,
         axes,
         wide,
         small,
@@ -160,9 +160,9 @@ pub fn scatter(gpu: &Gpu, scatter: &Scatter, blocking: Blocking) -> Attempt<Buff
     };
     let threads = windowed.axes.iter().map(if small { Axis::cells } else { |axis: &Axis| axis.dim }).product();
     if !apart {
-        windowed.run(Stage::Choose, windows, blocking)?;
+        windowed.run(Stage::Choose, windows)?;
     }
-    windowed.run(if apart { Stage::Both } else { Stage::Add }, threads, blocking)?;
+    windowed.run(if apart { Stage::Both } else { Stage::Add }, threads)?;
     Ok(Buffer::new(elements * ty.size(), out))
 }
 
@@ -175,7 +175,7 @@ enum Stage {
 
 struct Windows<'a> {
     scatter: &'a Scatter<'a>,
-    gpu: &'a Gpu,
+    cx: &'a Context<'a>,
     axes: Vec<Axis>,
     wide: bool,
     /// Whether extents of windows and strides are constants.
@@ -191,7 +191,7 @@ struct Windows<'a> {
 }
 
 impl Windows<'_> {
-    fn run(&self, stage: Stage, threads: u64, blocking: Blocking) -> Attempt<()> {
+    fn run(&self, stage: Stage, threads: u64) -> Attempt<()> {
         let Scatter { max, ty, tensor, source, init, .. } = self.scatter;
         let types = [*ty, tensor.ty, source.ty, init.ty];
         let mut key =
@@ -205,18 +205,18 @@ impl Windows<'_> {
         }
         let params = |params: &mut Params| {
             let (reads, writes) = (stage != Stage::Add, stage != Stage::Choose);
-            params.address(self.init.address, init.ty.storage(), format_args!("init"));
+            params.legacy(self.init, 0, init.ty.storage(), "init");
             if reads {
-                params.address(self.tensor.address, tensor.ty.storage(), format_args!("tensor"));
+                params.legacy(self.tensor, 0, tensor.ty.storage(), "tensor");
             }
             if writes {
-                params.address(self.source.address, source.ty.storage(), format_args!("source"));
-                params.address(self.out.address, ty.storage(), format_args!("result"));
+                params.legacy(self.source, 0, source.ty.storage(), "source");
+                params.legacy(self.out, 0, ty.storage(), "result");
             }
             if let Some(chosen) = self.chosen {
-                params.address(chosen.address, self.place.storage(), format_args!("chosen"));
+                params.legacy(chosen, 0, self.place.storage(), "chosen");
             }
-            params.extent(threads, self.wide, format_args!("threads"));
+            params.extent(threads, self.wide, "threads");
             self.extents(params);
         };
         let source = |parameters: &str| {
@@ -230,7 +230,7 @@ impl Windows<'_> {
                  \x20 IDX i = group * {THREADS} + INVOCATION, rest = i;\n\
                  \x20 if (group > p.threads / {THREADS} || i >= p.threads) return;\n\
                  {}}}\n",
-                head(&self.gpu.caps, self.wide, &storages, &computes, parameters),
+                head(self.cx.caps(), self.wide, &storages, &computes, parameters),
                 match stage {
                     Stage::Choose => self.choices(),
                     Stage::Add if !self.small => self.element(),
@@ -247,8 +247,7 @@ impl Windows<'_> {
         let writes: Vec<&Allocation> =
             if stage == Stage::Choose { chosen.into_iter().collect() } else { vec![self.out] };
         let groups = threads.div_ceil(THREADS.into());
-        Kernel { key: &key, params: &params, source: &source, groups, reads: &reads, writes: &writes }
-            .launch(self.gpu, blocking)
+        Kernel { key: &key, params: &params, source: &source, groups, reads: &reads, writes: &writes }.launch(self.cx)
     }
 
     fn extents(&self, params: &mut Params) {
@@ -259,7 +258,7 @@ impl Windows<'_> {
                 [("window", axis.window as i64), ("stride", axis.stride as i64), ("padded", axis.padded as i64)];
             let extents = whole.iter().chain(if self.small { small.as_slice() } else { &large });
             for &(name, value) in extents {
-                params.index(value, self.wide, format_args!("{name}{a}"));
+                params.index(value, self.wide, (name, a));
             }
         }
     }

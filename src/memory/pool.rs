@@ -36,6 +36,8 @@ pub struct Allocation {
     /// Device address of the first byte, aligned for four elements of any type.
     pub address: u64,
     pub size: u64,
+    /// Tells this use of the memory from earlier and later ones: no two allocations of a process have the same.
+    pub id: u64,
     kind: Kind,
     /// The stream's marks, written under its lock: the epochs (runs between two barriers) of the last read and write,
     /// and the timeline value after which the last use is over.
@@ -105,6 +107,8 @@ struct State {
     asked: u64,
     /// Whether one more tensor of the size of the last large one would have to wait for memory.
     low: bool,
+    /// How many allocations were handed out.
+    handed_out: u64,
 }
 
 struct Shared {
@@ -159,6 +163,7 @@ impl Pool {
             slack: FIRST.min(limit),
             asked: 0,
             low: false,
+            handed_out: 0,
         };
         Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
@@ -180,7 +185,7 @@ impl Pool {
         let released = {
             let mut state = shared.state.lock();
             if let Some(block) = shared.reuse(&mut state, kind, size) {
-                return Ok(self.allocation(&mut state, block));
+                return Ok(self.hand_out(&mut state, block));
             }
             if state.slack < size {
                 match blocking {
@@ -214,7 +219,7 @@ impl Pool {
         let created = shared.create(kind, size, blocking);
         let mut state = shared.state.lock();
         match created {
-            Ok(block) => Ok(self.allocation(&mut state, block)),
+            Ok(block) => Ok(self.hand_out(&mut state, block)),
             Err(error) => {
                 state.taken -= size;
                 state.slack += size;
@@ -231,7 +236,9 @@ impl Pool {
         }
     }
 
-    fn allocation(&self, state: &mut State, block: Allocation) -> AllocationHandle {
+    fn hand_out(&self, state: &mut State, mut block: Allocation) -> AllocationHandle {
+        state.handed_out += 1;
+        block.id = state.handed_out;
         match block.kind {
             Kind::Device => {
                 state.used += block.size;
@@ -363,6 +370,7 @@ impl Shared {
             buffer,
             address,
             size,
+            id: 0,
             kind,
             read_epoch: AtomicU64::new(0),
             write_epoch: AtomicU64::new(0),

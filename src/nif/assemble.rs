@@ -3,10 +3,10 @@
 use rustler::Term;
 use smallvec::SmallVec;
 
-use super::plans::Parts;
+use super::graphs::KeyTerms;
 use super::program::{Given, HeldInputs, add_inputs, held_inputs, input_parts, inputs_given, operands};
 use super::*;
-use crate::device::Gpu;
+use crate::graph::Context;
 use crate::kernels::assemble::{self, Part};
 use crate::memory::Blocking;
 use crate::program::{Place, Program, Start, Type};
@@ -17,7 +17,7 @@ pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, together);
 /// of the result, moved by `starts`, later parts over earlier ones. Together they must cover it.
 fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
     let env = out_type.get_env();
-    let mut key = Parts::from_slice(&[atoms::assemble().to_term(env), out_type, shape]);
+    let mut key = KeyTerms::from_slice(&[atoms::assemble().to_term(env), out_type, shape]);
     let mut given: Vec<PartTerms> = vec![];
     let mut count = 0;
     for part in list_arg(parts, "parts")? {
@@ -33,14 +33,14 @@ fn together<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, blocking: 
         count += given[given.len() - 1].held.len();
     }
     let operands: Vec<_> = given.iter().map(|part| operands(&part.held, part.first)).collect();
-    let call = |gpu: &Gpu| {
+    let call = |cx: &Context| {
         let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
         let programs = given.iter().map(|part| part.program(ty)).collect::<Result<Vec<_>>>()?;
         let part = |(program, operands)| Part { program, operands };
         let parts: Vec<Part> = programs.iter().zip(operands.iter().map(|operands| &operands[..])).map(part).collect();
-        assemble::run(gpu, ty, &shape, &parts, blocking)
+        Ok([assemble::run(cx, ty, &shape, &parts)?])
     };
-    plans::planned(env, key, &operands.concat(), blocking, call).map(BufferRef::from)
+    graphs::run(env, key, &operands.concat(), blocking, call).map(|[buffer]| buffer.into())
 }
 
 /// What a part is, in terms, and its operands, which are the call's from `first` on.

@@ -2,11 +2,10 @@
 
 use rustler::Term;
 
-use super::plans::Parts;
+use super::graphs::KeyTerms;
 use super::*;
-use crate::device::Gpu;
+use crate::graph::{Context, Operand};
 use crate::kernels::contraction::{Axis, Border, Contraction, View};
-use crate::kernels::plan::Operand;
 use crate::memory::Blocking;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
@@ -23,7 +22,7 @@ fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, blo
     let view = |buffer, ty, offset, name| -> Result<View> {
         Ok(View { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
-    let call = |gpu: &Gpu| {
+    let call = |cx: &Context| {
         let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
             return Err(wrong("axes", "{batch, rows, columns, depth, borders}").into());
         };
@@ -37,10 +36,10 @@ fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, blo
             depth: axes_arg(depth)?,
             borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
         };
-        contraction.run(gpu, blocking)
+        Ok([contraction.run(cx)?])
     };
     let parts = [atoms::contract().to_term(env), out_type, ty_a, offset_a, ty_b, offset_b, axes];
-    plans::planned(env, Parts::from_slice(&parts), &operands, blocking, call).map(BufferRef::from)
+    graphs::run(env, KeyTerms::from_slice(&parts), &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
 fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {

@@ -2,11 +2,10 @@
 
 use rustler::Term;
 
-use super::plans::Parts;
+use super::graphs::KeyTerms;
 use super::*;
-use crate::device::Gpu;
+use crate::graph::{Context, Operand};
 use crate::kernels::dot::{self, Factor};
-use crate::kernels::plan::Operand;
 use crate::memory::Blocking;
 
 pair!(dot, dot_dirty, (out_type, a, contract_a, batch_a, b, contract_b, batch_b), reply, product);
@@ -27,7 +26,7 @@ fn product<'a>(
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
     let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
-    let call = |gpu: &Gpu| {
+    let call = |cx: &Context| {
         let ty = type_arg(out_type, "out_type")?;
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
         let b = TensorArg::of(buffer_b, ty_b, shape_b, "b")?;
@@ -35,9 +34,9 @@ fn product<'a>(
         let b_axes = (indices_arg(contract_b, "contract_b")?, indices_arg(batch_b, "batch_b")?);
         let a = Factor { tensor: a.tensor(), contract: a_axes.0, batch: a_axes.1 };
         let b = Factor { tensor: b.tensor(), contract: b_axes.0, batch: b_axes.1 };
-        dot::run(gpu, ty, &a, &b, blocking)
+        Ok([dot::run(cx, ty, &a, &b)?])
     };
     let dot = atoms::dot().to_term(env);
     let parts = [dot, out_type, ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
-    plans::planned(env, Parts::from_slice(&parts), &operands, blocking, call).map(BufferRef::from)
+    graphs::run(env, KeyTerms::from_slice(&parts), &operands, blocking, call).map(|[buffer]| buffer.into())
 }

@@ -23,7 +23,7 @@ fn transform(
     let rows = tensor.along(axis)?;
     let length = size_arg(length, "length")?;
     let eps = float_arg(eps, "eps")?;
-    fourier::run(gpu(blocking)?, kind, out, &rows, length, eps, blocking).map(BufferRef::from)
+    fourier::run(&context(blocking)?, kind, out, &rows, length, eps).map(BufferRef::from)
 }
 
 fn kind_arg(term: Term) -> Result<Transform> {

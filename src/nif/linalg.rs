@@ -18,20 +18,20 @@ fn solve(out_type: Term, a: Term, b: Term, permutation: Term, options: Term, blo
     let permutation = if is_nil(permutation) { None } else { Some(buffer_arg(permutation, "permutation")?) };
     let options = options_arg(options)?;
     matrices_arg(a, "a", |a| {
-        matrices_arg(b, "b", |b| triangular::run(gpu(blocking)?, ty, a, b, permutation, options, blocking))
+        matrices_arg(b, "b", |b| triangular::run(&context(blocking)?, ty, a, b, permutation, options))
     })
     .map(BufferRef::from)
 }
 
 fn cholesky_factor(out_type: Term, a: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let ty = type_arg(out_type, "out_type")?;
-    matrices_arg(a, "a", |a| cholesky::run(gpu(blocking)?, ty, a, blocking)).map(BufferRef::from)
+    matrices_arg(a, "a", |a| cholesky::run(&context(blocking)?, ty, a)).map(BufferRef::from)
 }
 
 /// `{packed, permutation}`.
 fn lu_factors(out_type: Term, a: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
-    let factors = matrices_arg(a, "a", |a| lu::run(gpu(blocking)?, ty, a, blocking))?;
+    let factors = matrices_arg(a, "a", |a| lu::run(&context(blocking)?, ty, a))?;
     Ok((factors.packed.into(), factors.permutation.into()))
 }
 
@@ -44,19 +44,19 @@ fn qr_factors(
 ) -> Attempt<(BufferRef, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
     let (complete, eps) = (bool_arg(complete, "complete")?, eps_arg(eps)?);
-    let (q, r) = matrices_arg(a, "a", |a| qr::run(gpu(blocking)?, ty, a, complete, eps, blocking))?;
+    let (q, r) = matrices_arg(a, "a", |a| qr::run(&context(blocking)?, ty, a, complete, eps))?;
     Ok((q.into(), r.into()))
 }
 
 fn eigen(out_type: Term, a: Term, eps: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef)> {
     let (ty, eps) = (type_arg(out_type, "out_type")?, eps_arg(eps)?);
-    let (values, vectors) = matrices_arg(a, "a", |a| eigh::run(gpu(blocking)?, ty, a, eps, blocking))?;
+    let (values, vectors) = matrices_arg(a, "a", |a| eigh::run(&context(blocking)?, ty, a, eps))?;
     Ok((values.into(), vectors.into()))
 }
 
 fn singular(out_type: Term, a: Term, full: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef, BufferRef)> {
     let (ty, full) = (type_arg(out_type, "out_type")?, bool_arg(full, "full")?);
-    let (u, s, vt) = matrices_arg(a, "a", |a| svd::run(gpu(blocking)?, ty, a, full, blocking))?;
+    let (u, s, vt) = matrices_arg(a, "a", |a| svd::run(&context(blocking)?, ty, a, full))?;
     Ok((u.into(), s.into(), vt.into()))
 }
 

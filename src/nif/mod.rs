@@ -6,10 +6,10 @@ mod buffer;
 mod contract;
 mod dot;
 mod fourier;
+mod graphs;
 mod info;
 mod linalg;
 mod packing;
-mod plans;
 mod program;
 mod raw;
 mod scan;
@@ -174,4 +174,9 @@ fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::device::Gpu
     };
     gpu.stream.keep_up(blocking)?;
     Ok(gpu)
+}
+
+/// The context of a call that is not captured.
+fn context(blocking: crate::memory::Blocking) -> Attempt<crate::graph::Context<'static>> {
+    Ok(crate::graph::Context::new(gpu(blocking)?, blocking))
 }

@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 use rustler::{Atom, Term};
 use smallvec::SmallVec;
 
-use super::plans::Parts;
+use super::graphs::KeyTerms;
 use super::*;
-use crate::device::Gpu;
-use crate::kernels::plan::Operand;
+use crate::graph::{Context, Operand};
 use crate::kernels::program;
 use crate::memory::{AllocationHandle, Blocking};
 use crate::program::op::{OPS, Op, Reduction, Typing};
@@ -20,23 +19,23 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
     let given = inputs_given(inputs)?;
     let held = held_inputs(&given)?;
     let operands = operands(&held, 0);
-    let call = |gpu: &Gpu| {
+    let call = |cx: &Context| {
         let mut program = Program::over(shape_arg(shape, "shape")?);
         add_inputs(&given, shape, &mut program)?;
         for node in list_arg(nodes, "nodes")? {
             program.nodes.push(node_arg(node)?);
         }
-        program::run(gpu, &program, &operands, blocking)
+        Ok([program::run(cx, &program, &operands)?])
     };
     let env = nodes.get_env();
     // Those of other calls begin with an atom.
-    let mut parts = Parts::from_slice(&[nodes, shape]);
+    let mut parts = KeyTerms::from_slice(&[nodes, shape]);
     input_parts(&mut parts, &given, shape);
-    plans::planned(env, parts, &operands, blocking, call).map(BufferRef::from)
+    graphs::run(env, parts, &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
 /// Adds what the inputs are besides their memory and values. `shape` is the term of the program's.
-pub(super) fn input_parts<'a>(parts: &mut Parts<'a>, inputs: &[Given<'a>], shape: Term<'a>) {
+pub(super) fn input_parts<'a>(parts: &mut KeyTerms<'a>, inputs: &[Given<'a>], shape: Term<'a>) {
     let env = shape.get_env();
     // The atoms, which are ours, say where an input ends.
     for input in inputs {
@@ -70,7 +69,7 @@ impl Held {
     fn operand(&self, place: usize) -> Operand<'_> {
         match self {
             Self::Buffer(allocation, bytes) => Operand::Buffer(allocation, *bytes),
-            Self::Scalar(value) => Operand::Scalar { place, value: *value },
+            Self::Scalar(value) => Operand::Scalar { index: place, value: *value },
         }
     }
 }

@@ -23,5 +23,5 @@ fn scanned(operation: Term, tensor: Term, axis: Term, reverse: Term, blocking: B
     };
     let tensor = tensor_arg(tensor, "tensor")?;
     let scan = Scan { operation, rows: tensor.along(axis)?, reverse: bool_arg(reverse, "reverse")? };
-    scan::run(gpu(blocking)?, &scan, blocking).map(BufferRef::from)
+    scan::run(&context(blocking)?, &scan).map(BufferRef::from)
 }

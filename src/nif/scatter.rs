@@ -27,5 +27,5 @@ fn run(
     let (target, indices) = (tensor_arg(target, "target")?, tensor_arg(indices, "indices")?);
     let (updates, axes) = (tensor_arg(updates, "updates")?, indices_arg::<Vec<_>>(axes, "axes")?);
     let [target, indices, updates] = [&target, &indices, &updates].map(TensorArg::tensor);
-    scatter::run(gpu(blocking)?, mode, ty, &target, &indices, &updates, &axes, blocking).map(BufferRef::from)
+    scatter::run(&context(blocking)?, mode, ty, &target, &indices, &updates, &axes).map(BufferRef::from)
 }

@@ -29,6 +29,6 @@ fn sorted(
         values: bool_arg(values, "values")?,
         places,
     };
-    let sorted = sort::run(gpu(blocking)?, &sort, blocking)?;
+    let sorted = sort::run(&context(blocking)?, &sort)?;
     Ok((sorted.values.map(BufferRef::from), sorted.places.map(BufferRef::from)))
 }

@@ -60,5 +60,5 @@ fn scatter(
         init: init.tensor(),
         axes: axes.collect::<Result<_>>()?,
     };
-    window::scatter(gpu(blocking)?, &scatter, blocking).map(BufferRef::from)
+    window::scatter(&context(blocking)?, &scatter).map(BufferRef::from)
 }

@@ -10,7 +10,6 @@ mod timeline;
 pub use recorder::{Binding, Copy, Dispatch};
 pub use timeline::Timeline;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,19 +20,6 @@ use crate::error::{Attempt, Result, Retry};
 use crate::memory::{Allocation, Blocking};
 use recorder::Recorder;
 use submitter::Submitter;
-
-thread_local! {
-    static RECORDED: Cell<u64> = const { Cell::new(0) };
-}
-
-/// How many commands this thread has recorded.
-pub fn recorded() -> u64 {
-    RECORDED.get()
-}
-
-fn count() {
-    RECORDED.set(RECORDED.get() + 1);
-}
 
 pub struct Stream {
     recorder: Mutex<Recorder>,
@@ -55,31 +41,27 @@ impl Stream {
 
     /// Records one dispatch.
     pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
-        count();
         self.recorder().dispatch(dispatch)
     }
 
-    /// What is recorded while the answer lives is submitted together: the device pauses between submissions.
-    pub fn together(&self) -> Together<'_> {
+    /// What is recorded while the guard lives is submitted together: the device pauses between submissions.
+    pub fn batch(&self) -> SubmissionGuard<'_> {
         self.recorder().hold();
-        Together(self)
+        SubmissionGuard(self)
     }
 
     /// Records a copy between two different blocks.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
-        count();
         self.recorder().copy(copy)
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of a block.
     pub fn update(&self, block: &Allocation, data: &[u8]) -> Result<()> {
-        count();
         self.recorder().update(block, data)
     }
 
     /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
     pub fn zero(&self, block: &Allocation, len: u64) -> Result<()> {
-        count();
         self.recorder().zero(block, len)
     }
 
@@ -163,10 +145,10 @@ const TRIES: u32 = 500;
 /// and each submission holds its commands' memory.
 const MOST_AHEAD: u64 = 256;
 
-/// See [`Stream::together`].
-pub struct Together<'a>(&'a Stream);
+/// See [`Stream::batch`].
+pub struct SubmissionGuard<'a>(&'a Stream);
 
-impl Drop for Together<'_> {
+impl Drop for SubmissionGuard<'_> {
     fn drop(&mut self) {
         // The recorder keeps a failure for the next call.
         let _ = self.0.recorder().release();

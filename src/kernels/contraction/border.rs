@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::groups::Groups;
 use super::{Axis, Contraction};
 use crate::error::{Error, Result};
+use crate::graph::Params;
 use crate::program::MAX_STEP;
-use crate::program::emit::Params;
 
 /// A coordinate of an operand, of which only those below `extent` exist: `start` and the steps of two axes, a kept one
 /// (row or column) and one of the depth. Neighbours are `stride` elements apart.
@@ -81,11 +81,11 @@ impl Borders {
 
     pub fn params(&self, groups: &Groups, params: &mut Params, wide: bool) {
         for (i, (border, [kept, depth])) in self.pairs(groups).enumerate() {
-            params.index(border.start, wide, format_args!("border_start{i}"));
-            params.extent(border.extent, wide, format_args!("border_extent{i}"));
-            params.index(kept.step(), wide, format_args!("border_step{i}"));
-            params.extent(depth.dim, wide, format_args!("border_bits{i}"));
-            params.index(depth.step(), wide, format_args!("border_bit_step{i}"));
+            params.index(border.start, wide, ("border_start", i));
+            params.extent(border.extent, wide, ("border_extent", i));
+            params.index(kept.step(), wide, ("border_step", i));
+            params.extent(depth.dim, wide, ("border_bits", i));
+            params.index(depth.step(), wide, ("border_bit_step", i));
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::border::Borders;
 use super::{Axis, Contraction};
-use crate::program::emit::Params;
+use crate::graph::Params;
 
 /// Half of what is read from memory is wanted where elements are so far apart.
 const CLOSE: i64 = 2;
@@ -47,13 +47,18 @@ impl Groups {
     }
 
     pub fn params(&self, params: &mut Params, wide: bool) {
+        let prefix = |tensor| match tensor {
+            'a' => "a_",
+            'b' => "b_",
+            _ => "c_",
+        };
         for (name, tensors, axes) in self.named() {
             for (i, axis) in axes.iter().enumerate() {
                 if i > 0 {
-                    params.extent(axis.dim, wide, format_args!("{name}_dim{i}"));
+                    params.extent(axis.dim, wide, (name, "_dim", i));
                 }
                 for tensor in tensors.chars() {
-                    params.index(axis.stride(tensor), wide, format_args!("{tensor}_{name}{i}"));
+                    params.index(axis.stride(tensor), wide, (prefix(tensor), name, i));
                 }
             }
         }

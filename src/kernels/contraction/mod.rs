@@ -16,10 +16,10 @@ mod tiled;
 
 use smallvec::SmallVec;
 
-use crate::device::Gpu;
 use crate::error::{Attempt, Error, Result};
-use crate::kernels::plan::Operand;
-use crate::memory::{Blocking, Buffer, Kind};
+use crate::graph::Context;
+use crate::graph::Operand;
+use crate::memory::Buffer;
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, MAX_RANK, Node, Program, Source, Type, op};
@@ -67,73 +67,67 @@ const EXACT: u64 = 1 << 22;
 
 impl Contraction<'_> {
     /// The dense tensor `c`.
-    pub fn run(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Buffer> {
-        self.run_by(gpu, None, [false; 2], blocking)
+    pub fn run(&self, cx: &Context) -> Attempt<Buffer> {
+        self.run_by(cx, None, [false; 2])
     }
 
     /// By a tile and into how many parts k is split, or by what suits the device. `whole` says of which operands the rows
     /// go on to a multiple of as many elements as are read at once, with zeros along k.
-    fn run_by(&self, gpu: &Gpu, by: Option<(Tile, u64)>, whole: [bool; 2], blocking: Blocking) -> Attempt<Buffer> {
+    fn run_by(&self, cx: &Context, by: Option<(Tile, u64)>, whole: [bool; 2]) -> Attempt<Buffer> {
         let Self { ty, a, b, .. } = self;
-        [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(&gpu.caps))?;
+        [*ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(cx.caps()))?;
         let elements = self.check()?;
         let groups = Groups::of(self);
         let [_, m, n, k] = groups.sizes();
         if elements == 0 || k == 0 {
-            return gpu.zeroed(elements * ty.size(), blocking);
+            return cx.zeroed(elements * ty.size());
         }
         // The tiled kernel uses operators, also on what it loads.
         let reduces = m == 1 || n == 1 || [*ty, a.ty, b.ty].iter().any(|ty| ty.compute().is_emulated());
         if by.is_none()
             && !reduces
-            && !gpu.caps.cpu
-            && let Some(packed) = self.packed(gpu, blocking)?
+            && !cx.caps().cpu
+            && let Some(packed) = self.packed(cx)?
         {
             return Ok(packed);
         }
         let bordered = !self.borders.is_empty();
         if bordered && (0..self.borders.len()).all(|border| self.reach(border).is_inside()) {
-            return self.unbordered().run_by(gpu, by, whole, blocking);
+            return self.unbordered().run_by(cx, by, whole);
         }
-        if bordered && (reduces || gpu.caps.cpu && by.is_none()) {
-            return self.padded(gpu, by, blocking);
+        if bordered && (reduces || cx.caps().cpu && by.is_none()) {
+            return self.padded(cx, by);
         }
         if reduces {
-            return self.as_reduction(gpu, blocking);
+            return self.as_reduction(cx);
         }
-        let accumulator = if elements * k <= EXACT { self.exact(gpu) } else { *ty }.compute();
+        let accumulator = if elements * k <= EXACT { self.exact(cx) } else { *ty }.compute();
         if by.is_none()
-            && let Some(c) = self.by_panels(gpu, &groups, accumulator, blocking)?
+            && let Some(c) = self.by_panels(cx, &groups, accumulator)?
         {
             return Ok(c);
         }
-        self.by_tiles(gpu, &groups, accumulator, by, whole, blocking)
+        self.by_tiles(cx, &groups, accumulator, by, whole)
     }
 
     /// The type in which short sums are formed, and products of few rows or columns.
-    fn exact(&self, gpu: &Gpu) -> Type {
+    fn exact(&self, cx: &Context) -> Type {
         match self.ty {
-            Type::C64 if gpu.caps.float64 => Type::C128,
-            ty if ty.is_float() && gpu.caps.float64 => Type::F64,
+            Type::C64 if cx.caps().float64 => Type::C128,
+            ty if ty.is_float() && cx.caps().float64 => Type::F64,
             ty => ty,
         }
     }
 
     /// The result by [`Panels`], where they apply.
-    fn by_panels(
-        &self,
-        gpu: &Gpu,
-        groups: &Groups,
-        accumulator: Compute,
-        blocking: Blocking,
-    ) -> Attempt<Option<Buffer>> {
+    fn by_panels(&self, cx: &Context, groups: &Groups, accumulator: Compute) -> Attempt<Option<Buffer>> {
         let allocations = [self.a.buffer.allocation()?, self.b.buffer.allocation()?];
         let held = |view: &View, block| Held { block, ty: view.ty, offset: view.offset };
         let held = [held(&self.a, &allocations[0]), held(&self.b, &allocations[1])];
-        let Some(panels) = Panels::of(&gpu.caps, groups, held, self.inner(), accumulator) else { return Ok(None) };
+        let Some(panels) = Panels::of(cx.caps(), groups, held, self.inner(), accumulator) else { return Ok(None) };
         let bytes = groups.elements() * self.ty.size();
-        let c = gpu.allocate(Kind::Device, bytes, blocking)?;
-        panels.run(gpu, Held { block: &c, ty: self.ty, offset: 0 }, false, blocking)?;
+        let c = cx.allocate(bytes)?;
+        panels.run(cx, Held { block: &c, ty: self.ty, offset: 0 }, false)?;
         Ok(Some(Buffer::new(bytes, c)))
     }
 
@@ -204,14 +198,14 @@ impl Contraction<'_> {
     }
 
     /// Few rows or columns: a product and a sum over all of the iteration space, which splits long sums over the device.
-    fn as_reduction(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Buffer> {
+    fn as_reduction(&self, cx: &Context) -> Attempt<Buffer> {
         let kept = self.kept();
         let axes = || kept.iter().chain(&self.depth);
         let shape: Axes<u64> = axes().map(|axis| axis.dim).collect();
         let input = |view: &View, strides| Input { ty: view.ty, source: Source::View { offset: view.offset, strides } };
         let inputs =
             [input(&self.a, axes().map(|axis| axis.a).collect()), input(&self.b, axes().map(|axis| axis.b).collect())];
-        let (ty, args) = (self.exact(gpu), SmallVec::from_slice(&[0, 1]));
+        let (ty, args) = (self.exact(cx), SmallVec::from_slice(&[0, 1]));
         let multiply = Node { op: op::MULTIPLY, ty, args, attribute: Attribute::None };
         let reduced = Attribute::Axes((kept.len()..shape.len()).collect());
         let sum = Node { op: op::SUM, ty: self.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
@@ -220,7 +214,7 @@ impl Contraction<'_> {
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.allocation()?, b.allocation()?);
         let operands = [Operand::Buffer(&la, a.len()), Operand::Buffer(&lb, b.len())];
-        super::program::run(gpu, &program, &operands, blocking)
+        super::program::run(cx, &program, &operands)
     }
 }
 
@@ -239,19 +233,20 @@ fn of_accumulator(accumulator: Compute, ty: Type) -> Type {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::plan::Plan;
+    use crate::graph::Graph;
+    use crate::memory::Blocking;
 
     /// Small whole numbers, whose sums of products are exact in any order.
     fn numbers(count: u64, seed: u64) -> Vec<f32> {
         (seed..seed + count).map(|i| (i * 2_654_435_761 % 64) as f32 - 31.0).collect()
     }
 
-    pub fn upload(gpu: &Gpu, data: &[f32]) -> Buffer {
-        gpu.upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap()
+    pub fn upload(cx: &Context, data: &[f32]) -> Buffer {
+        cx.uncaptured().upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap()
     }
 
-    pub fn values(gpu: &Gpu, buffer: &Buffer) -> Vec<f32> {
-        bytemuck::allocation::pod_collect_to_vec(gpu.read(buffer, 0, buffer.len()).unwrap().bytes())
+    pub fn values(cx: &Context, buffer: &Buffer) -> Vec<f32> {
+        bytemuck::allocation::pod_collect_to_vec(cx.uncaptured().read(buffer, 0, buffer.len()).unwrap().bytes())
     }
 
     /// A batch of m×k and k×n matrices, which begin at the element `offset`. A neighbour in memory is the next along k in
@@ -266,11 +261,11 @@ mod tests {
     }
 
     impl Products {
-        pub fn new(gpu: &Gpu, sizes: [u64; 4], (by_k, by_n): (bool, bool), offset: u64) -> Self {
+        pub fn new(cx: &Context, sizes: [u64; 4], (by_k, by_n): (bool, bool), offset: u64) -> Self {
             let [batch, m, n, k] = sizes;
             let strides = [if by_k { [k, 1] } else { [1, m] }, if by_n { [n, 1] } else { [1, k] }];
             let host = [numbers(batch * m * k + offset, 1), numbers(batch * k * n + offset, 99)];
-            let buffers = [upload(gpu, &host[0]), upload(gpu, &host[1])];
+            let buffers = [upload(cx, &host[0]), upload(cx, &host[1])];
             Self { sizes, offset, strides, host, buffers }
         }
 
@@ -292,18 +287,19 @@ mod tests {
             }
         }
 
-        /// The result of a call's plan.
-        pub fn again(&self, gpu: &Gpu, call: impl FnOnce() -> Attempt<Buffer>) -> Buffer {
+        /// The result of a replay of the call's graph.
+        pub fn replayed(&self, cx: &Context, call: impl FnOnce(&Context) -> Attempt<Buffer>) -> Buffer {
             let allocations = self.buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
             let operands = [0, 1].map(|i| Operand::Buffer(&allocations[i], self.buffers[i].len()));
-            let (_, plan) = Plan::of(&operands, call).unwrap();
-            plan.unwrap().run(gpu, &operands, Blocking::Allowed).unwrap()
+            let (_, graph) = Graph::capture(cx, &operands, |cx| Ok([call(cx)?])).unwrap();
+            let [result] = graph.unwrap().replay(cx, &operands).unwrap();
+            result
         }
 
         /// Fails where the result is not the products.
-        pub fn check(&self, gpu: &Gpu, c: &Buffer, way: std::fmt::Arguments) {
+        pub fn check(&self, cx: &Context, c: &Buffer, way: std::fmt::Arguments) {
             let ([batch, m, n, k], [[m_a, k_a], [k_b, n_b]]) = (self.sizes, self.strides);
-            let result = values(gpu, c);
+            let result = values(cx, c);
             assert_eq!(result.len() as u64, batch * m * n, "{way}");
             for (value, (z, i, j, _)) in result.into_iter().zip(every([batch, m, n, 1])) {
                 let at_a = |l: u64| self.host[0][(self.offset + z * m * k + i * m_a + l * k_a) as usize];
@@ -316,7 +312,7 @@ mod tests {
 
     #[test]
     fn tiles_agree_with_sums_at_all_borders() {
-        let gpu = crate::device::gpu().unwrap();
+        let cx = &Context::new(crate::device::gpu().unwrap(), Blocking::Allowed);
         let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
         let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
         // And by what suits the device.
@@ -324,7 +320,7 @@ mod tests {
         for (i, by) in ways.enumerate() {
             let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
             for (sizes, (by_k, by_n, offset)) in cases {
-                let products = Products::new(gpu, sizes, (by_k, by_n), offset);
+                let products = Products::new(cx, sizes, (by_k, by_n), offset);
                 let mut contraction = products.contraction();
                 if sizes[1] == 20 {
                     // Two axes that are not one.
@@ -332,8 +328,8 @@ mod tests {
                     let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
                     contraction.depth = vec![Axis { dim: 5, ..k }, inner];
                 }
-                let c = contraction.run_by(gpu, by, [false; 2], Blocking::Allowed).unwrap();
-                products.check(gpu, &c, format_args!("{by:?}"));
+                let c = contraction.run_by(cx, by, [false; 2]).unwrap();
+                products.check(cx, &c, format_args!("{by:?}"));
             }
         }
     }
@@ -341,7 +337,7 @@ mod tests {
     /// A convolution of images that are padded, by hand.
     #[test]
     fn tiles_find_windows_and_end_at_borders() {
-        let gpu = crate::device::gpu().unwrap();
+        let cx = &Context::new(crate::device::gpu().unwrap(), Blocking::Allowed);
         let tiles = [tile::TILES[1], tile::TILES[5]];
         // Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and
         // 35 bits in two windows' indices. With a stride of three elements are loaded along the window.
@@ -361,7 +357,7 @@ mod tests {
             let (out_height, out_width) = (out(height, window_height), out(width, window_width));
             let window = channels * window_height * window_width;
             let (input, kernel) = (numbers(images * channels * height * width, 3), numbers(features * window, 50));
-            let (a, b) = (upload(gpu, &kernel), upload(gpu, &input));
+            let (a, b) = (upload(cx, &kernel), upload(cx, &input));
             let axis =
                 |dim: u64, a: u64, b: u64, c: u64, border| Axis { dim, a: a as i64, b: b as i64, c: c as i64, border };
             // The last kernel has channels outermost, as gradients do, and is read in fours of a copy alone.
@@ -408,15 +404,15 @@ mod tests {
             // The largest one takes too long in shared memory.
             let tiles = tiles.iter().filter(|_| i != 6).map(|&tile| Some((tile, 2)));
             let ways = tiles.chain([None]);
-            let results = ways.map(|by| contraction.run_by(gpu, by, [false; 2], Blocking::Allowed).unwrap());
-            let packed = contraction.packed(gpu, Blocking::Allowed).unwrap();
+            let results = ways.map(|by| contraction.run_by(cx, by, [false; 2]).unwrap());
+            let packed = contraction.packed(cx).unwrap();
             assert_eq!(
                 packed.is_some(),
                 i == 6,
                 "only the last shape is large enough, and its kernel cannot be read well"
             );
             for (way, c) in results.chain(packed).enumerate() {
-                assert!(values(gpu, &c) == expected, "shape {i}, way {way}");
+                assert!(values(cx, &c) == expected, "shape {i}, way {way}");
             }
         }
     }

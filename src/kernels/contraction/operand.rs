@@ -9,11 +9,11 @@ use super::border::Reach;
 use super::groups::Groups;
 use super::tile::Tile;
 use super::{Axis, Border, Contraction, View, vector};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
-use crate::kernels::plan::{self, Operand};
+use crate::graph::Context;
+use crate::graph::Operand;
 use crate::kernels::{assemble, program};
-use crate::memory::{Blocking, Buffer, Kind};
+use crate::memory::Buffer;
 use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
 
 /// Elements that take part in fewer multiplications are not worth a copy, nor are products of fewer.
@@ -55,7 +55,7 @@ enum Of {
 
 impl Contraction<'_> {
     /// The result, by way of an operand without anything beyond its borders.
-    pub fn padded(&self, gpu: &Gpu, by: Option<(Tile, u64)>, blocking: Blocking) -> Attempt<Buffer> {
+    pub fn padded(&self, cx: &Context, by: Option<(Tile, u64)>) -> Attempt<Buffer> {
         let mut coordinates = self.coordinates(self.bordered());
         for coordinate in &mut coordinates {
             if let Of::Border(border) = coordinate.of {
@@ -64,14 +64,14 @@ impl Contraction<'_> {
             }
         }
         coordinates.sort_by_key(|coordinate| Reverse(coordinate.stride.unsigned_abs()));
-        let run = |dense: &Contraction| dense.run_by(gpu, by, [false; 2], blocking);
-        let _together = gpu.stream.together();
-        self.with_dense(gpu, self.bordered(), &coordinates, 1, blocking, &run)
+        let run = |dense: &Contraction| dense.run_by(cx, by, [false; 2]);
+        let _together = cx.batch();
+        self.with_dense(cx, self.bordered(), &coordinates, 1, &run)
     }
 
     /// The result, by way of operands that are read in fours, and with whole steps along one axis of the depth. `None` where
     /// that does not pay or is so already.
-    pub fn packed(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<Option<Buffer>> {
+    pub fn packed(&self, cx: &Context) -> Attempt<Option<Buffer>> {
         let whole = |axis: &Axis| axis.border.is_none() && axis.dim.is_multiple_of(RUN);
         let Some(inner) = self.depth.iter().rposition(whole) else { return Ok(None) };
         let mut ordered = self.reborrow();
@@ -84,7 +84,7 @@ impl Contraction<'_> {
             return Ok(None);
         }
         // Neighbours that are no whole fours are read one by one, but not by cooperative matrices.
-        let anywhere = !self.matrices(gpu) && vector(self.inner().compute()).0 == 4;
+        let anywhere = !self.matrices(cx) && vector(self.inner().compute()).0 == 4;
         let good = |groups: &Groups, tensor| {
             let lines = if tensor == 'a' { "m" } else { "n" };
             if groups.along_k(tensor) {
@@ -129,12 +129,12 @@ impl Contraction<'_> {
                 };
                 (innermost, Reverse(coordinate.stride.unsigned_abs()))
             });
-            contraction.with_dense(gpu, tensor, &coordinates, 1, blocking, then)
+            contraction.with_dense(cx, tensor, &coordinates, 1, then)
         };
-        let run = |contraction: &Contraction| contraction.run_by(gpu, None, [false; 2], blocking);
+        let run = |contraction: &Contraction| contraction.run_by(cx, None, [false; 2]);
         let pack_b =
             |contraction: &Contraction| if good_b { run(contraction) } else { pack(contraction, 'b', n, &run) };
-        let _together = gpu.stream.together();
+        let _together = cx.batch();
         if good_a { pack_b(&ordered) } else { pack(&ordered, 'a', m, &pack_b) }.map(Some)
     }
 
@@ -157,12 +157,11 @@ impl Contraction<'_> {
     /// [`Self::pays_to_copy`] takes, of rows, columns and depth one axis each.
     pub fn run_copied(
         &self,
-        gpu: &Gpu,
+        cx: &Context,
         by: Option<(Tile, u64)>,
         groups: &Groups,
         along_k: [bool; 2],
         (runs, run): ([bool; 2], u64),
-        blocking: Blocking,
     ) -> Attempt<Buffer> {
         let Groups { batch, m, n, k, .. } = groups;
         let [batch, rows, columns, depth] = [batch, m, n, k].map(Clone::clone);
@@ -178,9 +177,9 @@ impl Contraction<'_> {
             if let Some(row) = coordinates.last_mut().filter(|_| along_k[i]) {
                 row.dim = row.dim.next_multiple_of(run);
             }
-            contraction.with_dense(gpu, tensor, &coordinates, run, blocking, then)
+            contraction.with_dense(cx, tensor, &coordinates, run, then)
         };
-        let product = |copied: &Contraction| copied.run_by(gpu, by, runs.map(|whole| !whole), blocking);
+        let product = |copied: &Contraction| copied.run_by(cx, by, runs.map(|whole| !whole));
         // Not held back to be submitted together: small products would wait for what is recorded, 4 to 10 % on an H200.
         copy(&single, 0, &|copied: &Contraction| copy(copied, 1, &product))
     }
@@ -204,11 +203,10 @@ impl Contraction<'_> {
     /// elements.
     fn with_dense(
         &self,
-        gpu: &Gpu,
+        cx: &Context,
         tensor: char,
         coordinates: &[Coordinate],
         run: u64,
-        blocking: Blocking,
         then: &dyn Fn(&Contraction) -> Attempt<Buffer>,
     ) -> Attempt<Buffer> {
         let view = if tensor == 'a' { &self.a } else { &self.b };
@@ -218,11 +216,11 @@ impl Contraction<'_> {
         }
         let bytes = dims.iter().try_fold(view.ty.size(), |n, &dim| n.checked_mul(dim)).ok_or(Error::SizeMismatch)?;
         let strides = dense_strides(&dims);
-        let buffer = Buffer::new(bytes, gpu.allocate(Kind::Device, bytes, blocking)?);
+        let buffer = Buffer::new(bytes, cx.allocate(bytes)?);
         // A prompt caller that has to wait for the result's memory has recorded nothing in vain.
         let result = self.kept().iter().map(|axis| axis.dim).product::<u64>();
-        drop(gpu.allocate(Kind::Device, result * self.ty.size(), blocking)?);
-        write(gpu, view, coordinates, &strides, &buffer, blocking)?;
+        drop(cx.allocate(result * self.ty.size())?);
+        write(cx, view, coordinates, &strides, &buffer)?;
 
         let mut dense = self.reborrow();
         for axis in dense.axes_mut() {
@@ -257,14 +255,7 @@ impl Contraction<'_> {
 }
 
 /// Writes what exists of the coordinates, and zeros where not all do.
-fn write(
-    gpu: &Gpu,
-    view: &View,
-    coordinates: &[Coordinate],
-    strides: &[i64],
-    out: &Buffer,
-    blocking: Blocking,
-) -> Attempt<()> {
+fn write(cx: &Context, view: &View, coordinates: &[Coordinate], strides: &[i64], out: &Buffer) -> Attempt<()> {
     let exists = |coordinate: &Coordinate| {
         let end = (coordinate.low + coordinate.dim as i64).min(coordinate.extent as i64);
         let first = coordinate.low.clamp(0, coordinate.extent as i64);
@@ -272,7 +263,7 @@ fn write(
     };
     let allocation = out.allocation()?;
     if coordinates.iter().any(|coordinate| exists(coordinate).1 < coordinate.dim) {
-        plan::zero(gpu, &allocation, out.len())?;
+        cx.zero(&allocation, out.len())?;
     }
     let counts: Axes<u64> = coordinates.iter().map(|coordinate| exists(coordinate).1).collect();
     let firsts = || coordinates.iter().map(|coordinate| exists(coordinate).0);
@@ -286,7 +277,7 @@ fn write(
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.allocation()?;
-    program::run_into(gpu, &copy, &[Operand::Buffer(&source, view.buffer.len())], (&allocation, out.len()), blocking)
+    program::run_into(cx, &copy, &[Operand::Buffer(&source, view.buffer.len())], (&allocation, out.len()))
 }
 
 #[cfg(test)]
@@ -297,23 +288,23 @@ mod tests {
 
     #[test]
     fn products_of_copies_agree_with_sums_where_no_row_is_whole() {
-        let gpu = crate::device::gpu().unwrap();
+        let cx = &Context::new(crate::device::gpu().unwrap(), crate::memory::Blocking::Allowed);
         for (by_k, by_n, runs) in [
             (true, true, [false; 2]),
             (false, false, [false; 2]),
             (true, false, [true, false]),
             (false, true, [false, true]),
         ] {
-            let products = Products::new(gpu, [2, 35, 45, 77], (by_k, by_n), 1);
+            let products = Products::new(cx, [2, 35, 45, 77], (by_k, by_n), 1);
             // So that the copies' memory does not happen to hold zeros.
             for elements in [2 * 35 * 80, 2 * 45 * 80] {
-                assert!(values(gpu, &upload(gpu, &vec![f32::NAN; elements])).iter().all(|value| value.is_nan()));
+                assert!(values(cx, &upload(cx, &vec![f32::NAN; elements])).iter().all(|value| value.is_nan()));
             }
             let contraction = products.contraction();
             let (by, groups) = (Some((TILES[5], 1)), Groups::of(&contraction));
-            let run = || contraction.run_copied(gpu, by, &groups, [by_k, !by_n], (runs, 8), Blocking::Allowed);
-            for c in [run().unwrap(), products.again(gpu, run)] {
-                products.check(gpu, &c, format_args!("{by_k} {by_n} {runs:?}"));
+            let run = |cx: &Context| contraction.run_copied(cx, by, &groups, [by_k, !by_n], (runs, 8));
+            for c in [run(cx).unwrap(), products.replayed(cx, run)] {
+                products.check(cx, &c, format_args!("{by_k} {by_n} {runs:?}"));
             }
         }
     }

@@ -8,12 +8,13 @@
 use super::groups::Groups;
 use super::of_accumulator;
 use super::product::multiply_add;
-use crate::device::{Capabilities, Gpu};
+use crate::device::Capabilities;
 use crate::error::Attempt;
+use crate::graph::{Context, Params};
 use crate::kernels::Kernel;
-use crate::memory::{Allocation, AllocationHandle, Blocking, Kind};
+use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
-use crate::program::emit::{Params, assign, convert, element, head, of_compute};
+use crate::program::emit::{assign, convert, element, head, of_compute};
 use crate::program::types::Compute;
 
 /// Panels of more bytes would weigh more than the operands do: a convolution's windows overlap.
@@ -110,22 +111,22 @@ impl<'a> Panels<'a> {
     }
 
     /// Writes the product to `c`, of fewer than 2³¹ elements, or subtracts it from what is there.
-    pub fn run(&self, gpu: &Gpu, c: Held, subtract: bool, blocking: Blocking) -> Attempt<()> {
+    pub fn run(&self, cx: &Context, c: Held, subtract: bool) -> Attempt<()> {
         let [batch, m, n, k] = self.groups.sizes();
         let depth = k.next_multiple_of(STEPS);
         let row_panels = m.div_ceil(self.panels * self.rows) * self.panels;
         let column_panels = n.div_ceil(2 * self.lanes);
-        let _together = gpu.stream.together();
-        let pack = |name, held, width, panels| self.pack(gpu, name, held, [width, panels, depth, batch], blocking);
+        let _together = cx.batch();
+        let pack = |name, held, width, panels| self.pack(cx, name, held, [width, panels, depth, batch]);
         let panels_a = pack('a', self.a, self.rows, row_panels)?;
         let panels_b = pack('b', self.b, 2 * self.lanes, column_panels)?;
         let workgroups = row_panels / self.panels * column_panels * batch;
         let way = Way { ty: c.ty, subtract, whole: self.whole(&c) };
         let params = |params: &mut Params| {
             let packed = self.packed().storage();
-            params.address_at(c.block.address, c.start(), c.ty.storage(), format_args!("c"));
-            params.address(panels_a.address, packed, format_args!("a"));
-            params.address(panels_b.address, packed, format_args!("b"));
+            params.legacy(c.block, c.start(), c.ty.storage(), "c");
+            params.legacy(&panels_a, 0, packed, "a");
+            params.legacy(&panels_b, 0, packed, "b");
             let extents = [("m", m), ("n", n), ("depth", depth), ("groups", workgroups), ("none", 0)];
             params.extents(false, extents);
             self.groups.params(params, false);
@@ -133,12 +134,12 @@ impl<'a> Panels<'a> {
         let kernel = Kernel {
             key: &self.key('c', c.ty, u8::from(subtract) | u8::from(way.whole) << 1),
             params: &params,
-            source: &|parameters| self.source(&gpu.caps, parameters, way),
+            source: &|parameters| self.source(cx.caps(), parameters, way),
             groups: workgroups,
             reads: &[&panels_a, &panels_b],
             writes: &[c.block],
         };
-        kernel.launch(gpu, blocking)
+        kernel.launch(cx)
     }
 
     /// Whether pairs of the result's columns are aligned words.
@@ -162,15 +163,14 @@ impl<'a> Panels<'a> {
     /// Writes an operand to panels of `width` rows or columns.
     fn pack(
         &self,
-        gpu: &Gpu,
+        cx: &Context,
         name: char,
         held: Held,
         [width, panels, depth, batch]: [u64; 4],
-        blocking: Blocking,
     ) -> Attempt<AllocationHandle> {
         let [_, m, n, k] = self.groups.sizes();
         let packed = self.packed();
-        let out = gpu.allocate(Kind::Device, batch * panels * depth * width * packed.size(), blocking)?;
+        let out = cx.allocate(batch * panels * depth * width * packed.size())?;
         let (group, size) = if name == 'a' { ("m", m) } else { ("n", n) };
         let along_k = self.groups.closer(name, "k", group);
         let tiles = (panels * width).div_ceil(2 * self.lanes);
@@ -178,8 +178,8 @@ impl<'a> Panels<'a> {
         let chunk = (depth / STEPS).div_ceil(chunks) * STEPS;
         let chunks = depth.div_ceil(chunk);
         let params = |params: &mut Params| {
-            params.address(out.address, packed.storage(), format_args!("panels_out"));
-            params.address_at(held.block.address, held.start(), held.ty.storage(), format_args!("operand"));
+            params.legacy(&out, 0, packed.storage(), "panels_out");
+            params.legacy(held.block, held.start(), held.ty.storage(), "operand");
             let extents = [("size", size), ("k", k), ("depth", depth), ("panels", panels), ("batches", batch)];
             params.extents(false, extents);
             params.extents(false, [("tiles", tiles), ("chunk", chunk), ("chunks", chunks)]);
@@ -189,12 +189,12 @@ impl<'a> Panels<'a> {
         let kernel = Kernel {
             key: &self.key(name, held.ty, along_k.into()),
             params: &params,
-            source: &|parameters| self.pack_source(&gpu.caps, parameters, (name, group), held.ty, (width, along_k)),
+            source: &|parameters| self.pack_source(cx.caps(), parameters, (name, group), held.ty, (width, along_k)),
             groups: batch * tiles * chunks,
             reads: &[held.block],
             writes: &[block],
         };
-        kernel.launch(gpu, blocking)?;
+        kernel.launch(cx)?;
         Ok(out)
     }
 

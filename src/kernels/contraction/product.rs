@@ -391,12 +391,12 @@ mod tests {
                     split: false,
                     stores: true,
                 };
-                let mut params = crate::program::emit::Params::with_declarations();
+                let mut params = crate::graph::Params::with_declarations();
                 for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {
-                    params.address(0, storage.storage(), format_args!("{name}"));
+                    params.absent(storage.storage(), name);
                 }
                 for name in ["m", "n", "k", "groups", "splits", "chunk", "elements"] {
-                    params.extent(0, false, format_args!("{name}"));
+                    params.extent(0, false, name);
                 }
                 groups.params(&mut params, false);
                 let words = glsl::compile(&product.source(caps, &params.block(false))).unwrap();

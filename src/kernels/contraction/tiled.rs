@@ -8,12 +8,12 @@ use super::groups::Groups;
 use super::product::{Product, unit, vector};
 use super::tile::{Method, Tile};
 use super::{Contraction, View, of_accumulator};
-use crate::device::Gpu;
 use crate::error::{Attempt, Result};
-use crate::kernels::plan::Operand;
+use crate::graph::Operand;
+use crate::graph::{Context, Params};
 use crate::kernels::{Kernel, check_indices, program};
-use crate::memory::{AllocationHandle, Blocking, Buffer, Kind};
-use crate::program::emit::{Params, quad_bytes};
+use crate::memory::{AllocationHandle, Buffer};
+use crate::program::emit::quad_bytes;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, Type, op};
 
@@ -48,17 +48,16 @@ impl Contraction<'_> {
     /// [`Self::run_by`].
     pub fn by_tiles(
         &self,
-        gpu: &Gpu,
+        cx: &Context,
         groups: &Groups,
         accumulator: Compute,
         by: Option<(Tile, u64)>,
         whole: [bool; 2],
-        blocking: Blocking,
     ) -> Attempt<Buffer> {
         let tiled = Tiled::of(self, groups, accumulator, whole)?;
         let sizes = groups.sizes();
-        let matrix = if by.is_none() && self.matrices(gpu) && accumulator == Compute::Float {
-            Tile::matrix(&gpu.caps, sizes)
+        let matrix = if by.is_none() && self.matrices(cx) && accumulator == Compute::Float {
+            Tile::matrix(cx.caps(), sizes)
         } else {
             None
         };
@@ -66,26 +65,26 @@ impl Contraction<'_> {
             Some((tile, [true, true])) => Some(tile),
             Some((_, runs)) if Self::pays_to_copy(groups) => {
                 let [along_k, along_n] = tiled.along;
-                return self.run_copied(gpu, None, groups, [along_k, !along_n], (runs, EIGHT), blocking);
+                return self.run_copied(cx, None, groups, [along_k, !along_n], (runs, EIGHT));
             }
             _ => None,
         };
         let computes = [self.inner().compute(), accumulator];
         let (tile, splits) =
-            by.or(matrix).unwrap_or_else(|| Tile::chosen(&gpu.caps, computes, groups.borders.is_some(), sizes));
+            by.or(matrix).unwrap_or_else(|| Tile::chosen(cx.caps(), computes, groups.borders.is_some(), sizes));
         if !tiled.meets_borders(&tile) {
-            return self.padded(gpu, by, blocking);
+            return self.padded(cx, by);
         }
-        let parts = tiled.parts(gpu, &tile, splits, blocking)?;
-        tiled.record(gpu, tile, &parts, blocking)?;
-        parts.sum(gpu, self.ty, groups.elements(), blocking)
+        let parts = tiled.parts(cx, &tile, splits)?;
+        tiled.record(cx, tile, &parts)?;
+        parts.sum(cx, self.ty, groups.elements())
     }
 
     /// Whether the device has cooperative matrices of the operands' type.
-    pub fn matrices(&self, gpu: &Gpu) -> bool {
+    pub fn matrices(&self, cx: &Context) -> bool {
         match (self.a.ty, self.b.ty) {
-            (Type::F16, Type::F16) => gpu.caps.matrices.float16,
-            (Type::BF16, Type::BF16) => gpu.caps.matrices.bfloat16,
+            (Type::F16, Type::F16) => cx.caps().matrices.float16,
+            (Type::BF16, Type::BF16) => cx.caps().matrices.bfloat16,
             _ => false,
         }
     }
@@ -134,29 +133,28 @@ impl<'a> Tiled<'a> {
     }
 
     /// Memory for the results of `splits` parts of k, or fewer: each takes whole steps.
-    fn parts(&self, gpu: &Gpu, tile: &Tile, splits: u64, blocking: Blocking) -> Attempt<Parts> {
+    fn parts(&self, cx: &Context, tile: &Tile, splits: u64) -> Attempt<Parts> {
         let [.., k] = self.groups.sizes();
         let chunk = k.div_ceil(splits).next_multiple_of(tile.depth.into());
         let count = k.div_ceil(chunk);
         // Parts of sums are added up without rounding them first.
         let ty = self.contraction.ty;
         let ty = if count > 1 { of_accumulator(self.accumulator, ty) } else { ty };
-        let allocation = gpu.allocate(Kind::Device, count * self.groups.elements() * ty.size(), blocking)?;
+        let allocation = cx.allocate(count * self.groups.elements() * ty.size())?;
         Ok(Parts { ty, count, chunk, allocation })
     }
 
-    fn record(&self, gpu: &Gpu, tile: Tile, parts: &Parts, blocking: Blocking) -> Attempt<()> {
+    fn record(&self, cx: &Context, tile: Tile, parts: &Parts) -> Attempt<()> {
         let &Self { contraction, groups, accumulator, along, .. } = self;
         let wide = self.wide(&tile, parts);
-        check_indices(gpu, wide)?;
+        check_indices(cx.caps(), wide)?;
         let [batch, m, n, k] = groups.sizes();
         let types = self.types();
         let workgroups = tile.groups(m, n) * batch * parts.count;
         let params = |params: &mut Params| {
-            params.address(parts.allocation.address, parts.ty.storage(), format_args!("c"));
+            params.legacy(&parts.allocation, 0, parts.ty.storage(), "c");
             for (i, name) in ["a", "b"].into_iter().enumerate() {
-                let block = self.allocations[i].address;
-                params.address_at(block, self.offsets[i], types[i].storage(), format_args!("{name}"));
+                params.legacy(&self.allocations[i], self.offsets[i], types[i].storage(), name);
             }
             params.extents(wide, [("m", m), ("n", n), ("k", k), ("groups", workgroups)]);
             let elements = groups.elements();
@@ -175,19 +173,19 @@ impl<'a> Tiled<'a> {
             along,
             units,
             apart,
-            steady: !wide && self.steady(gpu, &tile),
+            steady: !wide && self.steady(cx, &tile),
             split: parts.count > 1,
             stores: self.stores(&tile, parts),
         };
         let kernel = Kernel {
             key: &product.key(),
             params: &params,
-            source: &|parameters| product.source(&gpu.caps, parameters),
+            source: &|parameters| product.source(cx.caps(), parameters),
             groups: workgroups,
             reads: &self.allocations.each_ref().map(|allocation| &***allocation),
             writes: &[&parts.allocation],
         };
-        kernel.launch(gpu, blocking)
+        kernel.launch(cx)
     }
 
     /// Whether indices need 64 bits.
@@ -224,10 +222,10 @@ impl<'a> Tiled<'a> {
     }
 
     /// Whether a thread's places are an offset of 32 bits and what all threads have in common, if indices have no more.
-    fn steady(&self, gpu: &Gpu, tile: &Tile) -> bool {
+    fn steady(&self, cx: &Context, tile: &Tile) -> bool {
         let Contraction { a, b, .. } = self.contraction;
         let near = [a, b].iter().all(|view| view.buffer.len() < 1 << 32);
-        tile.method == Method::Shared && gpu.caps.int64 && self.groups.are_steady() && near
+        tile.method == Method::Shared && cx.caps().int64 && self.groups.are_steady() && near
     }
 
     /// How many elements are read from shared memory together.
@@ -243,7 +241,7 @@ fn aligned(address: u64, ty: Type, run: u64) -> bool {
 
 impl Parts {
     /// Their sum, in type `ty`, of so many elements each.
-    fn sum(self, gpu: &Gpu, ty: Type, elements: u64, blocking: Blocking) -> Attempt<Buffer> {
+    fn sum(self, cx: &Context, ty: Type, elements: u64) -> Attempt<Buffer> {
         if self.count == 1 {
             return Ok(Buffer::new(elements * ty.size(), self.allocation));
         }
@@ -255,6 +253,6 @@ impl Parts {
         let (inputs, nodes) = (SmallVec::from_iter([parts]), SmallVec::from_iter([sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let bytes = self.count * elements * self.ty.size();
-        program::run(gpu, &program, &[Operand::Buffer(&self.allocation, bytes)], blocking)
+        program::run(cx, &program, &[Operand::Buffer(&self.allocation, bytes)])
     }
 }

@@ -8,10 +8,10 @@
 mod pass;
 mod plan;
 
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
+use crate::graph::Context;
 use crate::kernels::Rows;
-use crate::memory::{AllocationHandle, Blocking, Buffer, Kind};
+use crate::memory::{AllocationHandle, Buffer};
 use crate::program::{Type, elements};
 use pass::{Pass, Sink, Source};
 
@@ -36,8 +36,7 @@ const CHIRP_32: u64 = 1 << 16;
 
 /// Everything that the passes of one call share. Tensors are `outer` × points × `inner`.
 struct Call<'a> {
-    gpu: &'a Gpu,
-    blocking: Blocking,
+    cx: &'a Context<'a>,
     transform: Transform,
     /// Whether to compute in double.
     double: bool,
@@ -53,16 +52,8 @@ struct Call<'a> {
 
 /// The transform, of `length` points, of the operand's rows cut or padded with zeros to that length; parts of the result whose
 /// magnitude is at most `eps` become 0. The result has the type `ty`: complex, real for [`Transform::Irfft`].
-pub fn run(
-    gpu: &Gpu,
-    transform: Transform,
-    ty: Type,
-    operand: &Rows,
-    length: u64,
-    eps: f64,
-    blocking: Blocking,
-) -> Attempt<Buffer> {
-    [ty, operand.ty].iter().try_for_each(|ty| ty.check(&gpu.caps))?;
+pub fn run(cx: &Context, transform: Transform, ty: Type, operand: &Rows, length: u64, eps: f64) -> Attempt<Buffer> {
+    [ty, operand.ty].iter().try_for_each(|ty| ty.check(cx.caps()))?;
     let Rows { buffer, outer, len: given, inner, .. } = *operand;
     let fits = match transform {
         Transform::Irfft => matches!(ty, Type::F32 | Type::F64),
@@ -81,12 +72,12 @@ pub fn run(
     }
     let bytes = outer * inner * kept * ty.size();
     if bytes == 0 || given == 0 {
-        return gpu.zeroed(bytes, blocking);
+        return cx.zeroed(bytes);
     }
     let total = outer * inner * length;
-    let double = matches!(ty, Type::F64 | Type::C128) || (gpu.caps.float64 && total <= EXACT);
-    let call = Call { gpu, blocking, transform, double, outer, inner, given, points: length, kept, eps };
-    let result = gpu.allocate(Kind::Device, bytes, blocking)?;
+    let double = matches!(ty, Type::F64 | Type::C128) || (cx.caps().float64 && total <= EXACT);
+    let call = Call { cx, transform, double, outer, inner, given, points: length, kept, eps };
+    let result = cx.allocate(bytes)?;
     let source = buffer.allocation()?;
     call.run((&source, operand.ty), (&result, ty))?;
     Ok(Buffer::new(bytes, result))
@@ -100,8 +91,8 @@ impl Call<'_> {
         if let Some(passes) = self.passes(points) {
             return self.through(&passes, points, (outer, inner), source(false), sink(false));
         }
-        if points > CHIRP_32 && !self.gpu.caps.int64 {
-            return Err(Error::Unsupported(format!("{} has no 64-bit integers", self.gpu.caps.name)).into());
+        if points > CHIRP_32 && !self.cx.caps().int64 {
+            return Err(Error::Unsupported(format!("{} has no 64-bit integers", self.cx.caps().name)).into());
         }
         if points >= 1 << 31 {
             return Err(Error::Unsupported(
@@ -122,15 +113,15 @@ impl Call<'_> {
 
     fn passes(&self, points: u64) -> Option<Vec<plan::Radices>> {
         if pass::in_registers(points, self.outer * points * self.inner) {
-            let most = pass::most_in_registers(self.gpu, self.double);
+            let most = pass::most_in_registers(self.cx, self.double);
             return plan::passes(points, most, most / 8);
         }
-        let whole = pass::capacity(self.gpu, self.double);
+        let whole = pass::capacity(self.cx, self.double);
         plan::passes(points, whole, whole / 4)
     }
 
     fn work(&self, elements: u64) -> Attempt<AllocationHandle> {
-        self.gpu.allocate(Kind::Device, elements * pass::element(self.double).size(), self.blocking)
+        self.cx.allocate(elements * pass::element(self.double).size())
     }
 
     /// All passes of transforms of `points` points.

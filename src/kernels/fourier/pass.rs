@@ -2,12 +2,12 @@
 
 use super::plan::Radices;
 use super::{Call, Transform};
-use crate::device::Gpu;
 use crate::error::Attempt;
+use crate::graph::{Context, Params};
 use crate::kernels::{Kernel, check_indices};
 use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
-use crate::program::emit::{Params, convert, head, load, stored};
+use crate::program::emit::{convert, head, load, stored};
 use crate::program::types::Compute;
 
 /// Where a pass reads.
@@ -54,8 +54,8 @@ pub fn element(double: bool) -> Type {
 }
 
 /// The most points of a pass through registers: they share memory with one cell more after every 16.
-pub fn most_in_registers(gpu: &Gpu, double: bool) -> u64 {
-    let most = u64::from(gpu.caps.max_shared) / 17 * 16 / element(double).size();
+pub fn most_in_registers(cx: &Context, double: bool) -> u64 {
+    let most = u64::from(cx.caps().max_shared) / 17 * 16 / element(double).size();
     1 << most.clamp(2 * EACH, 256 * EACH).ilog2()
 }
 
@@ -66,8 +66,8 @@ pub fn in_registers(points: u64, all: u64) -> bool {
 
 /// The most points that a workgroup transforms at once: two copies of them and as many roots of unity share its memory
 /// with some indices.
-pub fn capacity(gpu: &Gpu, double: bool) -> u64 {
-    let most = u64::from(gpu.caps.max_shared).saturating_sub(INDICES) / (3 * element(double).size());
+pub fn capacity(cx: &Context, double: bool) -> u64 {
+    let most = u64::from(cx.caps().max_shared).saturating_sub(INDICES) / (3 * element(double).size());
     1 << most.max(2).ilog2()
 }
 
@@ -103,17 +103,17 @@ enum Variety {
 
 impl Pass<'_> {
     pub fn record(&self) -> Attempt<()> {
-        let Call { gpu, blocking, double, .. } = *self.call;
+        let Call { cx, double, .. } = *self.call;
         let length: u64 = self.radices.iter().map(|&radix| u64::from(radix)).product();
         let across = self.points / length * self.inner;
         let columns = self.outer * across;
         let span = self.stride / self.inner * length;
         let (kernel, tile) = if in_registers(length, columns * length) && span.is_power_of_two() {
-            let tile = most_in_registers(gpu, double) / length;
+            let tile = most_in_registers(cx, double) / length;
             let (along_in, along_out) = (across == 1, self.stride == 1);
             (Variety::Registers { length, tile, span, along_in, along_out }, tile)
         } else {
-            let most = capacity(gpu, double);
+            let most = capacity(cx, double);
             // A small kernel where it holds as much as there is.
             let small = length <= SMALL / 4 && columns * length <= 64 * SMALL;
             let capacity = if small { SMALL.min(most) } else { most };
@@ -122,7 +122,7 @@ impl Pass<'_> {
         };
         let groups = columns.div_ceil(tile);
         let wide = self.outer * self.points.max(self.call.given) * self.inner >= 1 << 31 || self.points >= 1 << 27;
-        check_indices(gpu, wide)?;
+        check_indices(cx.caps(), wide)?;
         let variant = Variant {
             source: match self.source {
                 Source::Work(_) => (0, None),
@@ -156,12 +156,12 @@ impl Pass<'_> {
         let kernel = Kernel {
             key: &variant.key(),
             params: &|params| self.params(params, wide, (length, tile, across, columns, groups)),
-            source: &|parameters| variant.emit(gpu, parameters),
+            source: &|parameters| variant.emit(cx, parameters),
             groups,
             reads,
             writes: &[written],
         };
-        kernel.launch(gpu, blocking)
+        kernel.launch(cx)
     }
 
     fn params(&self, params: &mut Params, wide: bool, sizes: (u64, u64, u64, u64, u64)) {
@@ -172,30 +172,30 @@ impl Pass<'_> {
         let source_span = match self.source {
             Source::Filter => 0,
             Source::Tensor { allocation, ty, .. } => {
-                params.address(allocation.address, ty.storage(), format_args!("source"));
+                params.legacy(allocation, 0, ty.storage(), "source");
                 call.given * self.inner
             }
             Source::Work(allocation) => {
-                params.address(allocation.address, work, format_args!("source"));
+                params.legacy(allocation, 0, work, "source");
                 points
             }
             Source::Product { spectrum, filter } => {
-                params.address(spectrum.address, work, format_args!("source"));
-                params.address(filter.address, work, format_args!("filter_"));
+                params.legacy(spectrum, 0, work, "source");
+                params.legacy(filter, 0, work, "filter_");
                 points
             }
         };
         let result_span = match self.sink {
             Sink::Work(allocation) => {
-                params.address(allocation.address, work, format_args!("result"));
+                params.legacy(allocation, 0, work, "result");
                 points
             }
             Sink::Tensor { allocation, ty, chirp } => {
-                params.address(allocation.address, ty.storage(), format_args!("result"));
+                params.legacy(allocation, 0, ty.storage(), "result");
                 let inverse = call.inverse().then_some(call.points as f64);
                 let scale = 1.0 / (inverse.unwrap_or(1.0) * if chirp { self.points as f64 } else { 1.0 });
-                params.bits(&real_bits(scale, call.double), format_args!("scale"));
-                params.bits(&real_bits(call.eps, call.double), format_args!("eps"));
+                params.bits(&real_bits(scale, call.double), "scale");
+                params.bits(&real_bits(call.eps, call.double), "eps");
                 call.kept * self.inner
             }
         };
@@ -218,7 +218,7 @@ impl Pass<'_> {
         // Four a word; zeros end the list.
         for word in 0..2 {
             let bytes = std::array::from_fn(|i| self.radices.get(4 * word + i).copied().unwrap_or(0));
-            params.extent(u32::from_le_bytes(bytes).into(), wide, format_args!("radices{word}"));
+            params.extent(u32::from_le_bytes(bytes).into(), wide, ("radices", word));
         }
     }
 }
@@ -265,13 +265,13 @@ impl Variant {
         format!("fourier {source:?} {sink:?} {hermitian} {double} {wide} {kernel:?}").into_bytes()
     }
 
-    fn emit(&self, gpu: &Gpu, parameters: &str) -> String {
+    fn emit(&self, cx: &Context, parameters: &str) -> String {
         let work = element(self.double);
         let real = if self.double { "double" } else { "float" };
         let chirp = self.source.0 >= 2 || self.sink.0 == 2;
         let mut computes = vec![work.compute()];
         computes.extend([self.source.1, self.sink.1].iter().flatten().map(|ty| ty.compute()));
-        if chirp && gpu.caps.int64 {
+        if chirp && cx.caps().int64 {
             computes.push(Compute::Uint64);
         }
         let mut storages = vec![work.storage()];
@@ -307,7 +307,7 @@ impl Variant {
              {load}{store}\
              layout(local_size_x = {threads}) in;\n\
              void main() {{ transform(); }}\n",
-            head = head(&gpu.caps, self.wide, &storages, &computes, parameters),
+            head = head(cx.caps(), self.wide, &storages, &computes, parameters),
             complex = work.storage(),
             flags = [(self.double, "WORK_DOUBLE"), (chirp, "CHIRP")]
                 .map(|(on, name)| if on { format!("#define {name}\n") } else { String::new() })

@@ -20,7 +20,7 @@ pub(super) fn applies(run: Run, cells: &Cells) -> bool {
 /// Columns of a block: as many as shared memory takes.
 fn width(run: Run) -> u64 {
     let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * run.scheme.work.size() + 1024;
-    if bytes(32) <= run.gpu.caps.max_shared.into() { 32 } else { 16 }
+    if bytes(32) <= run.cx.caps().max_shared.into() { 32 } else { 16 }
 }
 
 /// What is rotated: the columns of `cells` until they are orthogonal to each other. Or, where `least` says which magnitude of
@@ -36,17 +36,17 @@ pub(super) struct Rotated<'a> {
 pub(super) fn rotate(run: Run, rotated: &Rotated) -> Attempt<()> {
     let &Rotated { cells, vectors, least } = rotated;
     let &Cells { batch, rows, columns, .. } = cells;
-    let Run { gpu, blocking, .. } = run;
-    blocking.require()?;
+    let Run { cx, .. } = run;
+    cx.blocking.require()?;
     let width = width(run);
     let both = 2 * width;
     let pairs = columns.div_ceil(both);
     let depth = rows.div_ceil(PARTS).next_multiple_of(both);
     let parts = rows.div_ceil(depth);
     within_reach((batch * pairs).saturating_mul(parts * both * both))?;
-    let rotations = gpu.zeroed(batch * SWEEPS * 4, blocking)?;
+    let rotations = cx.zeroed(batch * SWEEPS * 4)?;
     let counters = rotations.allocation()?;
-    let idle = gpu.allocate(Kind::Device, batch * pairs * 4, blocking)?;
+    let idle = cx.allocate(batch * pairs * 4)?;
     let grams = match least {
         None => Some(run.elements(batch * pairs * parts * both * both)?),
         Some(_) => None,
@@ -57,11 +57,11 @@ pub(super) fn rotate(run: Run, rotated: &Rotated) -> Attempt<()> {
     matrices.extend(vectors.map(|vectors| vectors.operand("vectors")));
     let slabs = rows.div_ceil(both) + vectors.map_or(0, |_| columns.div_ceil(both));
     // On a processor an invocation has a row.
-    let product = run.by(if processor(gpu) { both as u32 } else { 256 }, 1);
+    let product = run.by(if processor(cx) { both as u32 } else { 256 }, 1);
     let defines =
         [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
     // A multiple of the width, and no more than there is work for.
-    let lanes = if gpu.caps.cpu { width } else { (16 * width).min(u64::from(gpu.caps.max_threads) / width * width) };
+    let lanes = if cx.caps().cpu { width } else { (16 * width).min(u64::from(cx.caps().max_threads) / width * width) };
     let mut turned: SmallVec<[Operand; 2]> = SmallVec::new();
     turned.push(grams.as_ref().map_or(cells.operand("work"), |grams| ("grams", Holds::Cells, grams)));
     turned.extend(least.map(|least| Holds::Numbers.of("least", least)));
@@ -117,7 +117,7 @@ pub(super) fn rotate(run: Run, rotated: &Rotated) -> Attempt<()> {
             .record()?;
         }
         if sweep >= UNASKED {
-            let rotated = gpu.read(&rotations, 0, batch * SWEEPS * 4)?;
+            let rotated = cx.uncaptured().read(&rotations, 0, batch * SWEEPS * 4)?;
             let mut counters = rotated.bytes().chunks_exact(4).skip(sweep as usize).step_by(SWEEPS as usize);
             if counters.all(|counter| counter == [0; 4]) {
                 return Ok(());

@@ -7,44 +7,45 @@ use super::*;
 ///
 /// Blocked and right-looking, as LAPACK's potrf, one dispatch a block: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition,
 /// 4.2.6. A pivot that is exactly zero divides as 1e-10, BinaryBackend's `eps`, so that zero columns stay zero.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Buffer> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Buffer> {
     let n = a.order()?;
     let inner = working(ty)?;
-    ty.check(&gpu.caps)?;
+    ty.check(cx.caps())?;
     if a.elements() == 0 {
-        return gpu.zeroed(0, blocking);
+        return cx.zeroed(0);
     }
     if n <= width(inner) {
-        let l = Pack::Lower.copy(gpu, a, inner, blocking)?;
-        factor(gpu, inner, a.batch, View::dense(&l, n, n), n, blocking)?;
-        return unpack(gpu, l, inner, a.elements(), ty, blocking);
+        let l = Pack::Lower.copy(cx, a, inner)?;
+        factor(cx, inner, a.batch, View::dense(&l, n, n), n)?;
+        return unpack(cx, l, inner, a.elements(), ty);
     }
-    let steps = Steps::new(gpu, inner);
-    blocking.require_for(n.div_ceil(steps.width) + 3)?;
-    let rest = Pack::All.copy(gpu, a, inner, blocking)?;
-    let l = gpu.allocate(Kind::Device, a.elements() * inner.size(), blocking)?;
+    let steps = Steps::new(cx, inner);
+    cx.blocking.require_for(n.div_ceil(steps.width) + 3)?;
+    let rest = Pack::All.copy(cx, a, inner)?;
+    let l = cx.allocate(a.elements() * inner.size())?;
     let mut start = 0;
     for end in (0..n).step_by(steps.width as usize) {
-        steps.record(gpu, [a.batch, n, start, end], [&rest, &l], blocking)?;
+        steps.record(cx, [a.batch, n, start, end], [&rest, &l])?;
         start = end;
     }
-    unpack(gpu, l, inner, a.elements(), ty, blocking)
+    unpack(cx, l, inner, a.elements(), ty)
 }
 
 /// Columns that a thread of `cholesky_step.glsl` factors for itself.
 const FEW: u64 = 4;
 
 /// Factors the matrices of at most [`width`] rows, with the rounding of BinaryBackend.
-fn factor(gpu: &Gpu, ty: Type, batch: u64, a: View, n: u64, blocking: Blocking) -> Attempt<()> {
-    let mut extents: SmallVec<[(&str, u64); 5]> = a.extents(["a_offset", "a_batch", "a_row", "a_column"]).collect();
+fn factor(cx: &Context, ty: Type, batch: u64, a: View, n: u64) -> Attempt<()> {
+    let mut extents: SmallVec<[(&'static str, u64); 5]> =
+        a.extents(["a_offset", "a_batch", "a_row", "a_column"]).collect();
     extents.push(("size", n));
-    let scheme = Scheme { fine: gpu.caps.float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) };
+    let scheme = Scheme { fine: cx.caps().float64, ..Scheme::plain(ty, wide(ty, &[a.block]), 256) };
     Step {
         defines: &[("WIDTH", width(ty) as u32)],
         writes: &[("a", Holds::Cells, a.block)],
         extents: &extents,
         groups: batch,
-        ..Step::new(&["exact", "cholesky"], Run { gpu, scheme, blocking })
+        ..Step::new(&["exact", "cholesky"], Run { cx, scheme })
     }
     .record()
 }
@@ -58,9 +59,9 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(gpu: &Gpu, ty: Type) -> Self {
+    fn new(cx: &Context, ty: Type) -> Self {
         let fits = |&[width, tile]: &[u64; 2]| {
-            (width * (width + FEW + 1) + 2 * tile * (width + 1)) * ty.size() <= gpu.caps.max_shared.into()
+            (width * (width + FEW + 1) + 2 * tile * (width + 1)) * ty.size() <= cx.caps().max_shared.into()
         };
         let sizes = [[32, 64], [16, 64], [8, 64], [16, 32], [8, 32]];
         let [width, tile] = sizes.into_iter().find(fits).unwrap_or([8, 32]);
@@ -68,13 +69,7 @@ impl Steps {
     }
 
     /// Takes the columns from `start` to `end` of the factor from what is behind them, and factors what follows on the diagonal.
-    fn record(
-        &self,
-        gpu: &Gpu,
-        [batch, n, start, end]: [u64; 4],
-        [rest, l]: [&Allocation; 2],
-        blocking: Blocking,
-    ) -> Attempt<()> {
+    fn record(&self, cx: &Context, [batch, n, start, end]: [u64; 4], [rest, l]: [&Allocation; 2]) -> Attempt<()> {
         let &Self { ty, width, tile } = self;
         // Before the first step nothing but the diagonal block has a turn.
         let tiles = if end == 0 { 1 } else { (n - end).div_ceil(tile) };
@@ -84,7 +79,7 @@ impl Steps {
             writes: &[("a", Holds::Cells, rest), ("l", Holds::Cells, l)],
             extents: &[("n", n), ("start", start), ("rest", end), ("tiles", tiles)],
             groups: batch * tiles.div_ceil(2) * (tiles + 1),
-            ..Step::new(&["exact", "cholesky_step"], Run { gpu, scheme, blocking })
+            ..Step::new(&["exact", "cholesky_step"], Run { cx, scheme })
         }
         .record()
     }

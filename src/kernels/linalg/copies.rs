@@ -8,9 +8,9 @@ use super::*;
 pub(super) const EXACT: u64 = 64;
 
 /// Fails unless the matrices can be worked on, and the result be of type `ty`.
-pub(super) fn check(gpu: &Gpu, a: &Matrices, ty: Type) -> Result<()> {
-    a.ty.check(&gpu.caps)?;
-    ty.check(&gpu.caps)?;
+pub(super) fn check(cx: &Context, a: &Matrices, ty: Type) -> Result<()> {
+    a.ty.check(cx.caps())?;
+    ty.check(cx.caps())?;
     if ty.is_complex() != a.ty.is_complex() || !(ty.is_float() || ty.is_complex()) {
         return Err(Error::Argument("out_type: expected a float or complex type as the matrices have".into()));
     }
@@ -56,7 +56,7 @@ impl Cells {
         self.batch * self.rows * self.columns
     }
 
-    pub(super) fn operand<'a>(&'a self, name: &'a str) -> Operand<'a> {
+    pub(super) fn operand<'a>(&'a self, name: &'static str) -> Operand<'a> {
         (name, Holds::Cells, &self.allocation)
     }
 }
@@ -118,7 +118,7 @@ pub(super) struct Stored<'a> {
 impl Stored<'_> {
     pub(super) fn record(&self, run: Run) -> Attempt<Buffer> {
         let count = self.cells.batch * self.rows * self.columns;
-        let allocation = run.gpu.allocate(Kind::Device, count * self.ty.size(), run.blocking)?;
+        let allocation = run.cx.allocate(count * self.ty.size())?;
         let mut reads: SmallVec<[Operand; 3]> = SmallVec::new();
         reads.push(self.cells.operand("work"));
         reads.extend(self.scales.map(|scales| Holds::Numbers.of("scales", scales)));

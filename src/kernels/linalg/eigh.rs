@@ -17,16 +17,16 @@ const SWEEPS: u64 = 40;
 
 /// Eigenvalues in the order of their magnitude, the largest first, and eigenvectors. Elements that are at most `eps` and
 /// rounding errors become zero.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, eps: f32, blocking: Blocking) -> Attempt<(Buffer, Buffer)> {
-    check(gpu, a, ty)?;
+pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<(Buffer, Buffer)> {
+    check(cx, a, ty)?;
     let n = a.order()?;
-    let fine = gpu.caps.float64 && n > NX_ROUNDING && n <= EXACT;
+    let fine = cx.caps().float64 && n > NX_ROUNDING && n <= EXACT;
     let work = match ty {
         Type::F64 | Type::C64 | Type::C128 => ty,
         _ if fine => Type::F64,
         _ => Type::F32,
     };
-    let run = Run::new(gpu, work, n, n, blocking);
+    let run = Run::new(cx, work, n, n);
     let Work { cells, scales } = load_matrices(run, a, false)?;
     let values = Cells::new(run, [a.batch, 1, n])?;
     let matrices = Hermitian { run, cells: &cells, values: &values };

@@ -14,11 +14,11 @@ pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) ->
     let &Cells { batch, rows, columns, .. } = cells;
     let half = columns.div_ceil(2);
     let rounds = SWEEPS * (2 * half - 1);
-    run.blocking.require_for(rounds)?;
+    run.cx.blocking.require_for(rounds)?;
     if columns == 1 {
         return Ok(());
     }
-    let rotations = run.gpu.zeroed(batch * SWEEPS * 4, run.blocking)?.allocation()?;
+    let rotations = run.cx.zeroed(batch * SWEEPS * 4)?.allocation()?;
     let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
     writes.push(cells.operand("work"));
     writes.push(("rotations", Holds::Indices, &rotations));
@@ -50,7 +50,7 @@ pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Attempt<()> 
 /// The order of the values by magnitude, the largest first: indices, as many a matrix as there are values.
 pub(super) fn order(run: Run, values: &Cells) -> Attempt<AllocationHandle> {
     let count = values.count();
-    let order = run.gpu.allocate(Kind::Device, count * 4, run.blocking)?;
+    let order = run.cx.allocate(count * 4)?;
     Step {
         reads: &[values.operand("values")],
         writes: &[("order", Holds::Indices, &order)],

@@ -17,28 +17,28 @@ pub struct Factors {
 /// The pivot is the first of the largest magnitude in its column, the last NaN where there is one; a column of zeros is
 /// left as it is. So pivots, and all roundings up to [`width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
 /// right-looking, as LAPACK's getrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Factors> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
     let n = a.order()?;
     let ty = working(ty)?;
-    ty.check(&gpu.caps)?;
+    ty.check(cx.caps())?;
     let elements = a.elements();
     let bytes = (elements * ty.size(), a.batch * n * 4);
     if elements == 0 {
-        return Ok(Factors { packed: gpu.zeroed(0, blocking)?, permutation: gpu.zeroed(0, blocking)? });
+        return Ok(Factors { packed: cx.zeroed(0)?, permutation: cx.zeroed(0)? });
     }
-    let threads = panel_threads(gpu, n).filter(|_| n > width(ty) && !processor(gpu));
+    let threads = panel_threads(cx, n).filter(|_| n > width(ty) && !processor(cx));
     let block = if threads.is_some() { REGISTERS } else { width(ty) };
-    blocking.require_for(n.div_ceil(block) * (3 + Update::commands(gpu)))?;
-    let packed = Pack::Transposed.copy(gpu, a, ty, blocking)?;
-    let permutation = gpu.allocate(Kind::Device, bytes.1, blocking)?;
-    let pivots = gpu.allocate(Kind::Device, bytes.1, blocking)?;
+    cx.blocking.require_for(n.div_ceil(block) * (3 + Update::commands(cx)))?;
+    let packed = Pack::Transposed.copy(cx, a, ty)?;
+    let permutation = cx.allocate(bytes.1)?;
+    let pivots = cx.allocate(bytes.1)?;
     let view = View::dense(&packed, n, n).transposed();
     for start in (0..n).step_by(block as usize) {
         let size = block.min(n - start);
         let rest = start + size;
-        let panel = Panel { gpu, blocking, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
+        let panel = Panel { cx, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
         match threads {
-            _ if processor(gpu) => panel.factor_by_lanes(&permutation)?,
+            _ if processor(cx) => panel.factor_by_lanes(&permutation)?,
             Some(threads) => {
                 panel.factor_in_registers(threads)?;
                 panel.exchange(&permutation)?;
@@ -59,7 +59,7 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Fac
             conjugate: false,
             unit: true,
         }
-        .substitute(gpu, 0, size, blocking)?;
+        .substitute(cx, 0, size)?;
         Update {
             ty,
             batch: a.batch,
@@ -71,15 +71,14 @@ pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, blocking: Blocking) -> Attempt<Fac
             b: right,
             c: view.at(rest, rest),
         }
-        .record(gpu, blocking)?;
+        .record(cx)?;
     }
     Ok(Factors { packed: Buffer::new(bytes.0, packed), permutation: Buffer::new(bytes.1, permutation) })
 }
 
 /// The columns `start` to `start + size` from row `start` on.
 struct Panel<'a> {
-    gpu: &'a Gpu,
-    blocking: Blocking,
+    cx: &'a Context<'a>,
     ty: Type,
     batch: u64,
     n: u64,
@@ -99,19 +98,19 @@ impl Panel<'_> {
         groups: u64,
         permutation: Option<&Allocation>,
     ) -> Attempt<()> {
-        let &Self { gpu, blocking, ty, .. } = self;
+        let &Self { cx, ty, .. } = self;
         let scheme = Scheme::plain(ty, wide(ty, &[self.a]), threads);
         let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
         writes.push(("a", Holds::Cells, self.a));
         writes.push(("pivots", Holds::Indices, self.pivots));
         writes.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
         Step {
-            coherent: processor(gpu),
+            coherent: processor(cx),
             defines,
             writes: &writes,
             extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
             groups,
-            ..Step::new(&["exact", file], Run { gpu, scheme, blocking })
+            ..Step::new(&["exact", file], Run { cx, scheme })
         }
         .record()
     }
@@ -124,7 +123,7 @@ impl Panel<'_> {
 
     /// As [`Panel::factor`], with the rows in the registers of so many threads.
     fn factor_in_registers(&self, threads: u64) -> Attempt<()> {
-        let subgroup = u64::from(self.gpu.caps.subgroup);
+        let subgroup = u64::from(self.cx.caps().subgroup);
         let rows = self.n - self.start;
         // Few sizes, each of which is a kernel to build.
         let threads = rows.next_power_of_two().max(subgroup).min(threads);
@@ -134,7 +133,7 @@ impl Panel<'_> {
 
     /// As [`Panel::factor`] and [`Panel::exchange`] by subgroups.
     fn factor_by_lanes(&self, permutation: &Allocation) -> Attempt<()> {
-        let lanes = self.gpu.caps.subgroup;
+        let lanes = self.cx.caps().subgroup;
         self.record("lu_lanes", lanes, &[], self.batch, Some(permutation))?;
         let groups = self.batch * (self.n - self.size).div_ceil(lanes.into());
         if groups == 0 { Ok(()) } else { self.record("lu_exchange_lanes", lanes, &[], groups, None) }

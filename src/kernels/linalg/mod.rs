@@ -23,11 +23,11 @@ use smallvec::SmallVec;
 
 use super::contraction::{Axis, Groups, Held, Panels, Tile, multiply_add, vector};
 use super::{Kernel, check_indices};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error, Result};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
+use crate::graph::{Context, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::Type;
-use crate::program::emit::{Params, assign, convert, element, head};
+use crate::program::emit::{assign, convert, element, head};
 use crate::program::types::Compute;
 
 use copies::*;
@@ -50,18 +50,18 @@ fn width(ty: Type) -> u64 {
 
 /// Whether invocations are the lanes of a processor, which reach shared memory one after the other: they hand to each other
 /// what all of them need.
-fn processor(gpu: &Gpu) -> bool {
-    gpu.caps.cpu && matches!(gpu.caps.subgroup, 4 | 8 | 16)
+fn processor(cx: &Context) -> bool {
+    cx.caps().cpu && matches!(cx.caps().subgroup, 4 | 8 | 16)
 }
 
 /// Columns of a panel that threads hold in registers.
 const REGISTERS: u64 = 16;
 
 /// Threads of a workgroup that holds panels of so many rows in registers, where the device can and they are few enough.
-fn panel_threads(gpu: &Gpu, rows: u64) -> Option<u64> {
-    let subgroup = u64::from(gpu.caps.subgroup);
+fn panel_threads(cx: &Context, rows: u64) -> Option<u64> {
+    let subgroup = u64::from(cx.caps().subgroup);
     // How many of them at most, and of how many rows each. Lavapipe's compiler is not up to more.
-    let (most, each) = if gpu.caps.cpu { (256, 2) } else { (512.min(gpu.caps.max_threads.into()), 16) };
+    let (most, each) = if cx.caps().cpu { (256, 2) } else { (512.min(cx.caps().max_threads.into()), 16) };
     // Few sizes, each of which is a kernel to build.
     let threads = rows.next_power_of_two().max(subgroup).min(most);
     (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && rows <= threads * each).then_some(threads)
@@ -98,7 +98,7 @@ impl<'a> View<'a> {
     }
 
     /// As parameters: the offset and the three strides, by these names.
-    fn extents<'n>(&self, names: [&'n str; 4]) -> impl Iterator<Item = (&'n str, u64)> + use<'n> {
+    fn extents(&self, names: [&'static str; 4]) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let parts = [self.offset, self.batch, self.row, self.column];
         names.into_iter().zip(parts.map(|part| part as u64))
     }
@@ -123,12 +123,12 @@ enum Pack<'a> {
 
 impl Pack<'_> {
     /// A dense copy of `from` in the working type `to`.
-    fn copy(self, gpu: &Gpu, from: &Matrices, to: Type, blocking: Blocking) -> Attempt<AllocationHandle> {
-        to.check_program(&gpu.caps)?;
-        from.ty.check_program(&gpu.caps)?;
+    fn copy(self, cx: &Context, from: &Matrices, to: Type) -> Attempt<AllocationHandle> {
+        to.check_program(cx.caps())?;
+        from.ty.check_program(cx.caps())?;
         let source = from.allocation()?;
         let elements = from.elements();
-        let allocation = gpu.allocate(Kind::Device, elements * to.size(), blocking)?;
+        let allocation = cx.allocate(elements * to.size())?;
         let (mode, permutation) = match self {
             Pack::All => (0, None),
             Pack::Lower => (1, None),
@@ -147,7 +147,7 @@ impl Pack<'_> {
             writes: &[("to", Holds::Cells, &allocation)],
             extents: &[("rows", from.rows), ("columns", from.columns), ("count", elements)],
             groups: elements.div_ceil(256),
-            ..Step::new(&["exact", "pack"], Run { gpu, scheme, blocking })
+            ..Step::new(&["exact", "pack"], Run { cx, scheme })
         }
         .record()?;
         Ok(allocation)
@@ -155,19 +155,12 @@ impl Pack<'_> {
 }
 
 /// The result of type `to` from so many elements of the working type.
-fn unpack(
-    gpu: &Gpu,
-    allocation: AllocationHandle,
-    from: Type,
-    elements: u64,
-    to: Type,
-    blocking: Blocking,
-) -> Attempt<Buffer> {
+fn unpack(cx: &Context, allocation: AllocationHandle, from: Type, elements: u64, to: Type) -> Attempt<Buffer> {
     if from == to {
         return Ok(Buffer::new(elements * from.size(), allocation));
     }
-    to.check_program(&gpu.caps)?;
-    let result = gpu.allocate(Kind::Device, elements * to.size(), blocking)?;
+    to.check_program(cx.caps())?;
+    let result = cx.allocate(elements * to.size())?;
     let narrowest = if from.size() < to.size() { from } else { to };
     let scheme = Scheme::plain(from, wide(narrowest, &[&allocation, &result]), 256);
     Step {
@@ -176,7 +169,7 @@ fn unpack(
         writes: &[("tensor", Holds::Tensor(to), &result)],
         extents: &[("count", elements)],
         groups: elements.div_ceil(256),
-        ..Step::new(&["exact", "unpack"], Run { gpu, scheme, blocking })
+        ..Step::new(&["exact", "unpack"], Run { cx, scheme })
     }
     .record()?;
     Ok(Buffer::new(elements * to.size(), result))
@@ -201,18 +194,15 @@ struct Update<'a> {
 
 impl Update<'_> {
     /// How many commands it records at most.
-    fn commands(gpu: &Gpu) -> u64 {
-        if processor(gpu) { 3 } else { 1 }
+    fn commands(cx: &Context) -> u64 {
+        if processor(cx) { 3 } else { 1 }
     }
 
     /// By the panels of `contraction` where the device is a processor and the product large enough.
-    fn by_panels(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<bool> {
+    fn by_panels(&self, cx: &Context) -> Attempt<bool> {
         let &Update { ty, batch, rows, columns, depth, mut a, mut b, mut c, .. } = self;
         let conjugates = ty.is_complex() && self.conjugate != [false; 2];
-        if !processor(gpu)
-            || conjugates
-            || c.block.size / ty.size() >= 1 << 31
-            || batch * rows * columns * depth < LARGE
+        if !processor(cx) || conjugates || c.block.size / ty.size() >= 1 << 31 || batch * rows * columns * depth < LARGE
         {
             return Ok(false);
         }
@@ -244,13 +234,13 @@ impl Update<'_> {
             borders: None,
         };
         let [a, b, c] = [a, b, c].map(|view| Held { block: view.block, ty, offset: view.offset });
-        match Panels::of(&gpu.caps, &groups, [a, b], ty, ty.compute()) {
-            Some(panels) => panels.run(gpu, c, true, blocking).map(|()| true),
+        match Panels::of(cx.caps(), &groups, [a, b], ty, ty.compute()) {
+            Some(panels) => panels.run(cx, c, true).map(|()| true),
             None => Ok(false),
         }
     }
 
-    fn record(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<()> {
+    fn record(&self, cx: &Context) -> Attempt<()> {
         let &Update { ty, batch, rows, columns, depth, a, b, c, .. } = self;
         if batch == 0 || rows == 0 || columns == 0 || depth == 0 {
             return Ok(());
@@ -259,16 +249,16 @@ impl Update<'_> {
         if c.row.abs() < c.column.abs() {
             let conjugate = [self.conjugate[1], self.conjugate[0]];
             let (a, b, c) = (b.transposed(), a.transposed(), c.transposed());
-            return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(gpu, blocking);
+            return Update { rows: columns, columns: rows, conjugate, a, b, c, ..*self }.record(cx);
         }
-        if self.by_panels(gpu, blocking)? {
+        if self.by_panels(cx)? {
             return Ok(());
         }
-        let (tile, _) = Tile::chosen(&gpu.caps, [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
+        let (tile, _) = Tile::chosen(cx.caps(), [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
         let (width, _) = vector(ty.compute());
         let scheme = Scheme::plain(ty, wide(ty, &[a.block, b.block, c.block]), tile.threads());
         let flag = |is: bool| u32::from(is);
-        let mut extents: SmallVec<[(&str, u64); 15]> = SmallVec::new();
+        let mut extents: SmallVec<[(&'static str, u64); 15]> = SmallVec::new();
         extents.extend(c.extents(["c_offset", "c_batch", "c_row", "c_column"]));
         extents.extend(a.extents(["a_offset", "a_batch", "a_row", "a_column"]));
         extents.extend(b.extents(["b_offset", "b_batch", "b_row", "b_column"]));
@@ -292,7 +282,7 @@ impl Update<'_> {
             writes: &[("c", Holds::Cells, c.block)],
             extents: &extents,
             groups: batch * rows.div_ceil(tile.rows.into()) * columns.div_ceil(tile.columns.into()),
-            ..Step::new(&["exact", "update"], Run { gpu, scheme, blocking })
+            ..Step::new(&["exact", "update"], Run { cx, scheme })
         }
         .record()
     }

@@ -33,20 +33,13 @@ pub(super) enum Onto {
 }
 
 /// Q and R of each matrix, `complete` or reduced. Elements that are at most `eps` and rounding errors become zero.
-pub fn run(
-    gpu: &Gpu,
-    ty: Type,
-    a: &Matrices,
-    complete: bool,
-    eps: f32,
-    blocking: Blocking,
-) -> Attempt<(Buffer, Buffer)> {
-    check(gpu, a, ty)?;
+pub fn run(cx: &Context, ty: Type, a: &Matrices, complete: bool, eps: f32) -> Attempt<(Buffer, Buffer)> {
+    check(cx, a, ty)?;
     let work = match ty {
         Type::F64 | Type::C64 | Type::C128 => ty,
         _ => Type::F32,
     };
-    let run = Run::new(gpu, work, a.rows, a.columns, blocking);
+    let run = Run::new(cx, work, a.rows, a.columns);
     let (m, n) = (a.rows, a.columns);
     let kept = if complete { m } else { m.min(n) };
     within_reach(a.batch.saturating_mul(m).saturating_mul(kept))?;
@@ -74,9 +67,9 @@ pub(super) fn factor(run: Run, cells: &Cells) -> Attempt<Reflectors> {
     let &Cells { batch, rows: m, columns: n, .. } = cells;
     // A reflector of a single number changes its phase. Nx makes one for wide complex matrices, none for square ones.
     let count = if m == n { m - 1 } else { m.min(n) };
-    run.blocking.require_for(count.div_ceil(REGISTERS) * 4)?;
+    run.cx.blocking.require_for(count.div_ceil(REGISTERS) * 4)?;
     // Of a workgroup that holds a panel in registers.
-    let threads = panel_threads(run.gpu, m).filter(|_| !run.scheme.work.is_complex() && m.max(n) > EXACT);
+    let threads = panel_threads(run.cx, m).filter(|_| !run.scheme.work.is_complex() && m.max(n) > EXACT);
     let made = Reflectors {
         cells: run.elements((batch * count * m).max(1))?,
         factors: run.numbers((batch * count).max(1))?,
@@ -165,7 +158,7 @@ impl Reflectors {
         }
         Step {
             files: &["scalar", "apply_panels"],
-            run: run.by(run.gpu.caps.subgroup, run.scheme.segments),
+            run: run.by(run.cx.caps().subgroup, run.scheme.segments),
             defines: &[backwards, ("UNIT", u32::from(onto == Onto::Identity)), ("PANEL", REGISTERS as u32)],
             ..one_by_one
         }

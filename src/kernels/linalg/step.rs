@@ -69,18 +69,17 @@ impl Scheme {
 /// How kernels run: where, how they compute there, and whether the caller may wait.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
-    pub gpu: &'a Gpu,
+    pub cx: &'a Context<'a>,
     pub scheme: Scheme,
-    pub blocking: Blocking,
 }
 
 impl<'a> Run<'a> {
     /// For the orthogonal decompositions of matrices of so many rows and columns.
-    pub(super) fn new(gpu: &'a Gpu, work: Type, rows: u64, columns: u64, blocking: Blocking) -> Self {
-        let fine = gpu.caps.float64 && rows.max(columns) <= EXACT;
+    pub(super) fn new(cx: &'a Context<'a>, work: Type, rows: u64, columns: u64) -> Self {
+        let fine = cx.caps().float64 && rows.max(columns) <= EXACT;
         // A CPU device runs eight threads as one vector; more would only wait for each other.
-        let (lanes, segments) = if gpu.caps.cpu { (8, 1) } else { (32, 4) };
-        Self { gpu, scheme: Scheme { work, wide: false, fine, lanes, segments }, blocking }
+        let (lanes, segments) = if cx.caps().cpu { (8, 1) } else { (32, 4) };
+        Self { cx, scheme: Scheme { work, wide: false, fine, lanes, segments } }
     }
 
     /// By workgroups of `segments` times `lanes` threads.
@@ -90,17 +89,17 @@ impl<'a> Run<'a> {
 
     /// For kernels of which a workgroup has a matrix, or a few columns of it.
     pub(super) fn whole(self) -> Self {
-        self.by(if self.gpu.caps.cpu { 8 } else { 256 }, 1)
+        self.by(if self.cx.caps().cpu { 8 } else { 256 }, 1)
     }
 
     /// A block for so many real numbers.
     pub(super) fn numbers(&self, count: u64) -> Attempt<AllocationHandle> {
-        self.gpu.allocate(Kind::Device, count * self.scheme.real().size(), self.blocking)
+        self.cx.allocate(count * self.scheme.real().size())
     }
 
     /// A block for so many elements.
     pub(super) fn elements(&self, count: u64) -> Attempt<AllocationHandle> {
-        self.gpu.allocate(Kind::Device, count * self.scheme.work.size(), self.blocking)
+        self.cx.allocate(count * self.scheme.work.size())
     }
 }
 
@@ -114,10 +113,10 @@ pub(super) enum Holds {
 }
 
 /// A parameter's name, what it points at, and the block that is meant.
-pub(super) type Operand<'a> = (&'a str, Holds, &'a Allocation);
+pub(super) type Operand<'a> = (&'static str, Holds, &'a Allocation);
 
 impl Holds {
-    pub(super) fn of<'a>(self, name: &'a str, block: &'a Allocation) -> Operand<'a> {
+    pub(super) fn of<'a>(self, name: &'static str, block: &'a Allocation) -> Operand<'a> {
         (name, self, block)
     }
 }
@@ -134,7 +133,7 @@ pub(super) struct Step<'a> {
     pub reads: &'a [Operand<'a>],
     pub writes: &'a [Operand<'a>],
     /// Strides among them wrap, so that negative ones work out.
-    pub extents: &'a [(&'a str, u64)],
+    pub extents: &'a [(&'static str, u64)],
     pub groups: u64,
 }
 
@@ -147,15 +146,15 @@ impl<'a> Step<'a> {
 
     /// A thread for each of `count` elements, which have nothing in common.
     pub(super) fn each(files: &'a [&'a str], run: Run<'a>, count: u64) -> Self {
-        let run = run.by(if run.gpu.caps.cpu { 64 } else { 256 }, 1);
+        let run = run.by(if run.cx.caps().cpu { 64 } else { 256 }, 1);
         Self { groups: count.div_ceil(run.scheme.threads()), ..Self::new(files, run) }
     }
 
     pub(super) fn record(&self) -> Attempt<()> {
-        let Run { gpu, scheme, blocking } = self.run;
+        let Run { cx, scheme } = self.run;
         let reads: SmallVec<[&Allocation; 8]> = self.reads.iter().map(|&(_, _, block)| block).collect();
         let writes: SmallVec<[&Allocation; 8]> = self.writes.iter().map(|&(_, _, block)| block).collect();
-        check_indices(gpu, scheme.wide)?;
+        check_indices(cx.caps(), scheme.wide)?;
         let kernel = Kernel {
             key: &self.key(),
             params: &|params| self.params(params),
@@ -164,7 +163,7 @@ impl<'a> Step<'a> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, blocking)
+        kernel.launch(cx)
     }
 
     pub(super) fn params(&self, params: &mut Params) {
@@ -175,7 +174,7 @@ impl<'a> Step<'a> {
                 Holds::Indices => "uint",
                 Holds::Tensor(ty) => ty.storage(),
             };
-            params.address(block.address, storage, format_args!("{name}"));
+            params.legacy(block, 0, storage, name);
         }
         params.extents(self.run.scheme.wide, self.extents.iter().copied().chain([("groups", self.groups)]));
     }
@@ -196,7 +195,7 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn source(&self, parameters: &str) -> String {
-        let Run { gpu, scheme, .. } = self.run;
+        let Run { cx, scheme, .. } = self.run;
         let mut storages = vec!["uint"];
         storages.extend(self.tensor.map(Type::storage));
         let mut computes = scheme.computes();
@@ -218,13 +217,13 @@ impl<'a> Step<'a> {
             scalars = scheme.scalars(),
             element = scheme.work.size(),
             part = scheme.real().size(),
-            multiply_add = multiply_add(&gpu.caps, compute),
+            multiply_add = multiply_add(cx.caps(), compute),
             vector = vector(compute).1,
             threads = scheme.threads(),
-            processor = u8::from(processor(gpu)),
-            subgroup = gpu.caps.subgroup,
+            processor = u8::from(processor(cx)),
+            subgroup = cx.caps().subgroup,
         );
-        let mut text = head(&gpu.caps, scheme.wide, &storages, &computes, &declarations);
+        let mut text = head(cx.caps(), scheme.wide, &storages, &computes, &declarations);
         text.push_str("#include \"lib/complex.glsl\"\n");
         for (name, value) in self.defines {
             let _ = writeln!(text, "#define {name} {value}");

@@ -10,16 +10,16 @@ use super::*;
 const ORIENTED: u64 = 16;
 
 /// U, the singular values, the largest first, and Vᵀ; `full` or reduced. For real matrices.
-pub fn run(gpu: &Gpu, ty: Type, a: &Matrices, full: bool, blocking: Blocking) -> Attempt<(Buffer, Buffer, Buffer)> {
-    check(gpu, a, ty)?;
+pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<(Buffer, Buffer, Buffer)> {
+    check(cx, a, ty)?;
     if ty.is_complex() {
         return Err(Error::Unsupported("svd is defined for real matrices".into()).into());
     }
     let wide = a.rows < a.columns;
     let (batch, m, n) = (a.batch, a.rows.max(a.columns), a.rows.min(a.columns));
-    let fine = gpu.caps.float64 && m <= EXACT;
+    let fine = cx.caps().float64 && m <= EXACT;
     let work = if ty == Type::F64 || fine { Type::F64 } else { Type::F32 };
-    let run = Run::new(gpu, work, m, n, blocking);
+    let run = Run::new(cx, work, m, n);
     let kept = if full { m } else { n };
     within_reach(batch.saturating_mul(m).saturating_mul(kept))?;
     let Work { cells, scales } = load_matrices(run, a, wide)?;

@@ -24,13 +24,12 @@ const EXACT: u64 = 1 << 22;
 ///
 /// Blocked substitution: N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, chapter 8.
 pub fn run(
-    gpu: &Gpu,
+    cx: &Context,
     ty: Type,
     a: &Matrices,
     b: &Matrices,
     permutation: Option<&Buffer>,
     options: Options,
-    blocking: Blocking,
 ) -> Attempt<Buffer> {
     let n = a.order()?;
     let along = if options.right { b.columns } else { b.rows };
@@ -39,23 +38,23 @@ pub fn run(
     }
     let elements = b.elements();
     let columns = if options.right { b.rows } else { b.columns };
-    let exact = gpu.caps.float64 && elements.checked_mul(n).is_some_and(|count| count <= EXACT);
+    let exact = cx.caps().float64 && elements.checked_mul(n).is_some_and(|count| count <= EXACT);
     let inner = match working(ty)? {
         Type::F32 if exact => Type::F64,
         Type::C64 if exact => Type::C128,
         ty => ty,
     };
-    ty.check(&gpu.caps)?;
-    a.ty.check_program(&gpu.caps)?;
+    ty.check(cx.caps())?;
+    a.ty.check_program(cx.caps())?;
     if elements == 0 {
-        return gpu.zeroed(0, blocking);
+        return cx.zeroed(0);
     }
-    blocking.require_for(n.div_ceil(width(inner)) * (1 + Update::commands(gpu)))?;
+    cx.blocking.require_for(n.div_ceil(width(inner)) * (1 + Update::commands(cx)))?;
     let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
     let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
-    let x = pack.copy(gpu, b, inner, blocking)?;
+    let x = pack.copy(cx, b, inner)?;
     let source = a.allocation()?;
-    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(gpu, a, inner, blocking)?) };
+    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(cx, a, inner)?) };
     let matrix: &Allocation = converted.as_ref().unwrap_or(&source);
 
     // All cases are L·X = B with a lower triangle L, seen through strides: transposing both sides brings A to the left,
@@ -76,8 +75,8 @@ pub fn run(
     }
     let system =
         System { ty: inner, batch: b.batch, n, columns, l, x: view, conjugate: options.conjugate, unit: options.unit };
-    system.solve(gpu, blocking)?;
-    unpack(gpu, x, inner, elements, ty, blocking)
+    system.solve(cx)?;
+    unpack(cx, x, inner, elements, ty)
 }
 
 fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<AllocationHandle>> {
@@ -101,12 +100,12 @@ pub(super) struct System<'a> {
 
 impl System<'_> {
     /// Records the blocked substitution.
-    pub fn solve(&self, gpu: &Gpu, blocking: Blocking) -> Attempt<()> {
+    pub fn solve(&self, cx: &Context) -> Attempt<()> {
         let block = width(self.ty);
         for start in (0..self.n).step_by(block as usize) {
             let size = block.min(self.n - start);
             let rest = start + size;
-            self.substitute(gpu, start, size, blocking)?;
+            self.substitute(cx, start, size)?;
             Update {
                 ty: self.ty,
                 batch: self.batch,
@@ -118,13 +117,13 @@ impl System<'_> {
                 b: self.x.at(start, 0),
                 c: self.x.at(rest, 0),
             }
-            .record(gpu, blocking)?;
+            .record(cx)?;
         }
         Ok(())
     }
 
     /// Solves with the diagonal block of at most [`width`] rows that begins at row `start`.
-    pub fn substitute(&self, gpu: &Gpu, start: u64, size: u64, blocking: Blocking) -> Attempt<()> {
+    pub fn substitute(&self, cx: &Context, start: u64, size: u64) -> Attempt<()> {
         let &System { ty, batch, columns, .. } = self;
         if batch == 0 || columns == 0 {
             return Ok(());
@@ -134,9 +133,9 @@ impl System<'_> {
         let width = width(ty);
         // How many threads a column has.
         let (file, threads, each) =
-            if processor(gpu) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
+            if processor(cx) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
         let tiles = columns.div_ceil(u64::from(threads) / each);
-        let mut extents: SmallVec<[(&str, u64); 11]> = SmallVec::new();
+        let mut extents: SmallVec<[(&'static str, u64); 11]> = SmallVec::new();
         extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
         extents.extend(x.extents(["x_offset", "x_batch", "x_row", "x_column"]));
         extents.extend([("size", size), ("columns", columns), ("tiles", tiles)]);
@@ -152,7 +151,7 @@ impl System<'_> {
             writes: &[("x", Holds::Cells, x.block)],
             extents: &extents,
             groups: batch * tiles,
-            ..Step::new(&["exact", file], Run { gpu, scheme, blocking })
+            ..Step::new(&["exact", file], Run { cx, scheme })
         }
         .record()
     }

@@ -5,11 +5,11 @@ mod pass;
 
 use smallvec::SmallVec;
 
-use super::plan::Operand;
 use super::{STRAIGHT, check_indices};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error, Result};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
+use crate::graph::Context;
+use crate::graph::Operand;
+use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::emit::{Accumulator, ELEMENTS, Fours, QUADS, Stage, Tile, lanes};
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
@@ -32,31 +32,30 @@ const PARTIAL: u64 = 1024;
 
 /// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
 /// device cannot run it, or the operands are too small for it.
-pub fn run(gpu: &Gpu, program: &Program, operands: &[Operand], blocking: Blocking) -> Attempt<Buffer> {
-    let layout = check(gpu, program, operands, 0)?;
+pub fn run(cx: &Context, program: &Program, operands: &[Operand]) -> Attempt<Buffer> {
+    let layout = check(cx, program, operands, 0)?;
     let bytes = layout.outputs() * program.result().size();
-    let out = gpu.allocate(Kind::Device, bytes, blocking)?;
-    Run { gpu, program, layout: &layout, operands, out: &out, blocking }.run()?;
+    let out = cx.allocate(bytes)?;
+    Run { cx, program, layout: &layout, operands, out: &out }.run()?;
     Ok(Buffer::new(bytes, out))
 }
 
 /// Runs a program with an output place into `out`, a buffer of so many bytes.
 pub fn run_into(
-    gpu: &Gpu,
+    cx: &Context,
     program: &Program,
     operands: &[Operand],
     (out, bytes): (&AllocationHandle, u64),
-    blocking: Blocking,
 ) -> Attempt<()> {
-    let layout = check(gpu, program, operands, bytes)?;
-    Run { gpu, program, layout: &layout, operands, out, blocking }.run()
+    let layout = check(cx, program, operands, bytes)?;
+    Run { cx, program, layout: &layout, operands, out }.run()
 }
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
-fn check(gpu: &Gpu, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
+fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
     program.check()?;
     for index in 0..program.inputs.len() + program.nodes.len() {
-        program.type_of(index).check_program(&gpu.caps)?;
+        program.type_of(index).check_program(cx.caps())?;
     }
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
@@ -66,18 +65,17 @@ fn check(gpu: &Gpu, program: &Program, operands: &[Operand], out_bytes: u64) -> 
     if operands.len() != program.inputs.len() || !fits.into_iter().all(|fits| fits) {
         return Err(Error::SizeMismatch);
     }
-    check_indices(gpu, layout.wide)?;
+    check_indices(cx.caps(), layout.wide)?;
     Ok(layout)
 }
 
 /// One run of a program, decided by nothing but the program, the device and the sizes of the operands' buffers.
 struct Run<'a> {
-    gpu: &'a Gpu,
+    cx: &'a Context<'a>,
     program: &'a Program,
     layout: &'a Layout,
     operands: &'a [Operand<'a>],
     out: &'a Allocation,
-    blocking: Blocking,
 }
 
 /// The threads of a reduction's workgroups: so many across outputs and along the reduced axes, and what each gets for four
@@ -107,7 +105,7 @@ impl Run<'_> {
         if self.program.elements() == 0 {
             return Ok(());
         }
-        match Accumulator::of(self.program, self.layout, &self.gpu.caps) {
+        match Accumulator::of(self.program, self.layout, self.cx.caps()) {
             None if self.program.reduced_type().is_some() => self.fold(),
             None => self.map(),
             Some(accumulator) => self.reduce(&accumulator),
@@ -115,20 +113,20 @@ impl Run<'_> {
     }
 
     fn map(&self) -> Attempt<()> {
-        let cpu = self.gpu.caps.cpu;
+        let cpu = self.cx.caps().cpu;
         if let Some(mut tile) = Tile::of(self.program, self.layout) {
             tile.quads = self.tiles_in_quads(&tile);
             // A processor's caches hold the tile.
             if cpu && !tile.quads {
                 tile.inputs = 0;
             }
-            let threads = if cpu { lanes(&self.gpu.caps) } else { THREADS };
+            let threads = if cpu { lanes(self.cx.caps()) } else { THREADS };
             let stage = Stage::Tile { threads, tile };
             return self.pass(stage, Pass::Map { chunk: 0 }, tile.groups(self.layout));
         }
         let fours = self.map_in_fours();
         let elements = if fours.is_some() { 4 * QUADS } else { ELEMENTS };
-        let threads = if cpu { lanes(&self.gpu.caps) } else { self.threads_of_map(elements) };
+        let threads = if cpu { lanes(self.cx.caps()) } else { self.threads_of_map(elements) };
         let stage = Stage::Map { threads, fours };
         if cpu {
             // Each workgroup costs as much as some hundred elements; few keep all cores busy.
@@ -152,7 +150,7 @@ impl Run<'_> {
         }
         let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
         let size = sizes.max().unwrap_or(1) as u32;
-        (PIECE / (elements * size)).min(self.gpu.caps.max_threads.min(1024)).max(FEW)
+        (PIECE / (elements * size)).min(self.cx.caps().max_threads.min(1024)).max(FEW)
     }
 
     /// The order is the function's: all that runs side by side is the outputs.
@@ -169,7 +167,7 @@ impl Run<'_> {
         let groups = outputs.div_ceil(u64::from(across) * u64::from(4 * beside).max(1));
         // Split the reduced axes where the outputs alone do not fill the device: a second pass costs an H200 as much as half
         // of its threads. Smaller parts end closer together, but what they leave to the second pass should be little.
-        let (enough, most) = if self.gpu.caps.cpu { (32, 32) } else { (512, 8192) };
+        let (enough, most) = if self.cx.caps().cpu { (32, 32) } else { (512, 8192) };
         let parts = |wanted: u64, least: u64| (wanted / groups).min(reduced / least.max(u64::from(along) * 8));
         let chunks = if groups < enough { parts(enough, 1).max(parts(most, PARTIAL)).max(1) } else { 1 };
         let window = chunks == 1 && self.is_window(shape);
@@ -181,15 +179,14 @@ impl Run<'_> {
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
         let parts = accumulator.parts.as_slice();
-        let allocation =
-            |part: &Compute| self.gpu.allocate(Kind::Device, chunks * outputs * part.size(), self.blocking);
+        let allocation = |part: &Compute| self.cx.allocate(chunks * outputs * part.size());
         let partial = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 2]>>>()?;
         let partial = Partial { parts, allocations: &partial, chunks };
-        let _together = self.gpu.stream.together();
+        let _together = self.cx.batch();
         self.pass(stage(true), Pass::ToPartial { partial, chunk }, groups * chunks)?;
         let (across, along) = match outputs {
-            0.. if self.gpu.caps.cpu => {
-                let lanes = lanes(&self.gpu.caps);
+            0.. if self.cx.caps().cpu => {
+                let lanes = lanes(self.cx.caps());
                 if outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
             }
             64.. => (64, 4),
@@ -220,9 +217,9 @@ impl Run<'_> {
         let inner_reduced =
             step(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept)).unwrap_or(i64::MAX);
         let (beside, along) = (self.fours_beside(), self.fours_along());
-        if self.gpu.caps.cpu {
+        if self.cx.caps().cpu {
             // One subgroup.
-            let lanes = lanes(&self.gpu.caps);
+            let lanes = lanes(self.cx.caps());
             let neighbours = inner_reduced <= inner_kept && along.quads != 0 && reduced >= 64;
             return if neighbours || outputs < lanes.into() {
                 Shape { across: 1, along: lanes, fours: along, beside: 0 }
@@ -244,7 +241,7 @@ impl Run<'_> {
             Shape { across, along, fours: beside, beside: run as u32 / 4 }
         } else {
             let few = up(reduced.div_ceil(TURN));
-            let fills = outputs * u64::from(few) >= FILL * self.gpu.caps.processors;
+            let fills = outputs * u64::from(few) >= FILL * self.cx.caps().processors;
             let threads = if fills { few } else { up(reduced.div_ceil(4)) };
             Shape { across: THREADS / threads, along: threads, fours: along, beside: 0 }
         }

@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 
 use super::Run;
 use crate::error::Attempt;
+use crate::graph::{Operand, Params};
 use crate::kernels::Kernel;
-use crate::kernels::plan::Operand;
 use crate::memory::{Allocation, AllocationHandle};
-use crate::program::emit::{Fours, Params, Stage, Tile, emit};
+use crate::program::emit::{Fours, Stage, Tile, emit};
 use crate::program::layout::Pattern;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Source};
@@ -45,7 +45,7 @@ impl Run<'_> {
 
     /// Runs the pass.
     pub(super) fn pass(&self, stage: Stage, pass: Pass, groups: u64) -> Attempt<()> {
-        let operands = self.operands.iter().filter_map(Operand::block);
+        let operands = self.operands.iter().filter_map(Operand::allocation);
         let (reads, writes): (SmallVec<[&Allocation; 4]>, SmallVec<[&Allocation; 4]>) = match pass {
             Pass::Map { .. } | Pass::Whole { .. } => (operands.collect(), SmallVec::from_slice(&[self.out])),
             Pass::ToPartial { partial, .. } => (operands.collect(), partial.blocks()),
@@ -55,12 +55,12 @@ impl Run<'_> {
         let kernel = Kernel {
             key: bytemuck::cast_slice(&key),
             params: &|params| self.params(params, stage, pass),
-            source: &|parameters| emit(self.program, self.layout, stage, parameters, &self.gpu.caps),
+            source: &|parameters| emit(self.program, self.layout, stage, parameters, self.cx.caps()),
             groups,
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(self.gpu, self.blocking)
+        kernel.launch(self.cx)
     }
 
     /// The parameters in the order of their declaration: addresses, immediates, then indices.
@@ -73,16 +73,16 @@ impl Run<'_> {
             Pass::FromPartial { partial } => (Some(partial), "partial"),
         };
         if !matches!(pass, Pass::ToPartial { .. }) {
-            params.address_at(self.out.address, self.result_offset(), result.storage(), format_args!("result"));
+            params.legacy(self.out, self.result_offset(), result.storage(), "result");
         }
         for (i, (part, allocation)) in partial.iter().flat_map(|p| p.parts.iter().zip(p.allocations)).enumerate() {
-            params.address(allocation.address, part.glsl(), format_args!("{part_name}{i}"));
+            params.legacy(allocation, 0, part.glsl(), (part_name, i));
         }
         if let Pass::FromPartial { partial } = pass {
-            params.extent(layout.outputs(), wide, format_args!("outputs"));
-            params.extent(partial.chunks, wide, format_args!("reduced"));
-            params.extent(partial.chunks, wide, format_args!("chunk"));
-            return params.extent(1, wide, format_args!("chunks"));
+            params.extent(layout.outputs(), wide, "outputs");
+            params.extent(partial.chunks, wide, "reduced");
+            params.extent(partial.chunks, wide, "chunk");
+            return params.extent(1, wide, "chunks");
         }
         // A view that is read linearly or at one place has its offset folded into the address.
         let mut views = layout.views.iter();
@@ -95,54 +95,54 @@ impl Run<'_> {
                 }
             };
             match operand {
-                Operand::Scalar { place, value } => {
+                Operand::Scalar { index, value } => {
                     let held = input.ty.size().max(8) as usize;
-                    params.scalar(*place, &value[..held], format_args!("scalar{i}"));
+                    params.scalar(*index, &value[..held], ("scalar", i));
                 }
                 Operand::Buffer(allocation, _) => {
                     let offset = folded as u64 * input.ty.size();
-                    params.address_at(allocation.address, offset, input.ty.storage(), format_args!("input{i}"));
+                    params.legacy(allocation, offset, input.ty.storage(), ("input", i));
                 }
             }
         }
         match pass {
             Pass::Map { chunk, .. } => {
-                params.extent(layout.outputs(), wide, format_args!("count"));
-                if self.gpu.caps.cpu {
-                    params.extent(chunk, wide, format_args!("chunk"));
+                params.extent(layout.outputs(), wide, "count");
+                if self.cx.caps().cpu {
+                    params.extent(chunk, wide, "chunk");
                 }
             }
             Pass::Whole { chunk, .. } | Pass::ToPartial { chunk, .. } => {
                 let chunks = if let Pass::ToPartial { partial, .. } = pass { partial.chunks } else { 1 };
-                params.extent(layout.outputs(), wide, format_args!("outputs"));
-                params.extent(layout.reduced(), wide, format_args!("reduced"));
-                params.extent(chunk, wide, format_args!("chunk"));
-                params.extent(chunks, wide, format_args!("chunks"));
+                params.extent(layout.outputs(), wide, "outputs");
+                params.extent(layout.reduced(), wide, "reduced");
+                params.extent(chunk, wide, "chunk");
+                params.extent(chunks, wide, "chunks");
             }
             Pass::FromPartial { .. } => {}
         }
         for (n, node) in program.nodes.iter().enumerate() {
             let Attribute::Steps(steps) = &node.attribute else { continue };
             for (k, &(extent, step)) in steps.iter().enumerate() {
-                params.extent(extent, wide, format_args!("extentv{}_{k}", program.inputs.len() + n));
-                params.index(step, wide, format_args!("stepv{}_{k}", program.inputs.len() + n));
+                params.extent(extent, wide, ("extentv", program.inputs.len() + n, k));
+                params.index(step, wide, ("stepv", program.inputs.len() + n, k));
             }
         }
         for (axis, &dim) in layout.dims.iter().enumerate() {
-            params.extent(dim, wide, format_args!("dim{axis}"));
+            params.extent(dim, wide, ("dim", axis));
         }
         for (v, view) in layout.views.iter().enumerate().filter(|(_, view)| view.pattern == Pattern::Strided) {
-            params.index(view.offset, wide, format_args!("offset{v}"));
+            params.index(view.offset, wide, ("offset", v));
             for (axis, &stride) in view.strides.iter().enumerate() {
-                params.index(stride, wide, format_args!("stride{v}_{axis}"));
+                params.index(stride, wide, ("stride", v, axis));
             }
         }
         for (s, start) in program.starts().iter().enumerate() {
-            params.extent(start.extent, wide, format_args!("extent{s}"));
-            params.index(start.step, wide, format_args!("step{s}"));
+            params.extent(start.extent, wide, ("extent", s));
+            params.index(start.step, wide, ("step", s));
         }
-        if stage.turns(&self.gpu.caps) {
-            params.backwards(wide);
+        if stage.turns(self.cx.caps()) {
+            params.reversed(wide);
         }
     }
 

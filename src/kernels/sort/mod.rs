@@ -9,10 +9,10 @@ mod radix;
 mod select;
 
 use super::{Kernel, Rows};
-use crate::device::Gpu;
 use crate::error::{Attempt, Error};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
-use crate::program::emit::{Params, assign, head, lanes};
+use crate::graph::{Context, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::emit::{assign, head, lanes};
 use crate::program::types::{Compute, Type};
 
 /// What to sort.
@@ -39,10 +39,10 @@ pub struct Sorted {
 const LONGEST: u64 = 1 << 31;
 
 /// The results that `sort` asks for. Complex numbers, which have no order, are unsupported.
-pub fn run(gpu: &Gpu, sort: &Sort, blocking: Blocking) -> Attempt<Sorted> {
+pub fn run(cx: &Context, sort: &Sort) -> Attempt<Sorted> {
     let Rows { buffer, ty, len, .. } = sort.rows;
-    ty.check(&gpu.caps)?;
-    sort.places.map_or(Ok(()), |ty| ty.check(&gpu.caps))?;
+    ty.check(cx.caps())?;
+    sort.places.map_or(Ok(()), |ty| ty.check(cx.caps()))?;
     if ty.is_complex() {
         return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
@@ -54,13 +54,13 @@ pub fn run(gpu: &Gpu, sort: &Sort, blocking: Blocking) -> Attempt<Sorted> {
     }
     let elements = sort.rows.count() * sort.keep;
     if elements == 0 {
-        let zeroed = |ty: Type| gpu.zeroed(elements * ty.size(), blocking);
+        let zeroed = |ty: Type| cx.zeroed(elements * ty.size());
         return Ok(Sorted {
             values: sort.values.then(|| zeroed(ty)).transpose()?,
             places: sort.places.map(zeroed).transpose()?,
         });
     }
-    let allocate = |ty: Type| gpu.allocate(Kind::Device, elements * ty.size(), blocking);
+    let allocate = |ty: Type| cx.allocate(elements * ty.size());
     let source = buffer.allocation()?;
     let values = sort.values.then(|| allocate(ty)).transpose()?;
     let places = sort.places.map(allocate).transpose()?;
@@ -73,7 +73,7 @@ pub fn run(gpu: &Gpu, sort: &Sort, blocking: Blocking) -> Attempt<Sorted> {
         values: values.as_deref(),
         places: places.as_deref(),
     };
-    let run = Run { gpu, whole, blocking };
+    let run = Run { cx, whole };
     if !run.select()? && !run.merge()? {
         run.radix()?;
     }
@@ -107,8 +107,8 @@ impl Sort<'_> {
             (_, 4) => 0x7f80_0000,
             _ => 0x7ff0_0000,
         };
-        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.wide(), format_args!("order"));
-        params.extent(largest, self.rows.wide(), format_args!("largest"));
+        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.wide(), "order");
+        params.extent(largest, self.rows.wide(), "largest");
     }
 }
 
@@ -143,15 +143,15 @@ impl<'a> Moved<'a> {
 
     fn addresses(&self, params: &mut Params) {
         let stored = self.sort.stored();
-        params.address(self.source.address, stored, format_args!("source"));
+        params.legacy(self.source, 0, stored, "source");
         if let Some(block) = self.source_places {
-            params.address(block.address, "uint", format_args!("source_places"));
+            params.legacy(block, 0, "uint", "source_places");
         }
         if let Some(block) = self.values {
-            params.address(block.address, stored, format_args!("values"));
+            params.legacy(block, 0, stored, "values");
         }
         if let Some((block, (_, ty))) = self.places.zip(self.place()) {
-            params.address(block.address, ty.storage(), format_args!("places"));
+            params.legacy(block, 0, ty.storage(), "places");
         }
     }
 
@@ -171,14 +171,14 @@ impl<'a> Moved<'a> {
     }
 
     /// The start of a kernel of so many invocations up to its own definitions, with WRITE, which moves an element and its place.
-    fn head(&self, gpu: &Gpu, parameters: &str, invocations: u32) -> String {
+    fn head(&self, cx: &Context, parameters: &str, invocations: u32) -> String {
         let (sort, place) = (self.sort, self.place());
         let place_type = place.map_or(Type::U32, |(_, ty)| ty);
         let storages = [sort.stored(), "uint", place_type.storage()];
-        let mut text = head(&gpu.caps, sort.rows.wide(), &storages, &[Compute::Uint, place_type.compute()], parameters);
+        let mut text = head(cx.caps(), sort.rows.wide(), &storages, &[Compute::Uint, place_type.compute()], parameters);
         // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler takes
         // seconds over the unrolled text, and gains nothing.
-        let repeat = if gpu.caps.cpu { "dont_unroll" } else { "unroll" };
+        let repeat = if cx.caps().cpu { "dont_unroll" } else { "unroll" };
         text += &format!(
             "#define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
              layout(local_size_x = {invocations}) in;\n\
@@ -202,8 +202,7 @@ fn shared(count: u64, ty: Type) -> u64 {
 }
 
 struct Run<'a> {
-    gpu: &'a Gpu,
+    cx: &'a Context<'a>,
     /// From the tensor to the results at once.
     whole: Moved<'a>,
-    blocking: Blocking,
 }

@@ -42,16 +42,16 @@ struct Counts {
 }
 
 impl Split {
-    fn of(gpu: &Gpu, rows: &Rows) -> Self {
-        if gpu.caps.cpu {
+    fn of(cx: &Context, rows: &Rows) -> Self {
+        if cx.caps().cpu {
             // Each lane of a workgroup is a block. A power of two of them would have all counts in the same few cache lines.
-            let lanes = u64::from(lanes(&gpu.caps));
+            let lanes = u64::from(lanes(cx.caps()));
             let blocks = (31 / rows.count()).max(1) * lanes;
             return Self { each: 1, blocks, block_size: rows.len.div_ceil(blocks) };
         }
         let each = match rows.count() * rows.len {
             ..=FEW_ELEMENTS => FEW_EACH,
-            _ if has_room(gpu) => MOST_EACH,
+            _ if has_room(cx) => MOST_EACH,
             _ => MOST_EACH / 2,
         };
         let tiles = rows.len.div_ceil(THREADS * each);
@@ -63,18 +63,18 @@ impl Split {
 
 /// Whether shared memory holds the tokens of [`MOST_EACH`] elements a thread, which are words; 4 KiB is more than the rest
 /// takes.
-fn has_room(gpu: &Gpu) -> bool {
-    gpu.caps.max_shared >= 24 << 10
+fn has_room(cx: &Context) -> bool {
+    cx.caps().max_shared >= 24 << 10
 }
 
 impl Run<'_> {
     pub fn radix(&self) -> Attempt<()> {
-        let Self { gpu, whole, blocking } = *self;
+        let Self { cx, whole } = *self;
         let sort = whole.sort;
-        let split = Split::of(gpu, &sort.rows);
+        let split = Split::of(cx, &sort.rows);
         let passes = u64::from(sort.bits).div_ceil(8).max(1);
         let elements = sort.rows.count() * sort.rows.len;
-        let words = |count: u64| gpu.allocate(Kind::Device, 4 * count, blocking);
+        let words = |count: u64| cx.allocate(4 * count);
         let counts = Counts {
             blocks: words(sort.rows.count() * DIGITS * split.blocks)?,
             totals: words(sort.rows.count() * DIGITS)?,
@@ -82,9 +82,7 @@ impl Run<'_> {
         // The passes write by turns to two blocks of elements, and of places if they are wanted, and the last one to the
         // results.
         let turns = (passes - 1).min(2);
-        let values = (0..turns)
-            .map(|_| gpu.allocate(Kind::Device, elements * sort.rows.ty.size(), blocking))
-            .collect::<Attempt<Vec<_>>>()?;
+        let values = (0..turns).map(|_| cx.allocate(elements * sort.rows.ty.size())).collect::<Attempt<Vec<_>>>()?;
         let places = match sort.places {
             Some(_) => (0..turns).map(|_| words(elements)).collect::<Attempt<Vec<_>>>()?,
             None => vec![],
@@ -102,7 +100,7 @@ impl Run<'_> {
             let moved = Moved { first: pass == 0, last, source, source_places, values, places, ..whole };
             let pass = Pass { shift: 8 * pass, moved, split: &split, counts: &counts };
             self.stage(Stage::Histogram, &pass)?;
-            if split.blocks > FEW || gpu.caps.cpu {
+            if split.blocks > FEW || cx.caps().cpu {
                 self.stage(Stage::Sums, &pass)?;
             }
             self.stage(Stage::Scatter, &pass)?;
@@ -112,18 +110,18 @@ impl Run<'_> {
 
     fn stage(&self, stage: Stage, pass: &Pass) -> Attempt<()> {
         let &Pass { shift, moved, split, counts } = pass;
-        let (gpu, sort) = (self.gpu, moved.sort);
-        let invocations = if gpu.caps.cpu { lanes(&gpu.caps) } else { THREADS as u32 };
-        let each = if gpu.caps.cpu { u64::from(invocations) } else { 1 };
+        let (cx, sort) = (self.cx, moved.sort);
+        let invocations = if cx.caps().cpu { lanes(cx.caps()) } else { THREADS as u32 };
+        let each = if cx.caps().cpu { u64::from(invocations) } else { 1 };
         let groups = sort.rows.count() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
         let params = |params: &mut Params| {
             match stage {
-                Stage::Histogram => params.address(moved.source.address, sort.stored(), format_args!("source")),
+                Stage::Histogram => params.legacy(moved.source, 0, sort.stored(), "source"),
                 Stage::Sums => {}
                 Stage::Scatter => moved.addresses(params),
             }
-            params.address(counts.blocks.address, "uint", format_args!("counts"));
-            params.address(counts.totals.address, "uint", format_args!("totals"));
+            params.legacy(&counts.blocks, 0, "uint", "counts");
+            params.legacy(&counts.totals, 0, "uint", "totals");
             let extents =
                 [("groups", groups), ("n", sort.rows.len), ("blocks", split.blocks), ("block_size", split.block_size)];
             // Before the last pass the rows are whole.
@@ -147,7 +145,7 @@ impl Run<'_> {
             Stage::Sums => (vec![&counts.blocks], vec![&counts.blocks, &counts.totals]),
             Stage::Scatter => {
                 let counted = [&*counts.blocks, &counts.totals];
-                let lanes = gpu.caps.cpu.then_some(&*counts.blocks);
+                let lanes = cx.caps().cpu.then_some(&*counts.blocks);
                 (moved.reads().chain(counted).collect(), moved.writes().chain(lanes).collect())
             }
         };
@@ -155,8 +153,8 @@ impl Run<'_> {
             key: &[b"radix", name.as_bytes(), variant].concat(),
             params: &params,
             source: &|parameters| {
-                let head = moved.head(gpu, parameters, invocations);
-                if gpu.caps.cpu {
+                let head = moved.head(cx, parameters, invocations);
+                if cx.caps().cpu {
                     let defines = format!("#define {name}\n#define LANES {invocations}u\n");
                     return format!("{head}{defines}#include \"lib/sort/radix_lanes.glsl\"\n");
                 }
@@ -165,8 +163,8 @@ impl Run<'_> {
                      #include \"lib/sort/radix.glsl\"\n",
                     each = split.each,
                     // Their counters take as much as the tokens of sixteen elements a thread.
-                    subgroup = match gpu.caps.subgroup {
-                        size @ (8 | 16 | 32) if has_room(gpu) => format!("#define SUBGROUP {size}u\n"),
+                    subgroup = match cx.caps().subgroup {
+                        size @ (8 | 16 | 32) if has_room(cx) => format!("#define SUBGROUP {size}u\n"),
                         _ => String::new(),
                     },
                 )
@@ -175,7 +173,7 @@ impl Run<'_> {
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.blocking)
+        kernel.launch(cx)
     }
 }
 

@@ -19,15 +19,15 @@ struct Shape {
 
 impl Shape {
     /// Of a workgroup that keeps so many elements of a piece of `len`.
-    fn of(gpu: &Gpu, ty: Type, len: u64, keep: u64) -> Self {
-        if gpu.caps.cpu {
+    fn of(cx: &Context, ty: Type, len: u64, keep: u64) -> Self {
+        if cx.caps().cpu {
             // Its sorting is what costs: the room is no larger than it must be.
-            let (threads, each) = (u64::from(lanes(&gpu.caps)), 8);
+            let (threads, each) = (u64::from(lanes(cx.caps())), 8);
             return Self { threads, each, room: (4 * keep).max(2 * threads * each).next_power_of_two() };
         }
         // Short pieces are too little for many threads: an H200 took the first 5 of 65536 rows of 1000 elements in 950 us with
         // 256 threads a row, in 430 with 64. The first 10 of 1024 rows of 50000 it took in 200 us, and in 290.
-        let most = if shared(8 * 256, ty) < gpu.caps.max_shared.into() { 256 } else { 128 };
+        let most = if shared(8 * 256, ty) < cx.caps().max_shared.into() { 256 } else { 128 };
         let threads = (len / PROBE).max(keep.div_ceil(2)).next_power_of_two().clamp(32, most);
         Self { threads, each: 2, room: (8 * threads).max(512) }
     }
@@ -36,12 +36,12 @@ impl Shape {
 impl Run<'_> {
     /// Whether so few elements are kept of so long rows, and then taken.
     pub fn select(&self) -> Attempt<bool> {
-        let Self { gpu, whole, blocking } = *self;
+        let Self { cx, whole } = *self;
         let sort = whole.sort;
         let (rows, keep) = (&sort.rows, sort.keep);
         // A processor's sort is not so much slower. How many workgroups fill a device with threads:
-        let (least, enough) = if gpu.caps.cpu { (128, 32) } else { (32, 8 * gpu.caps.processors) };
-        let room = Shape::of(gpu, rows.ty, rows.len, keep).room;
+        let (least, enough) = if cx.caps().cpu { (128, 32) } else { (32, 8 * cx.caps().processors) };
+        let room = Shape::of(cx, rows.ty, rows.len, keep).room;
         if rows.len < SHORTEST.max(least * keep) || 4 * keep > room.min(2048) {
             return Ok(false);
         }
@@ -52,7 +52,7 @@ impl Run<'_> {
             let pieces = (enough / rows.count()).min(len / PIECE.max(32 * keep)).max(1);
             let last = pieces == 1;
             let elements = rows.count() * pieces * keep;
-            let allocate = |size: u64| gpu.allocate(Kind::Device, elements * size, blocking);
+            let allocate = |size: u64| cx.allocate(elements * size);
             let next = match last {
                 true => None,
                 false => Some((allocate(rows.ty.size())?, sort.places.map(|_| allocate(4)).transpose()?)),
@@ -77,8 +77,8 @@ impl Run<'_> {
 
     /// One kernel for all rows: of `pieces` of each row of `len` elements, which is what the cut before left of it.
     fn cut(&self, moved: &Moved, len: u64, pieces: u64) -> Attempt<()> {
-        let (gpu, sort) = (self.gpu, moved.sort);
-        let Shape { threads, each, room } = Shape::of(gpu, sort.rows.ty, len / pieces, sort.keep);
+        let (cx, sort) = (self.cx, moved.sort);
+        let Shape { threads, each, room } = Shape::of(cx, sort.rows.ty, len / pieces, sort.keep);
         let groups = sort.rows.count() * pieces;
         let params = |params: &mut Params| {
             moved.addresses(params);
@@ -96,14 +96,14 @@ impl Run<'_> {
                 format!(
                     "{head}{alone}#define THREADS {threads}u\n#define EACH {each}u\n#define ROOM {room}u\n\
                      #include \"lib/sort/select.glsl\"\n",
-                    head = moved.head(gpu, parameters, threads as u32),
-                    alone = if threads == gpu.caps.subgroup.into() { "#define ALONE\n" } else { "" },
+                    head = moved.head(cx, parameters, threads as u32),
+                    alone = if threads == cx.caps().subgroup.into() { "#define ALONE\n" } else { "" },
                 )
             },
             groups,
             reads: &reads,
             writes: &writes,
         };
-        kernel.launch(gpu, self.blocking)
+        kernel.launch(cx)
     }
 }

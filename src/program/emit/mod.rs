@@ -10,7 +10,7 @@ mod reduce;
 mod tile;
 mod values;
 
-pub use params::{Params, Slot, head, quad_bytes, quad_of};
+pub use params::{head, quad_bytes, quad_of};
 pub use reduce::{Accumulator, sum_parts, widened};
 pub use tile::Tile;
 pub use values::{assign, convert, element, load, of_compute, store, stored};
@@ -50,7 +50,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Whether its parameter `backwards` may have it go through large tensors from their ends. A processor has no use for it.
+    /// Whether its parameter `reversed` may have it go through large tensors from their ends. A processor has no use for it.
     pub fn turns(self, caps: &Capabilities) -> bool {
         !caps.cpu && !matches!(self, Stage::Fold { .. } | Stage::Reduce { from_partial: true, .. })
     }
@@ -116,7 +116,7 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
     }
     let mut text = head(caps, layout.wide, &storages, &computes, parameters);
     let turned = if stage.turns(caps) {
-        "p.backwards != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
+        "p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
     } else {
         "workgroup()"
     };

@@ -1,0 +1,176 @@
+//! Graphs: a captured call is replayed on other operands, and a call that commands do not tell the whole of is not captured.
+
+mod support;
+
+use nx_vulkan::error::{Attempt, Error, Retry};
+use nx_vulkan::graph::{Context, Graph, Operand};
+use nx_vulkan::kernels::contraction::{Axis, Contraction, View};
+use nx_vulkan::kernels::linalg::{Matrices, cholesky};
+use nx_vulkan::kernels::{Tensor, program};
+use nx_vulkan::memory::{Blocking, Buffer};
+use nx_vulkan::program::{Attribute, Input, Program, Source, Type};
+use nx_vulkan::stream::Copy;
+use support::{context, device, download, node, upload, with};
+
+const N: u64 = 300_000;
+
+/// The sum of a vector's products with a scalar: on every device in two passes.
+fn scaled_sum(cx: &Context, operands: &[Operand]) -> Attempt<[Buffer; 1]> {
+    let view = Input { ty: Type::F32, source: Source::View { offset: 0, strides: [1].into_iter().collect() } };
+    let scalar = Input { ty: Type::F32, source: Source::Scalar };
+    let sum = with("sum", Type::F32, &[2], Attribute::Axes([0].into_iter().collect()));
+    let nodes = [node("multiply", Type::F32, &[0, 1]), sum].into_iter().collect();
+    let program =
+        Program { inputs: [view, scalar].into_iter().collect(), nodes, shape: [N].into_iter().collect(), output: None };
+    Ok([program::run(cx, &program, operands)?])
+}
+
+fn scalar(index: usize, x: f32) -> Operand<'static> {
+    let mut value = [0; 16];
+    value[..4].copy_from_slice(&x.to_ne_bytes());
+    Operand::Scalar { index, value }
+}
+
+#[test]
+fn a_graph_is_replayed_on_other_allocations_and_values() {
+    let [ones, twos] = [1f32, 2.0].map(|x| upload(&vec![x; N as usize]));
+    let allocations = [&ones, &twos].map(|buffer| buffer.allocation().unwrap());
+    let operands = [&allocations[0], &allocations[1]].map(|allocation| Operand::Buffer(allocation, 4 * N));
+    let captured = [operands[0], scalar(1, 3.0)];
+    let ([sum], graph) = Graph::capture(&context(), &captured, |cx| scaled_sum(cx, &captured)).unwrap();
+    assert_eq!(download::<f32>(&sum), [3.0 * N as f32]);
+    let graph = graph.unwrap();
+    for (operand, x, expected) in [(operands[1], 5.0, 10.0), (operands[0], 7.0, 7.0), (operands[1], 0.0, 0.0)] {
+        let operands = [operand, scalar(1, x)];
+        assert!(graph.fits(&operands));
+        let [sum] = graph.replay(&context(), &operands).unwrap();
+        assert_eq!(download::<f32>(&sum), [expected * N as f32]);
+    }
+}
+
+#[test]
+fn a_graph_is_for_operands_of_its_sizes() {
+    let [exact, longer] = [N, N + 1].map(|n| upload(&vec![1f32; n as usize]));
+    let allocations = [&exact, &longer].map(|buffer| buffer.allocation().unwrap());
+    let operand = |i: usize, buffer: &Buffer| Operand::Buffer(&allocations[i], buffer.len());
+    let operands = [operand(0, &exact), scalar(1, 1.0)];
+    let graph = Graph::capture(&context(), &operands, |cx| scaled_sum(cx, &operands)).unwrap().1.unwrap();
+    assert!(graph.fits(&operands));
+    assert!(!graph.fits(&[operand(1, &longer), scalar(1, 1.0)]));
+    assert!(!graph.fits(&operands[..1]));
+}
+
+#[test]
+fn a_graph_has_the_results_that_were_captured() {
+    let ones = upload(&vec![1f32; N as usize]);
+    let allocation = ones.allocation().unwrap();
+    let operands = [Operand::Buffer(&allocation, 4 * N), scalar(1, 1.0)];
+    let graph = Graph::capture(&context(), &operands, |cx| scaled_sum(cx, &operands)).unwrap().1.unwrap();
+    assert!(graph.replay::<2>(&context(), &operands).is_err());
+}
+
+#[test]
+fn contractions_are_captured() {
+    // In one kernel or several, and as a reduction.
+    for [m, n, k] in [[3, 5, 7], [70, 66, 200], [2, 3, 90_000], [1, 6, 5000]] {
+        let sizes = [m * k, k * n];
+        let buffers = [1f32, 2.0].map(|x| sizes.map(|size| upload(&vec![x; size as usize])));
+        let axis =
+            |dim, a: u64, b: u64, c: u64| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, border: None }];
+        let contract = |cx: &Context, [a, b]: [&Buffer; 2]| -> Attempt<[Buffer; 1]> {
+            let view = |buffer| View { buffer, ty: Type::F32, offset: 0 };
+            let contraction = Contraction {
+                ty: Type::F32,
+                a: view(a),
+                b: view(b),
+                batch: vec![],
+                rows: axis(m, k, 0, n),
+                columns: axis(n, 0, 1, 1),
+                depth: axis(k, 1, n, 0),
+                borders: vec![],
+            };
+            Ok([contraction.run(cx)?])
+        };
+        let allocations = buffers.each_ref().map(|pair| pair.each_ref().map(|buffer| buffer.allocation().unwrap()));
+        let operands = |i: usize| [0, 1].map(|j| Operand::Buffer(&allocations[i][j], 4 * sizes[j]));
+        let call = |cx: &Context| contract(cx, buffers[0].each_ref());
+        let graph = Graph::capture(&context(), &operands(0), call).unwrap().1.unwrap();
+        let [result] = graph.replay(&context(), &operands(1)).unwrap();
+        assert_eq!(download::<f32>(&result), vec![4.0 * k as f32; (m * n) as usize], "{m}×{k}×{n}");
+    }
+}
+
+#[test]
+fn linear_algebra_in_many_commands_is_captured() {
+    // A diagonal matrix, whose factor has the roots on its diagonal.
+    let n = 100;
+    let diagonal = |x: f32| (0..n * n).map(|i| if i % (n + 1) == 0 { x } else { 0.0 }).collect::<Vec<_>>();
+    let buffers = [4.0, 9.0].map(|x| upload(&diagonal(x)));
+    let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
+    let operands = |i: usize| [Operand::Buffer(&allocations[i], 4 * n * n)];
+    let shape = [n, n];
+    let tensor = Tensor { buffer: &buffers[0], ty: Type::F32, shape: &shape };
+    let matrices = Matrices::of(tensor).unwrap();
+    let call = |cx: &Context| Ok([cholesky::run(cx, Type::F32, &matrices)?]);
+    let graph = Graph::capture(&context(), &operands(0), call).unwrap().1.unwrap();
+    assert!(graph.commands() > 2);
+    let [factor] = graph.replay(&context(), &operands(1)).unwrap();
+    assert_eq!(download::<f32>(&factor), diagonal(3.0));
+}
+
+#[test]
+fn copies_and_zeros_are_captured() {
+    let buffers = [1f32, 2.0].map(|x| upload(&[x; 64]));
+    let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
+    let call = |cx: &Context| {
+        let to = cx.allocate(512)?;
+        cx.zero(&to, 512)?;
+        let from = &allocations[0];
+        cx.copy(&Copy { from, from_offset: 128, to: &to, to_offset: 256, len: 128, to_host: false })?;
+        Ok([Buffer::new(512, to)])
+    };
+    let graph = Graph::capture(&context(), &[Operand::Buffer(&allocations[0], 256)], call).unwrap().1.unwrap();
+    let [result] = graph.replay(&context(), &[Operand::Buffer(&allocations[1], 256)]).unwrap();
+    let expected: Vec<f32> = (0..128).map(|i| if (64..96).contains(&i) { 2.0 } else { 0.0 }).collect();
+    assert_eq!(download::<f32>(&result), expected);
+}
+
+#[test]
+fn a_long_graph_is_refused_where_the_call_may_not_block() {
+    let one = upload(&[1f32; 64]);
+    let allocation = one.allocation().unwrap();
+    let operands = [Operand::Buffer(&allocation, 256)];
+    let call = |cx: &Context| {
+        let to = cx.allocate(256)?;
+        (0..200).try_for_each(|_| cx.zero(&to, 256))?;
+        Ok([Buffer::new(256, to)])
+    };
+    let graph = Graph::capture(&context(), &operands, call).unwrap().1.unwrap();
+    let refused = graph.replay::<1>(&Context::new(device(), Blocking::Refused), &operands).err();
+    assert_eq!(refused, Some(Retry::Blocking.into()));
+    assert!(graph.replay::<1>(&context(), &operands).is_ok());
+}
+
+#[test]
+fn what_commands_do_not_tell_the_whole_of_has_no_graph() {
+    let ones = upload(&vec![1f32; N as usize]);
+    let allocation = ones.allocation().unwrap();
+    let operands = [Operand::Buffer(&allocation, 4 * N), scalar(1, 1.0)];
+    let has_graph = |operands: &[Operand], call: &dyn Fn(&Context) -> Attempt<[Buffer; 1]>| {
+        Graph::capture(&context(), operands, call).unwrap().1.is_some()
+    };
+    assert!(has_graph(&operands, &|cx| scaled_sum(cx, &operands)));
+    // Kernels that read what is no operand, or another value.
+    assert!(!has_graph(&operands[1..], &|cx| scaled_sum(cx, &operands)));
+    assert!(!has_graph(&[operands[0], scalar(1, 2.0)], &|cx| scaled_sum(cx, &operands)));
+    // Commands past the context, and a result that no command wrote.
+    let uploads = |cx: &Context| {
+        cx.uncaptured().upload(&[1; 4], Blocking::Allowed)?;
+        scaled_sum(cx, &operands)
+    };
+    assert!(!has_graph(&operands, &uploads));
+    assert!(!has_graph(&operands, &|cx| Ok([Buffer::new(4, cx.allocate(4)?)])));
+    // A call that fails.
+    let failed = Graph::capture::<1>(&context(), &operands, |_| Err(Error::SizeMismatch.into()));
+    assert!(failed.is_err());
+}

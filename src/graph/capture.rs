@@ -1,0 +1,174 @@
+//! The capture of a call: its commands, and which of them read and write which allocation.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::context::Operand;
+use super::params::{Params, Slot};
+use crate::memory::Allocation;
+use crate::pipeline::Pipeline;
+use crate::stream::Copy;
+
+/// An allocation of a captured call: the call's operands come first, by their positions among those that are buffers, then the
+/// allocations that the commands write, in the order of their first writes.
+pub(super) type Index = usize;
+
+/// A captured command.
+pub(super) enum Command {
+    Launch(Box<Launch>),
+    /// Sets the first `bytes` bytes to zero.
+    Zero {
+        target: Index,
+        bytes: u64,
+    },
+    Copy {
+        from: (Index, u64),
+        to: (Index, u64),
+        len: u64,
+    },
+}
+
+/// One launch of a kernel. The words of addresses hold the offset from the allocation's start.
+pub(super) struct Launch {
+    pub pipeline: Arc<Pipeline>,
+    pub groups: [u32; 3],
+    pub words: SmallVec<[u32; 32]>,
+    pub slots: SmallVec<[(usize, Slot<Index>); 4]>,
+    pub reads: SmallVec<[Index; 4]>,
+    pub writes: SmallVec<[Index; 2]>,
+}
+
+impl Command {
+    /// The allocations that the command reads or writes.
+    pub fn uses(&self) -> SmallVec<[Index; 6]> {
+        match self {
+            Command::Launch(launch) => launch.reads.iter().chain(&launch.writes).copied().collect(),
+            Command::Zero { target, .. } => SmallVec::from_slice(&[*target]),
+            Command::Copy { from, to, .. } => SmallVec::from_slice(&[from.0, to.0]),
+        }
+    }
+}
+
+/// Why a command cannot be replayed: it depends on an allocation or a value that is no operand and that no command made.
+struct Foreign;
+
+/// What is captured of a call that still runs.
+pub(super) struct Capture {
+    /// The operands' values; `None` for buffers.
+    values: SmallVec<[Option<[u8; 16]>; 4]>,
+    /// Identities of the operands' allocations.
+    operands: SmallVec<[u64; 4]>,
+    /// Identities and sizes of the allocations that commands write.
+    pub made: SmallVec<[(u64, u64); 4]>,
+    pub commands: Vec<Command>,
+    /// Whether the commands are all that the call did, and can be replayed on other operands.
+    pub complete: bool,
+}
+
+impl Capture {
+    pub fn new(operands: &[Operand]) -> Self {
+        let value = |operand: &Operand| match operand {
+            Operand::Buffer(..) => None,
+            Operand::Scalar { value, .. } => Some(*value),
+        };
+        Self {
+            values: operands.iter().map(value).collect(),
+            operands: operands.iter().filter_map(Operand::allocation).map(|allocation| allocation.id).collect(),
+            made: SmallVec::new(),
+            commands: vec![],
+            complete: true,
+        }
+    }
+
+    /// Gives the capture up: the call does what no command shows.
+    pub fn give_up(&mut self) {
+        self.complete = false;
+    }
+
+    pub fn launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params) {
+        let launch = self.try_launch(pipeline, groups, params);
+        self.push(launch.map(|launch| Command::Launch(Box::new(launch))));
+    }
+
+    pub fn zero(&mut self, target: &Allocation, bytes: u64) {
+        let target = self.written(target);
+        self.push(Ok(Command::Zero { target, bytes }));
+    }
+
+    pub fn copy(&mut self, copy: &Copy) {
+        let from = self.read(copy.from);
+        let to = self.written(copy.to);
+        let (from_offset, to_offset, len) = (copy.from_offset, copy.to_offset, copy.len);
+        self.push(from.map(|from| Command::Copy { from: (from, from_offset), to: (to, to_offset), len }));
+    }
+
+    fn push(&mut self, command: Result<Command, Foreign>) {
+        match command {
+            Ok(command) if self.complete => self.commands.push(command),
+            Ok(_) => {}
+            Err(Foreign) => self.give_up(),
+        }
+    }
+
+    fn try_launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params) -> Result<Launch, Foreign> {
+        let reads = params.reads().iter().map(|read| self.read(read)).collect::<Result<_, _>>()?;
+        let writes = params.writes().iter().map(|write| self.written(write)).collect();
+        let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
+        let mut slots = SmallVec::new();
+        for &(position, slot) in params.slots() {
+            let slot = match slot {
+                Slot::Address(target) => {
+                    add(&mut words[position..], target.address.wrapping_neg());
+                    Slot::Address(self.known(target.id)?)
+                }
+                Slot::Scalar { operand, words: len } => {
+                    let value = self.values.get(operand).copied().flatten().ok_or(Foreign)?;
+                    let words = &mut words[position..position + len];
+                    if bytemuck::cast::<_, [u32; 4]>(value)[..len] != *words {
+                        return Err(Foreign);
+                    }
+                    words.fill(0);
+                    Slot::Scalar { operand, words: len }
+                }
+                Slot::Reversed => Slot::Reversed,
+            };
+            slots.push((position, slot));
+        }
+        Ok(Launch { pipeline: pipeline.clone(), groups, words, slots, reads, writes })
+    }
+
+    /// The index of an allocation that is read: an operand's, or one that was written before.
+    fn read(&self, allocation: &Allocation) -> Result<Index, Foreign> {
+        self.known(allocation.id)
+    }
+
+    fn known(&self, id: u64) -> Result<Index, Foreign> {
+        let mut known = self.operands.iter().copied().chain(self.made.iter().map(|made| made.0));
+        known.position(|known| known == id).ok_or(Foreign)
+    }
+
+    /// The index of an allocation that is written.
+    fn written(&mut self, allocation: &Allocation) -> Index {
+        self.read(allocation).unwrap_or_else(|Foreign| {
+            self.made.push((allocation.id, allocation.size));
+            self.operands.len() + self.made.len() - 1
+        })
+    }
+
+    /// The position of an allocation among those that commands made.
+    pub fn position_made(&self, allocation: &Allocation) -> Option<usize> {
+        self.made.iter().position(|made| made.0 == allocation.id)
+    }
+
+    /// How many operands are buffers.
+    pub fn buffers(&self) -> usize {
+        self.operands.len()
+    }
+}
+
+/// Adds to a number of 64 bits, the low word first.
+pub(super) fn add(words: &mut [u32], address: u64) {
+    let sum = (u64::from(words[0]) | u64::from(words[1]) << 32).wrapping_add(address);
+    (words[0], words[1]) = (sum as u32, (sum >> 32) as u32);
+}

@@ -1,0 +1,154 @@
+//! What a call carries through all that it calls.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use super::capture::Capture;
+use super::params::{Params, Slot};
+use crate::device::{Capabilities, Gpu};
+use crate::error::{Attempt, Result};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
+use crate::pipeline::Pipeline;
+use crate::stream::{Copy, Dispatch, SubmissionGuard};
+
+/// Bytes that a kernel touches from which they do not all stay in a device's caches.
+const CACHE_EXCEEDED_BYTES: u64 = 64 << 20;
+
+/// An operand of a call.
+#[derive(Clone, Copy)]
+pub enum Operand<'a> {
+    /// A buffer and its size in bytes.
+    Buffer(&'a AllocationHandle, u64),
+    /// One value, in the first bytes as its type stores it; `index` is the operand's position in the call.
+    Scalar { index: usize, value: [u8; 16] },
+}
+
+impl<'a> Operand<'a> {
+    /// Bytes of the buffer; `None` for a value.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Buffer(_, bytes) => Some(*bytes),
+            Self::Scalar { .. } => None,
+        }
+    }
+
+    pub fn allocation(&self) -> Option<&'a Allocation> {
+        match self {
+            Self::Buffer(allocation, _) => Some(allocation),
+            Self::Scalar { .. } => None,
+        }
+    }
+}
+
+/// The device, whether the call may block, and the recorder of its commands where they are captured. All that kernels record goes
+/// through here, which is what makes a capture complete.
+pub struct Context<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub blocking: Blocking,
+    pub(super) capture: Option<RefCell<Capture>>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(gpu: &'a Gpu, blocking: Blocking) -> Self {
+        Self { gpu, blocking, capture: None }
+    }
+
+    pub fn caps(&self) -> &'a Capabilities {
+        &self.gpu.caps
+    }
+
+    /// The device, for what is recorded past the context. A capture of the call is given up.
+    pub fn uncaptured(&self) -> &'a Gpu {
+        self.captured(Capture::give_up);
+        self.gpu
+    }
+
+    /// Device memory of at least `bytes` bytes, contents undefined.
+    pub fn allocate(&self, bytes: u64) -> Attempt<AllocationHandle> {
+        self.gpu.allocate(Kind::Device, bytes, self.blocking)
+    }
+
+    /// A buffer of `bytes` zero bytes.
+    pub fn zeroed(&self, bytes: u64) -> Attempt<Buffer> {
+        let allocation = self.allocate(bytes)?;
+        self.zero(&allocation, bytes)?;
+        Ok(Buffer::new(bytes, allocation))
+    }
+
+    /// Records setting the first `bytes` bytes of an allocation to zero, rounded up to four.
+    pub fn zero(&self, allocation: &Allocation, bytes: u64) -> Result<()> {
+        self.gpu.stream.zero(allocation, bytes)?;
+        self.captured(|capture| capture.zero(allocation, bytes));
+        Ok(())
+    }
+
+    /// Records a copy between two allocations of the device.
+    pub fn copy(&self, copy: &Copy) -> Result<()> {
+        self.gpu.stream.copy(copy)?;
+        self.captured(|capture| capture.copy(copy));
+        Ok(())
+    }
+
+    /// The pipeline of a kernel by its cache key, from `source` where it is in no cache.
+    pub fn pipeline(&self, key: u128, push_bytes: u32, source: impl FnOnce() -> String) -> Attempt<Arc<Pipeline>> {
+        self.gpu.pipelines.kernel(key, push_bytes, self.blocking, source)
+    }
+
+    /// Records a launch.
+    pub fn launch(&self, pipeline: &Arc<Pipeline>, groups: [u32; 3], mut params: Params) -> Attempt<()> {
+        let reversed = params.slots().iter().find(|(_, slot)| matches!(slot, Slot::Reversed)).map(|slot| slot.0);
+        if let Some(position) = reversed {
+            params.words_mut()[position] = self.reversed(params.reads(), params.writes());
+        }
+        self.dispatch(pipeline, params.words(), groups, params.reads(), params.writes())?;
+        self.captured(|capture| capture.launch(pipeline, groups, &params));
+        Ok(())
+    }
+
+    /// What is recorded while the guard lives is submitted together: the device pauses between submissions.
+    pub fn batch(&self) -> SubmissionGuard<'_> {
+        self.gpu.stream.batch()
+    }
+
+    /// Whether parameters of this size exceed what can be pushed. They go into a buffer then, whose address is pushed.
+    pub fn params_in_buffer(&self, bytes: usize) -> bool {
+        bytes > self.gpu.caps.max_push_constants.min(256) as usize
+    }
+
+    /// Records a dispatch, past the capture.
+    pub(super) fn dispatch(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        words: &[u32],
+        groups: [u32; 3],
+        reads: &[&Allocation],
+        writes: &[&Allocation],
+    ) -> Attempt<()> {
+        let params: &[u8] = bytemuck::cast_slice(words);
+        let stream = &self.gpu.stream;
+        if !self.params_in_buffer(params.len()) {
+            return Ok(stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] })?);
+        }
+        let allocation = self.allocate(params.len() as u64)?;
+        stream.update(&allocation, params)?;
+        let push = &allocation.address.to_le_bytes();
+        let mut all: SmallVec<[&Allocation; 8]> = SmallVec::from_slice(reads);
+        all.push(&allocation);
+        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings: &[] })?)
+    }
+
+    /// Whether to begin at the end: every second kernel over tensors that exceed the cache does.
+    pub(super) fn reversed(&self, reads: &[&Allocation], writes: &[&Allocation]) -> u32 {
+        let bytes = reads.iter().chain(writes).map(|allocation| allocation.size).sum::<u64>();
+        (bytes >= CACHE_EXCEEDED_BYTES && !self.gpu.reversed.fetch_xor(true, Relaxed)).into()
+    }
+
+    fn captured(&self, note: impl FnOnce(&mut Capture)) {
+        if let Some(capture) = &self.capture {
+            note(&mut capture.borrow_mut());
+        }
+    }
+}

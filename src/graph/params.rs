@@ -1,0 +1,297 @@
+//! The parameters of a kernel launch: their values and, where the source is wanted, their declarations in GLSL.
+
+use std::fmt::{self, Display, Write as _};
+use std::hash::{Hash, Hasher};
+
+use smallvec::SmallVec;
+
+use crate::memory::Allocation;
+
+/// A parameter's name: one or two words, followed by up to two numbers as in `stride0_1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name([&'static str; 2], [Option<usize>; 2]);
+
+impl From<&'static str> for Name {
+    fn from(name: &'static str) -> Self {
+        Self([name, ""], [None, None])
+    }
+}
+
+impl From<(&'static str, usize)> for Name {
+    fn from((name, number): (&'static str, usize)) -> Self {
+        Self([name, ""], [Some(number), None])
+    }
+}
+
+impl From<(&'static str, usize, usize)> for Name {
+    fn from((name, first, second): (&'static str, usize, usize)) -> Self {
+        Self([name, ""], [Some(first), Some(second)])
+    }
+}
+
+impl From<(&'static str, &'static str, usize)> for Name {
+    fn from((first, second, number): (&'static str, &'static str, usize)) -> Self {
+        Self([first, second], [Some(number), None])
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self(words, [first, second]) = self;
+        words.iter().try_for_each(|word| f.write_str(word))?;
+        first.iter().try_for_each(|number| write!(f, "{number}"))?;
+        second.iter().try_for_each(|number| write!(f, "_{number}"))
+    }
+}
+
+/// The GLSL type of a parameter.
+#[derive(Clone, Copy, Hash)]
+enum Kind<'t> {
+    /// A buffer's device address; the text is the storage type of its elements.
+    Address(&'t str),
+    /// An index, extent or stride: `IDX`.
+    Index,
+    /// 8 bytes of an immediate value.
+    Bits64,
+    /// 16 bytes of an immediate value.
+    Bits128,
+}
+
+impl Display for Kind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Kind::Address(storage) => write!(f, "Buffer_{storage}"),
+            Kind::Index => f.write_str("IDX"),
+            Kind::Bits64 => f.write_str("uvec2"),
+            Kind::Bits128 => f.write_str("uvec4"),
+        }
+    }
+}
+
+/// The allocation that an address leads to: its identity and its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub id: u64,
+    pub address: u64,
+}
+
+/// A parameter whose words each launch of a captured kernel fills in. `A` is how an allocation is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Slot<A> {
+    /// The allocation's device address, added to the words.
+    Address(A),
+    /// The value of the call's operand `operand`, in `words` words.
+    Scalar { operand: usize, words: usize },
+    /// Whether to traverse large tensors in reverse.
+    Reversed,
+}
+
+/// The parameters of one launch. Each is given once, with its name, its GLSL type and its value; the allocations among them are what
+/// the kernel reads and writes. The words, the declarations and the part of the cache key that stands for them come from that.
+#[derive(Default)]
+pub struct Params<'a> {
+    words: SmallVec<[u32; 64]>,
+    slots: SmallVec<[(usize, Slot<Target>); 8]>,
+    reads: SmallVec<[&'a Allocation; 4]>,
+    writes: SmallVec<[&'a Allocation; 4]>,
+    signature: Signature,
+    declarations: Option<String>,
+}
+
+impl<'a> Params<'a> {
+    /// Parameters that also keep their declarations.
+    pub fn with_declarations() -> Self {
+        Self { declarations: Some(String::new()), ..Self::default() }
+    }
+
+    /// A buffer that the kernel reads, of elements of a storage type.
+    pub fn read(&mut self, allocation: &'a Allocation, storage: &str, name: impl Into<Name>) {
+        self.read_at(allocation, 0, storage, name);
+    }
+
+    /// A buffer that the kernel reads from byte `offset` on. Offsets wrap: elements with padding begin before the allocation.
+    pub fn read_at(&mut self, allocation: &'a Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
+        self.reads.push(allocation);
+        self.address(allocation, offset, storage, name.into());
+    }
+
+    /// A buffer that the kernel writes, and does not read but where it wrote itself.
+    pub fn write(&mut self, allocation: &'a Allocation, storage: &str, name: impl Into<Name>) {
+        self.write_at(allocation, 0, storage, name);
+    }
+
+    /// A buffer that the kernel writes from byte `offset` on.
+    pub fn write_at(&mut self, allocation: &'a Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
+        self.writes.push(allocation);
+        self.address(allocation, offset, storage, name.into());
+    }
+
+    /// A buffer that the kernel reads and writes.
+    pub fn update(&mut self, allocation: &'a Allocation, storage: &str, name: impl Into<Name>) {
+        self.update_at(allocation, 0, storage, name);
+    }
+
+    /// A buffer that the kernel reads and writes from byte `offset` on.
+    pub fn update_at(&mut self, allocation: &'a Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
+        self.reads.push(allocation);
+        self.write_at(allocation, offset, storage, name);
+    }
+
+    /// A buffer that the declarations name and this launch does not use.
+    pub fn absent(&mut self, storage: &str, name: impl Into<Name>) {
+        self.push(&[0, 0], Kind::Address(storage), name.into());
+    }
+
+    pub fn legacy(&mut self, allocation: &Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
+        self.address(allocation, offset, storage, name.into());
+    }
+
+    pub fn uses(&mut self, reads: &[&'a Allocation], writes: &[&'a Allocation]) {
+        self.reads.extend_from_slice(reads);
+        self.writes.extend_from_slice(writes);
+    }
+
+    /// An index or stride, of 64 bits where `index64` says that those of the kernel have them. Strides wrap.
+    #[inline]
+    pub fn index(&mut self, value: i64, index64: bool, name: impl Into<Name>) {
+        let words = halves(value as u64);
+        self.push(if index64 { &words } else { &words[..1] }, Kind::Index, name.into());
+    }
+
+    /// An extent or count.
+    #[inline]
+    pub fn extent(&mut self, value: u64, index64: bool, name: impl Into<Name>) {
+        self.index(value as i64, index64, name);
+    }
+
+    /// Several extents with their names.
+    pub fn extents(&mut self, index64: bool, list: impl IntoIterator<Item = (&'static str, u64)>) {
+        list.into_iter().for_each(|(name, value)| self.extent(value, index64, name));
+    }
+
+    /// The value of the call's operand `operand`, in 8 or 16 bytes.
+    pub fn scalar(&mut self, operand: usize, value: &[u8], name: impl Into<Name>) {
+        self.slots.push((self.words.len(), Slot::Scalar { operand, words: value.len() / 4 }));
+        self.bits(value, name);
+    }
+
+    /// The bits of an immediate value, in 8 or 16 bytes.
+    pub fn bits(&mut self, value: &[u8], name: impl Into<Name>) {
+        let words: SmallVec<[u32; 4]> = value.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect();
+        self.push(&words, if words.len() > 2 { Kind::Bits128 } else { Kind::Bits64 }, name.into());
+    }
+
+    /// `reversed`: whether to traverse large tensors from their ends. What the kernel before touched last is still in the cache.
+    pub fn reversed(&mut self, index64: bool) {
+        self.slots.push((self.words.len(), Slot::Reversed));
+        self.extent(0, index64, "reversed");
+    }
+
+    /// The values, in the order of the declarations.
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
+    }
+
+    /// The parameters that differ between two launches of one call's kind, by the positions of their first words.
+    pub(crate) fn slots(&self) -> &[(usize, Slot<Target>)] {
+        &self.slots
+    }
+
+    pub(crate) fn reads(&self) -> &[&'a Allocation] {
+        &self.reads
+    }
+
+    pub(crate) fn writes(&self) -> &[&'a Allocation] {
+        &self.writes
+    }
+
+    /// Types and names of all parameters, as part of a kernel's cache key.
+    pub(crate) fn signature(&self) -> &[u8] {
+        &self.signature.0
+    }
+
+    /// The GLSL of the block `p` of the parameters: pushed or, where they are too many, in a buffer.
+    pub(crate) fn block(self, in_buffer: bool) -> String {
+        let declarations = self.declarations.unwrap_or_default();
+        if in_buffer {
+            format!(
+                "layout(buffer_reference, scalar) readonly buffer Params {{\n{declarations}}};\n\
+                 layout(push_constant, scalar) uniform Push {{ Params p; }};\n"
+            )
+        } else {
+            format!("layout(push_constant, scalar) uniform Params {{\n{declarations}}} p;\n")
+        }
+    }
+
+    fn address(&mut self, allocation: &Allocation, offset: u64, storage: &str, name: Name) {
+        let target = Target { id: allocation.id, address: allocation.address };
+        self.slots.push((self.words.len(), Slot::Address(target)));
+        self.push(&halves(allocation.address.wrapping_add(offset)), Kind::Address(storage), name);
+    }
+
+    #[inline]
+    fn push(&mut self, words: &[u32], kind: Kind, name: Name) {
+        words.iter().for_each(|&word| self.words.push(word));
+        (kind, words.len() as u8, name).hash(&mut self.signature);
+        if let Some(text) = &mut self.declarations {
+            let _ = writeln!(text, "  {kind} {name};");
+        }
+    }
+}
+
+/// The low word and the high one.
+fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+/// Collects what is hashed: hashing all at once takes less than hashing piece by piece.
+#[derive(Default)]
+pub struct Signature(pub SmallVec<[u8; 512]>);
+
+impl Hasher for Signature {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(give: impl Fn(&mut Params)) -> Vec<u8> {
+        let mut params = Params::default();
+        give(&mut params);
+        params.signature().to_vec()
+    }
+
+    #[test]
+    fn signatures_differ_with_names_and_types_and_not_with_values() {
+        let one = signature(|p| p.extent(1, false, ("dim", 0)));
+        assert_eq!(one, signature(|p| p.extent(2, false, ("dim", 0))));
+        assert_ne!(one, signature(|p| p.extent(1, true, ("dim", 0))));
+        assert_ne!(one, signature(|p| p.extent(1, false, ("dim", 1))));
+        assert_ne!(one, signature(|p| p.extent(1, false, "dim")));
+        assert_ne!(one, signature(|p| p.bits(&[0; 8], ("dim", 0))));
+        let two = |names: [&'static str; 2]| signature(|p| names.into_iter().for_each(|name| p.extent(1, false, name)));
+        assert_ne!(two(["a", "bc"]), two(["ab", "c"]));
+    }
+
+    #[test]
+    fn declarations_stand_in_the_order_of_the_words() {
+        let mut params = Params::with_declarations();
+        params.extent(7, false, ("dim", 2));
+        params.index(-1, true, ("stride", 0, 1));
+        params.bits(&[1; 16], "start");
+        assert_eq!(params.words(), [7, u32::MAX, u32::MAX, 0x0101_0101, 0x0101_0101, 0x0101_0101, 0x0101_0101]);
+        let block = params.block(false);
+        assert!(block.contains("  IDX dim2;\n  IDX stride0_1;\n  uvec4 start;\n"), "{block}");
+    }
+}

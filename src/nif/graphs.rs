@@ -1,0 +1,80 @@
+//! Calls by the terms that they came from: a call that comes again is replayed from its graph.
+
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+use rustler::env::{OwnedEnv, SavedTerm};
+use rustler::types::tuple::make_tuple;
+use rustler::{Encoder, Env, Term};
+use smallvec::SmallVec;
+
+use super::gpu;
+use crate::error::Attempt;
+use crate::graph::{Cache, Context, Found, Graph, Operand};
+use crate::memory::{Blocking, Buffer};
+
+/// Calls of more operands are not captured: each operand is compared with all before it.
+const MAX_OPERANDS: usize = 64;
+
+/// The terms that say all that a call is, but what its operands hold. No other call's terms are the same.
+pub(super) type KeyTerms<'a> = SmallVec<[Term<'a>; 16]>;
+
+struct Graphs {
+    /// Holds the keys' terms.
+    terms: OwnedEnv,
+    cache: Cache<SavedTerm>,
+}
+
+impl Graphs {
+    fn new() -> Self {
+        Self { terms: OwnedEnv::new(), cache: Cache::default() }
+    }
+}
+
+static GRAPHS: LazyLock<Mutex<Graphs>> = LazyLock::new(|| Mutex::new(Graphs::new()));
+
+/// The results of a call: replayed where its graph is there, captured where it has come once before.
+pub(super) fn run<'a, const N: usize>(
+    env: Env<'a>,
+    mut key: KeyTerms<'a>,
+    operands: &[Operand],
+    blocking: Blocking,
+    call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
+) -> Attempt<[Buffer; N]> {
+    let cx = Context::new(gpu(blocking)?, blocking);
+    if operands.len() > MAX_OPERANDS {
+        return call(&cx);
+    }
+    // Operands that are one buffer are so in each replay.
+    for (i, operand) in operands.iter().enumerate() {
+        let Some(allocation) = operand.allocation() else { continue };
+        let same = |other: &Operand| other.allocation().is_some_and(|other| other.id == allocation.id);
+        key.extend(operands[..i].iter().position(same).map(|first| (i, first).encode(env)));
+    }
+    let key = make_tuple(env, &key);
+    let hash = key.hash_internal(0);
+    match find(key, hash) {
+        Found::Graph(graph) if graph.fits(operands) => graph.replay(&cx, operands),
+        Found::Nothing => call(&cx),
+        Found::Graph(_) | Found::Seen => {
+            let (results, graph) = Graph::capture(&cx, operands, call)?;
+            graph.into_iter().for_each(|graph| keep(key, hash, graph));
+            Ok(results)
+        }
+    }
+}
+
+fn find(key: Term, hash: u64) -> Found {
+    let mut graphs = GRAPHS.lock();
+    let Graphs { terms, cache } = &mut *graphs;
+    cache.find(hash, |saved| terms.run(|env| saved.load(env) == key))
+}
+
+fn keep(key: Term, hash: u64, graph: Graph) {
+    let mut graphs = GRAPHS.lock();
+    if graphs.cache.is_full(graph.commands()) {
+        *graphs = Graphs::new();
+    }
+    let saved = graphs.terms.save(key);
+    graphs.cache.insert(hash, saved, graph);
+}
