@@ -42,7 +42,7 @@ fn kernel(annotations: &str, types: &str, statements: &str) -> Vec<u8> {
          OpMemoryModel Logical GLSL450
          OpEntryPoint GLCompute %main \"main\"
          OpExecutionMode %main LocalSize 4 1 1
-         OpDecorate %block Allocation
+         OpDecorate %block Block
          OpMemberDecorate %block 0 Offset 0
          OpDecorate %words ArrayStride 4
          OpDecorate %out DescriptorSet 0

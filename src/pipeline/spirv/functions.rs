@@ -36,14 +36,14 @@ struct Function {
     /// Without callees.
     size: Size,
     calls: Vec<u32>,
-    blocks: Vec<Allocation>,
+    blocks: Vec<BasicBlock>,
     by_label: HashMap<u32, usize>,
     /// With callees, once known.
     total: Option<Size>,
 }
 
 #[derive(Default)]
-struct Allocation {
+struct BasicBlock {
     /// Merge block, and continue target of a loop (0 in a selection).
     construct: Option<(u32, u32)>,
     successors: Vec<u32>,
@@ -89,7 +89,7 @@ impl Functions {
             Op::FunctionCall => function.calls.push(words[3]),
             Op::Label => {
                 function.by_label.insert(words[1], function.blocks.len());
-                function.blocks.push(Allocation::default());
+                function.blocks.push(BasicBlock::default());
             }
             Op::FunctionEnd => {
                 function.size.nesting = function.nesting();

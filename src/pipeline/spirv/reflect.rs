@@ -251,7 +251,7 @@ impl Walk {
             },
             Some(class @ (StorageClass::StorageBuffer | StorageClass::Uniform)) => {
                 let storage = match class {
-                    StorageClass::StorageBuffer => Class::Allocation,
+                    StorageClass::StorageBuffer => Class::Block,
                     _ => Class::BufferBlock,
                 };
                 let (Some(set), Some(binding)) = (decorations.set, decorations.binding) else {

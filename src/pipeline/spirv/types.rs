@@ -13,7 +13,7 @@ const MAX_EXTENT: u64 = u32::MAX as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// A uniform or storage block, by its storage class.
-    Allocation,
+    Block,
     /// A storage block as SPIR-V 1.0 declares it: storage class `Uniform`.
     BufferBlock,
 }
@@ -56,7 +56,7 @@ impl Decorations {
             Some(Decoration::ArrayStride) => &mut of.array_stride,
             Some(Decoration::MatrixStride) => &mut of.matrix_stride,
             Some(Decoration::Block) => {
-                of.block = Some(Class::Allocation);
+                of.block = Some(Class::Block);
                 return Ok(());
             }
             Some(Decoration::BufferBlock) => {
