@@ -171,8 +171,6 @@ fn check(words: Vec<u32>, specialization: &[(u32, i32)]) -> Result<Module, Spirv
     shape::check(&words)?;
     tools.validate(&words)?;
     let (words, specialization_ids) = specialise::specialise(&words, &tools.parse(&words)?, specialization)?;
-    // Constants may have become equal.
-    shape::check(&words)?;
     let instructions = tools.parse(&words)?;
     let facts = reflect::reflect(&words, &instructions)?;
     let words = clamp::clamp(&words, &instructions, &facts)?;

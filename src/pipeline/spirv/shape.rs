@@ -1,13 +1,12 @@
 //! The first look at a module, before any parser: its structure, and bounds that keep the checkers themselves bounded.
 //!
 //! SPIRV-Tools' validator takes a time that is exponential in the nesting of structs and quadratic in the number of
-//! structured constructs and of things that bear the same name or value, and memory without end for deeply nested
-//! arrays and decoration groups. Nothing here trusts the module: what is malformed beyond these checks is left for the
+//! structured constructs, and memory without end for decoration groups. Nothing here trusts the module: what is malformed beyond these checks is left for the
 //! validator to name. Debug information goes here: nothing needs it, and every reader less is a risk less.
 
 use std::collections::{HashMap, HashSet};
 
-use ::spirv::{Capability, Decoration, MAGIC_NUMBER, Op, StorageClass};
+use ::spirv::{Capability, MAGIC_NUMBER, Op, StorageClass};
 
 use super::{HEADER_WORDS, SpirvError};
 
@@ -76,9 +75,6 @@ const MAX_CONSTRUCTS: u32 = 2048;
 
 /// Most buffers and push-constant blocks, more than the validator checks quickly or a device binds.
 const MAX_BUFFERS: u32 = 64;
-
-/// Most declarations of one and the same type or constant: the validator tries as many names for each.
-const MAX_REPEATS: u32 = 256;
 
 /// Extensions that only say what debug information or reflection strings a module holds.
 const DEBUG_EXTENSIONS: [&str; 5] = [
@@ -197,17 +193,6 @@ pub(super) fn check(words: &[u32]) -> Result<(), SpirvError> {
     }
     let (mut blocks, mut constructs, mut buffers) = (0, 0, 0);
     let mut types = HashMap::new();
-    let mut repeats: HashMap<Vec<u32>, u32> = HashMap::new();
-    // Counts declarations that differ in nothing but the word `result`.
-    let mut repeated = |words: &[u32], result: usize| {
-        let mut key = words.to_vec();
-        if let Some(id) = key.get_mut(result) {
-            *id = 0;
-        }
-        let count = repeats.entry(key).or_insert(0);
-        *count += 1;
-        if *count > MAX_REPEATS { unsupported("the same declaration again and again".into()) } else { Ok(()) }
-    };
     walk(words, |code, words| {
         let operands = &words[1..];
         match Op::from_u32(code) {
@@ -216,19 +201,14 @@ pub(super) fn check(words: &[u32]) -> Result<(), SpirvError> {
                 return unsupported("decoration groups".into());
             }
             Some(Op::TypeVector | Op::TypeMatrix | Op::TypeArray | Op::TypeRuntimeArray) => {
-                repeated(words, 1)?;
                 parts(&mut types, operands, 1)?;
             }
             Some(Op::TypeStruct) => parts(&mut types, operands, usize::MAX)?,
             Some(Op::TypePointer) => {
-                repeated(words, 1)?;
                 if let [id, _, pointee] = operands {
                     parts(&mut types, &[*id, *pointee], 1)?;
                 }
             }
-            Some(Op::Constant | Op::ConstantTrue | Op::ConstantFalse) => repeated(words, 2)?,
-            // Variables are named after their built-in.
-            Some(Op::Decorate) if operands.get(1) == Some(&(Decoration::BuiltIn as u32)) => repeated(words, 1)?,
             Some(Op::Variable) => {
                 let class = operands.get(2).and_then(|class| StorageClass::from_u32(*class));
                 use StorageClass::{PushConstant, StorageBuffer, Uniform};

@@ -72,6 +72,7 @@ unsafe extern "C" {
     fn spvValidatorOptionsDestroy(options: *mut ValidatorOptions);
     fn spvValidatorOptionsSetScalarBlockLayout(options: *mut ValidatorOptions, allowed: bool);
     fn spvValidatorOptionsSetUniversalLimit(options: *mut ValidatorOptions, limit: c_int, value: u32);
+    fn spvValidatorOptionsSetFriendlyNames(options: *mut ValidatorOptions, wanted: bool);
     fn spvValidatorOptionsSetAllowLocalSizeId(options: *mut ValidatorOptions, allowed: bool);
     fn spvValidateWithOptions(
         context: *const Context,
@@ -113,6 +114,8 @@ impl Tools {
         unsafe {
             // The device is opened with scalarBlockLayout; it permits every stricter layout too.
             spvValidatorOptionsSetScalarBlockLayout(tools.options, true);
+            // Making up names takes a time that is quadratic in the number of equal declarations.
+            spvValidatorOptionsSetFriendlyNames(tools.options, false);
             // `specialise` turns LocalSizeId into LocalSize, so no driver meets it.
             spvValidatorOptionsSetAllowLocalSizeId(tools.options, true);
             // Without this limit the validator's time grows with the third power of the nesting.
