@@ -9,5 +9,6 @@ mod nif;
 pub mod pipeline;
 pub mod program;
 pub mod stream;
+mod tuning;
 
 rustler::init!("Elixir.Nx.Vulkan.Native");

@@ -1,0 +1,65 @@
+//! Choices: from shapes, types and the device's capabilities to the strategy of a kernel family. This module owns all that differs
+//! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
+
+#[cfg(test)]
+pub(crate) mod devices {
+    //! Devices to choose for in unit tests, which need none then.
+
+    use crate::device::{Capabilities, Matrices};
+
+    /// An NVIDIA H200 under driver 580.
+    pub fn h200() -> Capabilities {
+        Capabilities {
+            name: "NVIDIA H200".into(),
+            driver: "NVIDIA 580.159".into(),
+            api_version: "1.4.312".into(),
+            kind: "discrete_gpu",
+            cpu: false,
+            float64: true,
+            int64: true,
+            int8: true,
+            int16: true,
+            denorm_preserve: true,
+            denorm_preserve64: true,
+            round_to_even: true,
+            signed_zero_inf_nan: true,
+            signed_zero_inf_nan64: true,
+            fma: true,
+            fast_float64: true,
+            push_descriptor: true,
+            matrices: Matrices { float16: true, bfloat16: true },
+            processors: 132,
+            max_groups: [2_147_483_647, 65_535, 65_535],
+            max_push_constants: 256,
+            max_shared: 48 << 10,
+            max_threads: 1024,
+            subgroup: 32,
+            max_storage_range: u32::MAX.into(),
+            storage_alignment: 16,
+            heap: 150_754_820_096,
+        }
+    }
+
+    /// Mesa's lavapipe on a CPU with vectors of eight floats.
+    pub fn lavapipe() -> Capabilities {
+        Capabilities {
+            name: "llvmpipe".into(),
+            driver: "llvmpipe Mesa 25.0.7".into(),
+            api_version: "1.4.305".into(),
+            kind: "cpu",
+            cpu: true,
+            denorm_preserve: false,
+            denorm_preserve64: false,
+            round_to_even: false,
+            fast_float64: true,
+            matrices: Matrices::default(),
+            processors: 32,
+            max_groups: [65_535; 3],
+            max_shared: 32 << 10,
+            subgroup: 8,
+            max_storage_range: 128 << 20,
+            heap: 24 << 30,
+            ..h200()
+        }
+    }
+}
