@@ -4,8 +4,8 @@ mod support;
 
 use std::sync::Once;
 
-use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::{Error, Retry, Unfinished};
+use nx_vulkan::gpu::{Gpu, gpu};
 use nx_vulkan::memory::{Blocking, Kind};
 use nx_vulkan::program::Type;
 use support::{download, node, run, upload};

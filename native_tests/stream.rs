@@ -4,8 +4,8 @@ mod support;
 
 use std::collections::VecDeque;
 
-use nx_vulkan::device::gpu;
 use nx_vulkan::error::Retry;
+use nx_vulkan::gpu::gpu;
 use nx_vulkan::memory::{Blocking, Buffer};
 use nx_vulkan::program::Type;
 use support::{Random, device, download, node, run, upload};

@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod error;
+pub mod gpu;
 pub mod graph;
 pub mod kernels;
 pub mod memory;

@@ -6,8 +6,8 @@ pub mod numbers;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use nx_vulkan::device::{Gpu, gpu};
 use nx_vulkan::error::Attempt;
+use nx_vulkan::gpu::{Gpu, gpu};
 use nx_vulkan::graph::{Context, Operand};
 use nx_vulkan::kernels;
 use nx_vulkan::memory::{Allocation, Blocking, Buffer};

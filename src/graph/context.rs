@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use super::capture::Capture;
 use super::params::{Params, Slot};
-use crate::device::{Capabilities, Gpu};
+use crate::device::Capabilities;
 use crate::error::{Attempt, Result};
+use crate::gpu::Gpu;
 use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::pipeline::Pipeline;
 use crate::stream::{Copy, Dispatch, SubmissionGuard};

@@ -3,9 +3,10 @@
 
 use smallvec::SmallVec;
 
-use crate::device::Gpu;
 use crate::error::{Attempt, Error, Result};
-use crate::memory::{Allocation, Blocking, Buffer, Kind, Readback};
+use crate::gpu::Gpu;
+use crate::gpu::Readback;
+use crate::memory::{Allocation, Blocking, Buffer, Kind};
 use crate::pipeline::{Constant, Foreign, ForeignUse};
 use crate::stream::{Binding, Copy, Dispatch};
 

@@ -7,15 +7,12 @@
 mod buffer;
 mod packing;
 mod pool;
-mod transfer;
 
 pub use buffer::Buffer;
 pub use packing::Packing;
 pub use pool::{Allocation, AllocationHandle, Kind, MemoryInfo, Pool};
-pub use transfer::Readback;
 
-use crate::device::Gpu;
-use crate::error::{Attempt, Error, Retry, Unfinished};
+use crate::error::{Attempt, Retry};
 
 /// Whether a call may block its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +40,3 @@ impl Blocking {
 
 /// A command takes 1 to 3 µs to record, its share of a submission included.
 const NONBLOCKING_COMMANDS: u64 = 128;
-
-impl Gpu {
-    /// A block of at least `len` bytes, contents undefined. Where limit or device are exhausted, pending work is
-    /// finished, free blocks are released and the allocation tried again before [`Error::OutOfMemory`].
-    pub fn allocate(&self, kind: Kind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
-        match self.pool.allocate(kind, len, blocking) {
-            Err(Unfinished::Failed(Error::OutOfMemory(_))) if blocking == Blocking::Allowed => {
-                self.stream.finish()?;
-                self.pool.trim();
-                self.pool.allocate(kind, len, blocking)
-            }
-            other => other,
-        }
-    }
-}

@@ -15,8 +15,8 @@ use vulkano::memory::allocator::{
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
 use super::Blocking;
+use crate::device::Timeline;
 use crate::error::{Attempt, Error, Retry};
-use crate::stream::Timeline;
 
 /// What a block is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,18 @@ impl Deref for AllocationHandle {
     fn deref(&self) -> &Allocation {
         // `block` is taken by `drop` alone.
         self.block.as_ref().expect("a allocation holds its block until it is dropped")
+    }
+}
+
+impl AllocationHandle {
+    /// The first `len` bytes of a readback allocation, once the device has written them.
+    pub fn mapped(&self, len: usize) -> &[u8] {
+        match self.buffer.mapped_slice() {
+            // SAFETY: the memory stays mapped as long as the allocation lives, which `self` holds; the device wrote it before
+            // the timeline value that the reader waited for, and nothing else is recorded on it while `self` lives.
+            Ok(slice) if slice.len() >= len => unsafe { &slice.as_ref()[..len] },
+            _ => &[],
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::program::types::Support;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    let info = device::gpu().map(|gpu| {
+    let info = crate::gpu::gpu().map(|gpu| {
         let caps = &gpu.caps;
         let atom =
             |name: &str| rustler::Atom::from_str(env, name).map(|atom| atom.encode(env)).unwrap_or(name.encode(env));
@@ -42,7 +42,7 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
 /// For each type by its Nx name: who computes with it, and the bits of an element in a buffer.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    let support = device::gpu().and_then(|gpu| {
+    let support = crate::gpu::gpu().and_then(|gpu| {
         let pairs = Type::ALL.map(|ty| {
             let kind = rustler::Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
             let support = match ty.support(&gpu.caps) {

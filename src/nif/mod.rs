@@ -20,7 +20,8 @@ mod window;
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
-use crate::memory::{Buffer, Readback};
+use crate::gpu::Readback;
+use crate::memory::Buffer;
 use args::*;
 
 mod atoms {
@@ -167,10 +168,10 @@ macro_rules! pair {
 use pair;
 
 /// The device, once it has caught up with its callers: made and waited for by patient ones, deferred by prompt ones.
-fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::device::Gpu> {
+fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::gpu::Gpu> {
     let gpu = match blocking {
-        crate::memory::Blocking::Refused => crate::device::gpu_if_ready()?,
-        crate::memory::Blocking::Allowed => crate::device::gpu()?,
+        crate::memory::Blocking::Refused => crate::gpu::gpu_if_ready()?,
+        crate::memory::Blocking::Allowed => crate::gpu::gpu()?,
     };
     gpu.stream.keep_up(blocking)?;
     Ok(gpu)

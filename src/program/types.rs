@@ -1,8 +1,6 @@
 //! Tensor element types: how they are stored, and the type that kernels compute them in.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
-use crate::device::Capabilities;
+use crate::device::{Capabilities, IntegerFeature, lacks};
 use crate::error::{Error, Result};
 
 /// The element types that kernels read and write, by their Nx names.
@@ -41,26 +39,6 @@ pub enum Support {
     Emulated,
     /// Only the CPU.
     Fallback,
-}
-
-/// What the device lacks, as bits: fixed with the process's one device, so that a type's layout is the same everywhere.
-static LACKING: AtomicU8 = AtomicU8::new(0);
-const INT8: u8 = 1;
-const INT16: u8 = 2;
-const INT64: u8 = 4;
-
-fn lacking(feature: u8) -> bool {
-    LACKING.load(Relaxed) & feature != 0
-}
-
-/// Lays the types out for the device: called once, when it is made.
-///
-/// Without 8- or 16-bit storage each narrow element has a 32-bit word of its own, so that threads never write parts of
-/// one word. Without 64-bit integers kernels hold them in structures of two words, for which `shaders/lib/int64.glsl`
-/// has the ops.
-pub fn lay_out(caps: &Capabilities) {
-    let bits = [(caps.int8, INT8), (caps.int16, INT16), (caps.int64, INT64)];
-    LACKING.store(bits.iter().filter(|(has, _)| !has).fold(0, |all, (_, bit)| all | bit), Relaxed);
 }
 
 /// What a value is while a kernel holds it: narrow types are widened on loading and narrowed after every op.
@@ -138,8 +116,8 @@ impl Type {
     /// Bits that an element takes in a buffer, of which it uses the low ones: a byte at least.
     pub fn held_bits(self) -> u32 {
         match self.bits() {
-            2 | 4 | 8 if lacking(INT8) => 32,
-            16 if lacking(INT16) => 32,
+            2 | 4 | 8 if lacks(IntegerFeature::Int8) => 32,
+            16 if lacks(IntegerFeature::Int16) => 32,
             bits => bits.max(8),
         }
     }
@@ -283,7 +261,7 @@ impl Type {
 impl Compute {
     /// Whether values are structures, which GLSL's operators do not take.
     pub fn is_emulated(self) -> bool {
-        matches!(self, Compute::Uint64 | Compute::Int64) && lacking(INT64)
+        matches!(self, Compute::Uint64 | Compute::Int64) && lacks(IntegerFeature::Int64)
     }
 
     /// A small number as a value.
@@ -298,8 +276,8 @@ impl Compute {
         match self {
             Compute::Uint => "uint",
             Compute::Int => "int",
-            Compute::Uint64 if lacking(INT64) => "U64",
-            Compute::Int64 if lacking(INT64) => "S64",
+            Compute::Uint64 if lacks(IntegerFeature::Int64) => "U64",
+            Compute::Int64 if lacks(IntegerFeature::Int64) => "S64",
             Compute::Uint64 => "uint64_t",
             Compute::Int64 => "int64_t",
             Compute::Float => "float",

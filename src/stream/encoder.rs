@@ -8,8 +8,8 @@ use vulkano::command_buffer::pool::{
 };
 use vulkano::device::{Device, Queue};
 
-use super::Timeline;
 use super::batch::{Batch, Command};
+use crate::device::Timeline;
 use crate::error::{Error, Result};
 
 /// Makes command buffers of batches, and keeps both until they have run.

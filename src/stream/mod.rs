@@ -5,10 +5,8 @@ mod batch;
 mod encoder;
 mod recorder;
 mod submitter;
-mod timeline;
 
 pub use recorder::{Binding, Copy, Dispatch};
-pub use timeline::Timeline;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
+use crate::device::Timeline;
 use crate::error::{Attempt, Result, Retry};
 use crate::memory::{Allocation, Blocking};
 use recorder::Recorder;

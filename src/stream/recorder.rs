@@ -3,9 +3,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ash::vk;
 
-use super::Timeline;
 use super::batch::{Batch, Command};
 use super::submitter::Submitter;
+use crate::device::Timeline;
 use crate::error::Result;
 use crate::memory::Allocation;
 use crate::pipeline::Pipeline;

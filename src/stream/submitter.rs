@@ -9,9 +9,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use vulkano::VulkanObject;
 use vulkano::device::{Device, Queue};
 
-use super::Timeline;
 use super::batch::Batch;
 use super::encoder::Encoder;
+use crate::device::Timeline;
 use crate::error::{Error, Result};
 
 /// What is recorded and waits for the queue, and the first failure of all that was given to it.

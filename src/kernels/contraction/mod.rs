@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn tiles_agree_with_sums_at_all_borders() {
-        let cx = &Context::new(crate::device::gpu().unwrap(), Blocking::Allowed);
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
         let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
         // And by what suits the device.
@@ -337,7 +337,7 @@ mod tests {
     /// A convolution of images that are padded, by hand.
     #[test]
     fn tiles_find_windows_and_end_at_borders() {
-        let cx = &Context::new(crate::device::gpu().unwrap(), Blocking::Allowed);
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         let tiles = [tile::TILES[1], tile::TILES[5]];
         // Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and
         // 35 bits in two windows' indices. With a stride of three elements are loaded along the window.

@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn products_of_copies_agree_with_sums_where_no_row_is_whole() {
-        let cx = &Context::new(crate::device::gpu().unwrap(), crate::memory::Blocking::Allowed);
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), crate::memory::Blocking::Allowed);
         for (by_k, by_n, runs) in [
             (true, true, [false; 2]),
             (false, false, [false; 2]),

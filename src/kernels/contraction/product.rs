@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
-        let caps = &crate::device::gpu().unwrap().caps;
+        let caps = &crate::gpu::gpu().unwrap().caps;
         let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, border: None }];
         for ty in [Type::F16, Type::BF16] {
             // The smallest tile and the largest.

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_processors_and_fit_the_device() {
-        let caps = crate::device::gpu().unwrap().caps.clone();
+        let caps = crate::gpu::gpu().unwrap().caps.clone();
         for processors in [8, 32, 132] {
             let caps = Capabilities { cpu: false, processors, max_shared: 48 << 10, ..caps.clone() };
             for (element, accumulator) in [

@@ -15,7 +15,7 @@ pub struct Timeline {
     device: Arc<Device>,
     semaphore: Semaphore,
     /// The value of the last submission; the recorder counts it.
-    pub(super) submitted: AtomicU64,
+    pub submitted: AtomicU64,
     completed: AtomicU64,
     cpu: bool,
 }
@@ -44,7 +44,7 @@ impl Timeline {
         self.cpu
     }
 
-    pub(super) fn handle(&self) -> vk::Semaphore {
+    pub fn handle(&self) -> vk::Semaphore {
         self.semaphore.handle()
     }
 

@@ -2,9 +2,9 @@
 
 use parking_lot::Mutex;
 
-use super::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
-use crate::device::Gpu;
+use super::Gpu;
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::stream::Copy;
 
 /// Up to this size data travels within the command buffer: cheaper than staging.
@@ -38,26 +38,12 @@ impl Readback {
     pub fn bytes(&self) -> &[u8] {
         self.allocation.mapped(self.len)
     }
-}
 
-impl Readback {
     /// Makes what the device wrote visible where the memory is not coherent.
     fn visible(self) -> Result<Self> {
         let visible = self.allocation.buffer.read().map(drop);
         visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?;
         Ok(self)
-    }
-}
-
-impl AllocationHandle {
-    /// The first `len` bytes of a read-back block.
-    fn mapped(&self, len: usize) -> &[u8] {
-        match self.buffer.mapped_slice() {
-            // SAFETY: the memory stays mapped as long as the block lives, which `self` holds; the device wrote it before
-            // the timeline value that `read` waited for, and nothing is recorded on the block while it is leased.
-            Ok(slice) if slice.len() >= len => unsafe { &slice.as_ref()[..len] },
-            _ => &[],
-        }
     }
 }
 

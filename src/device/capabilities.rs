@@ -1,0 +1,197 @@
+//! What a device can do: its features and limits as kernels and dispatches use them, and the features that are turned off.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
+use vulkano::shader::ShaderStages;
+
+use super::Matrices;
+use super::choose::kind_name;
+use crate::error::{Error, Result};
+
+/// What kernels and dispatches may use on this device.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    pub name: String,
+    pub driver: String,
+    pub api_version: String,
+    pub kind: &'static str,
+    pub cpu: bool,
+    pub float64: bool,
+    pub int64: bool,
+    pub int8: bool,
+    pub int16: bool,
+    pub denorm_preserve: bool,
+    pub denorm_preserve64: bool,
+    pub round_to_even: bool,
+    pub signed_zero_inf_nan: bool,
+    pub signed_zero_inf_nan64: bool,
+    /// Whether `fma` rounds once.
+    pub fma: bool,
+    /// Whether formulas for floats are best computed in double.
+    pub fast_float64: bool,
+    pub push_descriptor: bool,
+    pub matrices: Matrices,
+    /// Multiprocessors, which run workgroups side by side: streaming multiprocessors or compute units.
+    pub processors: u64,
+    pub max_groups: [u32; 3],
+    pub max_push_constants: u32,
+    /// Bytes of memory that the invocations of a workgroup share.
+    pub max_shared: u32,
+    /// The most invocations of a workgroup.
+    pub max_threads: u32,
+    /// Invocations of a subgroup, 0 where those cannot exchange values.
+    pub subgroup: u32,
+    pub max_storage_range: u64,
+    pub storage_alignment: u64,
+    /// Size in bytes of the largest device-local heap.
+    pub heap: u64,
+}
+
+/// Multiprocessors of a device that has no extension to tell their number.
+const DEFAULT_MULTIPROCESSORS: u64 = 32;
+
+/// The features that `NX_VULKAN_DISABLE` turns off as if the device lacked them: what the backend does then can be tested. With `processor`
+/// a CPU device gets the kernels of GPUs.
+pub struct DisabledFeatures(Vec<String>);
+
+impl DisabledFeatures {
+    const NAMES: [&str; 12] = [
+        "float64",
+        "fast_float64",
+        "int64",
+        "int8",
+        "int16",
+        "float16",
+        "denorm_preserve",
+        "fma",
+        "push_descriptor",
+        "subgroup",
+        "cooperative_matrix",
+        "processor",
+    ];
+
+    /// Reads the variable; fails for a name that is none of the features'.
+    pub fn from_env() -> Result<Self> {
+        let text = std::env::var("NX_VULKAN_DISABLE").unwrap_or_default();
+        let names: Vec<String> =
+            text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+        match names.iter().find(|name| !Self::NAMES.contains(&name.as_str())) {
+            None => Ok(Self(names)),
+            Some(name) => {
+                Err(Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::NAMES.join(", "))))
+            }
+        }
+    }
+
+    pub(super) fn matrices(&self, physical: &PhysicalDevice) -> Matrices {
+        let needed = ["cooperative_matrix", "float16", "int16"];
+        if needed.iter().any(|name| self.has(name)) { Matrices::default() } else { Matrices::of(physical) }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|disabled| disabled == name)
+    }
+}
+
+impl Capabilities {
+    /// Names of the features that the device has, as `Nx.Vulkan.device_info/0` tells them.
+    pub fn feature_names(&self) -> Vec<&'static str> {
+        [
+            ("float64", self.float64),
+            ("fast_float64", self.fast_float64),
+            ("int64", self.int64),
+            ("int8", self.int8),
+            ("int16", self.int16),
+            ("denorm_preserve", self.denorm_preserve),
+            ("fma", self.fma),
+            ("push_descriptor", self.push_descriptor),
+            ("cooperative_matrix", self.matrices.float16),
+            ("cooperative_matrix_bfloat16", self.matrices.bfloat16),
+        ]
+        .into_iter()
+        .filter_map(|(name, has)| has.then_some(name))
+        .collect()
+    }
+
+    /// What the device has less what is turned off. `probed` tells whether `fma` rounds once, and whether doubles are fast.
+    pub fn of(physical: &PhysicalDevice, [fma, fast_float64]: [bool; 2], disabled: &DisabledFeatures) -> Self {
+        let (p, f) = (physical.properties(), physical.supported_features());
+        let heap = physical
+            .memory_properties()
+            .memory_heaps
+            .iter()
+            .filter(|heap| heap.flags.intersects(vulkano::memory::MemoryHeapFlags::DEVICE_LOCAL))
+            .map(|heap| heap.size)
+            .max()
+            .unwrap_or(0);
+        let exchange = SubgroupFeatures::ARITHMETIC | SubgroupFeatures::BALLOT | SubgroupFeatures::SHUFFLE;
+        let subgroups = p.subgroup_supported_operations.is_some_and(|operations| operations.contains(exchange))
+            && p.subgroup_supported_stages.is_some_and(|stages| stages.intersects(ShaderStages::COMPUTE))
+            && !disabled.has("subgroup");
+        let processors = p.shader_sm_count.or(p.active_compute_unit_count).or(p.shader_core_count);
+        Self {
+            name: p.device_name.clone(),
+            driver: [&p.driver_name, &p.driver_info]
+                .into_iter()
+                .flatten()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(" "),
+            api_version: physical.api_version().to_string(),
+            kind: kind_name(p.device_type),
+            cpu: p.device_type == PhysicalDeviceType::Cpu && !disabled.has("processor"),
+            float64: f.shader_float64 && !disabled.has("float64"),
+            int64: f.shader_int64 && !disabled.has("int64"),
+            int8: f.shader_int8 && f.storage_buffer8_bit_access && !disabled.has("int8"),
+            int16: f.shader_int16 && f.storage_buffer16_bit_access && !disabled.has("int16"),
+            denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false) && !disabled.has("denorm_preserve"),
+            denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false) && !disabled.has("denorm_preserve"),
+            round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
+            signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
+            signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),
+            fma: fma && !disabled.has("fma"),
+            fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
+            push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
+            matrices: disabled.matrices(physical),
+            processors: processors.filter(|&count| count > 0).map_or(DEFAULT_MULTIPROCESSORS, u64::from),
+            max_groups: p.max_compute_work_group_count,
+            max_push_constants: p.max_push_constants_size,
+            max_shared: p.max_compute_shared_memory_size,
+            max_threads: p.max_compute_work_group_invocations,
+            subgroup: p.subgroup_size.filter(|_| subgroups).unwrap_or(0),
+            max_storage_range: p.max_storage_buffer_range as u64,
+            storage_alignment: p.min_storage_buffer_offset_alignment.as_devicesize(),
+            heap,
+        }
+    }
+}
+
+/// An integer feature that decides how elements are laid out in memory.
+#[derive(Clone, Copy)]
+pub enum IntegerFeature {
+    /// Without it each 8-bit element has a 32-bit word of its own: invocations never write parts of one word.
+    Int8 = 1,
+    /// Without it each 16-bit element has a 32-bit word of its own.
+    Int16 = 2,
+    /// Without it kernels hold 64-bit integers in structures of two words, which `shaders/lib/int64.glsl` has the operations for.
+    Int64 = 4,
+}
+
+/// The integer features that the process's device lacks, as bits: a type's layout is the same for all of its tensors.
+static LACKING: AtomicU8 = AtomicU8::new(0);
+
+/// Whether the process's device lacks a feature.
+pub fn lacks(feature: IntegerFeature) -> bool {
+    LACKING.load(Relaxed) & feature as u8 != 0
+}
+
+impl Capabilities {
+    /// Fixes the layout of elements for the process: called once, when its device is made.
+    pub fn fix_layout(&self) {
+        use IntegerFeature::{Int8, Int16, Int64};
+        let features = [(self.int8, Int8), (self.int16, Int16), (self.int64, Int64)];
+        let lacking = features.iter().filter(|(has, _)| !has).fold(0, |bits, &(_, feature)| bits | feature as u8);
+        LACKING.store(lacking, Relaxed);
+    }
+}

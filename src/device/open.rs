@@ -1,0 +1,53 @@
+//! The logical device with its queue, and the features that it is made with.
+
+use std::sync::Arc;
+
+use vulkano::device::physical::PhysicalDevice;
+use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo};
+
+use super::capabilities::DisabledFeatures;
+use super::choose::{compute_family, no_device};
+use super::matrix;
+use crate::error::Result;
+
+/// Opens the device with one compute queue, and with the wanted features that it has.
+pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Result<(Arc<Device>, Arc<Queue>)> {
+    let matrices = disabled.matrices(physical);
+    let wanted = DeviceFeatures {
+        timeline_semaphore: true,
+        buffer_device_address: true,
+        scalar_block_layout: true,
+        robust_buffer_access: true,
+        shader_float64: !disabled.has("float64"),
+        shader_int64: !disabled.has("int64"),
+        shader_int8: !disabled.has("int8"),
+        shader_int16: !disabled.has("int16"),
+        storage_buffer8_bit_access: !disabled.has("int8"),
+        storage_buffer16_bit_access: !disabled.has("int16"),
+        shader_float16: !disabled.has("float16"),
+        variable_pointers_storage_buffer: true,
+        vulkan_memory_model: true,
+        cooperative_matrix: matrices.float16 || matrices.bfloat16,
+        ..DeviceFeatures::empty()
+    };
+    let extensions = DeviceExtensions {
+        khr_push_descriptor: true,
+        khr_cooperative_matrix: wanted.cooperative_matrix,
+        ..DeviceExtensions::empty()
+    };
+    let create_info = DeviceCreateInfo {
+        queue_create_infos: vec![QueueCreateInfo {
+            queue_family_index: compute_family(physical).unwrap_or(0),
+            ..Default::default()
+        }],
+        enabled_features: physical.supported_features().intersection(&wanted),
+        enabled_extensions: physical.supported_extensions().intersection(&extensions),
+        ..Default::default()
+    };
+    if matrices.bfloat16 {
+        return matrix::open_with_bfloat16(physical, create_info);
+    }
+    let (device, mut queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
+    let queue = queues.next().ok_or_else(|| no_device("no queue"))?;
+    Ok((device, queue))
+}
