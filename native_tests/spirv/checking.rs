@@ -37,7 +37,7 @@ fn kernels_of_every_spirv_version_are_reflected() {
 
         if spirv_version >= (1, 3) {
             let module = of(MIXED);
-            assert_eq!(module.bindings, [Binding { binding: 1, written: true }]);
+            assert_eq!(module.bindings, [BufferBinding { binding: 1, written: true }]);
             // vec3 in 16 bytes, float[5] in 32 (the matrix is 8-aligned), two rows of three floats 16 bytes apart.
             assert_eq!((module.push_constant_bytes, module.shared_memory_bytes), (32 + 16 + 12, 16 * 16));
         }

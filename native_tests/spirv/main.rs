@@ -6,7 +6,7 @@ mod running;
 #[path = "../support/mod.rs"]
 mod support;
 
-use nx_vulkan::pipeline::spirv::{self, Binding, Module, SpirvError};
+use nx_vulkan::pipeline::spirv::{self, BufferBinding, Module, SpirvError};
 use shaderc::{CompileOptions, Compiler, ShaderKind, TargetEnv};
 
 /// Vulkan 1.0 to 1.3 as shaderc takes them: SPIR-V 1.0 (`BufferBlock`), 1.3, 1.5 and 1.6 (`LocalSizeId`).
@@ -83,8 +83,8 @@ fn refusal(bytes: &[u8]) -> String {
     }
 }
 
-fn bindings(written: &[bool]) -> Vec<Binding> {
-    (0..).zip(written).map(|(binding, &written)| Binding { binding, written }).collect()
+fn bindings(written: &[bool]) -> Vec<BufferBinding> {
+    (0..).zip(written).map(|(binding, &written)| BufferBinding { binding, written }).collect()
 }
 
 const BINARY: &str = "

@@ -1,22 +1,34 @@
-//! Indices into arrays outside buffers are clamped to the last element.
+//! Indices into arrays outside buffers are clamped to the last element. Owns the rewriting of access chains; everything
+//! else in the module stays as it is.
 //!
 //! Robust buffer access bounds what a kernel does through descriptors. Workgroup memory, variables and push constants
 //! have no such net: an index beyond them reads and writes the neighbours, on a CPU driver those of the BEAM. Every
 //! index that is not a constant in range becomes `UMin(index, length - 1)`; a negative one is huge when unsigned.
 //! Buffers are left alone: a store past their end vanishes under robust buffer access, a clamped one would hit the last
 //! element.
+//!
+//! SPIRV-Tools' `--graphics-robust-access` does not serve for that reason: it clamps indices into buffers, too, so that a
+//! kernel whose last workgroup runs past the end overwrites the last element, without a way to leave them out. It also
+//! gives the first element for unsigned indices beyond 2³¹, and turns an 8-bit index into an array of more than 128
+//! elements into a module that declares a 16-bit type without its capability. Kernels are as fast after either.
 
 use std::collections::HashMap;
 
 use ::spirv::{GlslStd450Op, Op};
 
 use super::SpirvError;
-use super::reflect::Facts;
+use super::reflect::Reflection;
+use super::specialise::Constants;
 use super::tools::Instruction;
-use super::types::Kind;
+use super::types::TypeKind;
 
 /// The module with all such indices clamped.
-pub(super) fn clamp(words: &[u32], instructions: &[Instruction], facts: &Facts) -> Result<Vec<u32>, SpirvError> {
+pub(super) fn clamp(
+    words: &[u32],
+    instructions: &[Instruction],
+    constants: &Constants,
+    reflection: &Reflection,
+) -> Result<Vec<u32>, SpirvError> {
     let is = |instruction: &Instruction, op: Op| u32::from(instruction.opcode) == op as u32;
     let start_of = |op: Op| {
         let first = instructions.iter().find(|instruction| is(instruction, op));
@@ -24,18 +36,19 @@ pub(super) fn clamp(words: &[u32], instructions: &[Instruction], facts: &Facts) 
     };
     let (model, functions) = (start_of(Op::MemoryModel), start_of(Op::Function));
 
-    let mut pass = Pass {
-        facts,
+    let mut pass = Clamper {
+        constants,
+        reflection,
         bound: words[3],
-        set: facts.glsl,
+        set: reflection.glsl,
         code: Vec::new(),
-        constants: Vec::new(),
+        new_constants: Vec::new(),
         known: HashMap::new(),
     };
     for instruction in instructions.iter().filter(|instruction| instruction.start >= functions) {
         let words = &words[instruction.start..][..instruction.len];
         let chain = is(instruction, Op::AccessChain) || is(instruction, Op::InBoundsAccessChain);
-        if chain && !facts.types.is_buffer_pointer(instruction.type_id) {
+        if chain && !reflection.types.is_buffer_pointer(instruction.type_id) {
             pass.access_chain(words)?;
         } else {
             pass.code.extend_from_slice(words);
@@ -44,57 +57,58 @@ pub(super) fn clamp(words: &[u32], instructions: &[Instruction], facts: &Facts) 
 
     let mut out = words[..model].to_vec();
     out[3] = pass.bound;
-    if let (Some(set), None) = (pass.set, facts.glsl) {
+    if let (Some(set), None) = (pass.set, reflection.glsl) {
         let name: Vec<u32> =
             b"GLSL.std.450\0\0\0\0".as_chunks::<4>().0.iter().map(|c| u32::from_le_bytes(*c)).collect();
         out.extend([(2 + name.len() as u32) << 16 | Op::ExtInstImport as u32, set]);
         out.extend(name);
     }
     out.extend_from_slice(&words[model..functions]);
-    out.extend(pass.constants);
+    out.extend(pass.new_constants);
     out.extend(pass.code);
     Ok(out)
 }
 
-struct Pass<'a> {
-    facts: &'a Facts,
+struct Clamper<'a> {
+    constants: &'a Constants,
+    reflection: &'a Reflection,
     bound: u32,
     /// Result id of GLSL.std.450.
     set: Option<u32>,
     code: Vec<u32>,
     /// New constants, which go before the first function.
-    constants: Vec<u32>,
-    /// They, by type and value.
+    new_constants: Vec<u32>,
+    /// Ids of the new constants by type and value.
     known: HashMap<(u32, u64), u32>,
 }
 
-impl Pass<'_> {
+impl Clamper<'_> {
     fn new_id(&mut self) -> u32 {
         self.bound += 1;
         self.bound - 1
     }
 
     fn access_chain(&mut self, words: &[u32]) -> Result<(), SpirvError> {
-        let types = &self.facts.types;
+        let types = &self.reflection.types;
         let untyped = || SpirvError::Unsupported("an access chain into a type that has no parts".into());
         let mut chain = words.to_vec();
-        let base = self.facts.value_types.get(&words[3]).and_then(|ty| types.pointee(*ty));
+        let base = self.reflection.value_types.get(&words[3]).and_then(|ty| types.pointee(*ty));
         let mut at = base.ok_or_else(untyped)?;
         for index in &mut chain[4..] {
             let (inner, count) = match types.kind(at).ok_or_else(untyped)? {
-                Kind::Struct { members } => {
-                    let member = self.facts.integers.get(index).and_then(|member| usize::try_from(*member).ok());
+                TypeKind::Struct { members } => {
+                    let member = self.constants.integer(*index).and_then(|member| usize::try_from(member).ok());
                     at = *member.and_then(|member| members.get(member)).ok_or_else(untyped)?;
                     continue;
                 }
-                Kind::Array { element, count } => (*element, *count),
-                Kind::Vector { component, count } => (*component, *count),
-                Kind::Matrix { column, count } => (*column, *count),
+                TypeKind::Array { element, count } => (*element, *count),
+                TypeKind::Vector { component, count } => (*component, *count),
+                TypeKind::Matrix { column, count } => (*column, *count),
                 _ => return Err(untyped()),
             };
             at = inner;
-            let in_range = |value: &i64| u64::try_from(*value).is_ok_and(|value| value < count);
-            if !self.facts.integers.get(index).is_some_and(in_range) {
+            let in_range = |value: i64| u64::try_from(value).is_ok_and(|value| value < count);
+            if !self.constants.index(*index).is_some_and(in_range) {
                 *index = self.clamped(*index, count)?;
             }
         }
@@ -104,8 +118,8 @@ impl Pass<'_> {
 
     /// Emits the clamping of `index` to `0..count`.
     fn clamped(&mut self, index: u32, count: u64) -> Result<u32, SpirvError> {
-        let ty = self.facts.value_types.get(&index).copied();
-        let typed = ty.and_then(|ty| Some((ty, self.facts.types.integer(ty)?)));
+        let ty = self.reflection.value_types.get(&index).copied();
+        let typed = ty.and_then(|ty| Some((ty, self.reflection.types.integer(ty)?)));
         let Some((ty, (bits, _))) = typed else {
             return Err(SpirvError::Unsupported("an index that is no integer".into()));
         };
@@ -114,10 +128,10 @@ impl Pass<'_> {
         let last = self.constant(ty, bits, last);
         let set = match self.set {
             Some(set) => set,
-            None => *self.set.insert({
-                self.bound += 1;
-                self.bound - 1
-            }),
+            None => {
+                let set = self.new_id();
+                *self.set.insert(set)
+            }
         };
         let result = self.new_id();
         self.code.extend([7 << 16 | Op::ExtInst as u32, ty, result, set, GlslStd450Op::UMin as u32, index, last]);
@@ -130,9 +144,9 @@ impl Pass<'_> {
         }
         let id = self.new_id();
         let wide = bits == 64;
-        self.constants.extend([(4 + u32::from(wide)) << 16 | Op::Constant as u32, ty, id, value as u32]);
+        self.new_constants.extend([(4 + u32::from(wide)) << 16 | Op::Constant as u32, ty, id, value as u32]);
         if wide {
-            self.constants.push((value >> 32) as u32);
+            self.new_constants.push((value >> 32) as u32);
         }
         self.known.insert((ty, value), id);
         id

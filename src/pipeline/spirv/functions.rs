@@ -1,4 +1,5 @@
-//! How large functions become and how deep their control flow nests once a driver has inlined all calls.
+//! How large functions become and how deep their control flow nests once a driver has inlined all calls. Owns the limits on
+//! these; SPIRV-Tools' validator limits the nesting of one function alone, and its inliner takes exponential time.
 
 use std::collections::HashMap;
 
@@ -21,11 +22,14 @@ pub(super) const MAX_NESTING: u32 = 64;
 /// Deepest nesting of calls: they are followed by recursion here and in drivers.
 const MAX_CALL_DEPTH: u32 = 64;
 
-/// What a function adds up to.
+/// Size of a function.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct FunctionSize {
+    /// Scalars that its instructions produce.
     scalars: u64,
+    /// Bytes of its variables.
     bytes: u64,
+    /// Deepest nesting of its constructs, plus its returns inside constructs.
     nesting: u32,
     /// Length of the longest chain of calls from here.
     calls: u32,
@@ -34,12 +38,12 @@ struct Size {
 #[derive(Default)]
 struct Function {
     /// Without callees.
-    size: Size,
+    size: FunctionSize,
     calls: Vec<u32>,
     blocks: Vec<BasicBlock>,
     by_label: HashMap<u32, usize>,
     /// With callees, once known.
-    total: Option<Size>,
+    total: Option<FunctionSize>,
 }
 
 #[derive(Default)]
@@ -122,7 +126,7 @@ impl Functions {
     pub fn check(mut self, global_bytes: u64) -> Result<(), SpirvError> {
         let ids: Vec<u32> = self.all.keys().copied().collect();
         for id in ids {
-            let Size { scalars, bytes, nesting, calls } = self.inlined(id, 0)?;
+            let FunctionSize { scalars, bytes, nesting, calls } = self.inlined(id, 0)?;
             let bytes = bytes.saturating_add(global_bytes);
             let message = if scalars > MAX_SCALARS {
                 format!("functions that produce more than {MAX_SCALARS} scalars once inlined")
@@ -141,7 +145,7 @@ impl Functions {
     }
 
     /// The size of a function with all its callees inlined.
-    fn inlined(&mut self, id: u32, depth: u32) -> Result<Size, SpirvError> {
+    fn inlined(&mut self, id: u32, depth: u32) -> Result<FunctionSize, SpirvError> {
         // The order in which functions come may hide a long chain from `depth`, recursion it cannot.
         if depth > MAX_CALL_DEPTH {
             return Err(SpirvError::Unsupported(too_many_calls()));
@@ -172,7 +176,7 @@ fn too_many_calls() -> String {
 }
 
 /// A construct that is open on the way to a block.
-struct Frame {
+struct OpenConstruct {
     outer: usize,
     merge: u32,
     continue_target: u32,
@@ -186,34 +190,34 @@ impl Function {
     /// block of an open construct closes it and all within, at a continue target all within its loop. Structured
     /// control flow, which the validator has checked, makes this the same on every way to a block.
     fn nesting(&self) -> u32 {
-        let mut frames = vec![Frame { outer: 0, merge: 0, continue_target: 0, depth: 0 }];
+        let mut constructs = vec![OpenConstruct { outer: 0, merge: 0, continue_target: 0, depth: 0 }];
         let mut seen = vec![false; self.blocks.len()];
         let mut work = vec![(0, 0)];
         let (mut deepest, mut returns) = (0, 0);
-        while let Some((at, mut frame)) = work.pop() {
+        while let Some((at, mut innermost)) = work.pop() {
             let Some(block) = self.blocks.get(at).filter(|_| !std::mem::replace(&mut seen[at], true)) else {
                 continue;
             };
-            returns += u32::from(block.returns && frame != 0);
+            returns += u32::from(block.returns && innermost != 0);
             if let Some((merge, continue_target)) = block.construct {
-                let depth = frames[frame].depth + 1;
+                let depth = constructs[innermost].depth + 1;
                 deepest = deepest.max(depth);
-                frames.push(Frame { outer: frame, merge, continue_target, depth });
-                frame = frames.len() - 1;
+                constructs.push(OpenConstruct { outer: innermost, merge, continue_target, depth });
+                innermost = constructs.len() - 1;
             }
             for &label in &block.successors {
-                let mut target = frame;
-                let mut open = frame;
+                let mut target = innermost;
+                let mut open = innermost;
                 while open != 0 {
-                    if frames[open].merge == label {
-                        target = frames[open].outer;
+                    if constructs[open].merge == label {
+                        target = constructs[open].outer;
                         break;
                     }
-                    if frames[open].continue_target == label {
+                    if constructs[open].continue_target == label {
                         target = open;
                         break;
                     }
-                    open = frames[open].outer;
+                    open = constructs[open].outer;
                 }
                 if let Some(&block) = self.by_label.get(&label) {
                     work.push((block, target));

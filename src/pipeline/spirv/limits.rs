@@ -1,4 +1,4 @@
-//! What a device lets a kernel use.
+//! What a device lets a kernel use: limits and capabilities, read from the opened device. Decides nothing about a module.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use vulkano::Version;
 use vulkano::device::Device;
 use vulkano::device::physical::SubgroupFeatures;
 
-use super::shape::CAPABILITIES;
+use super::structure::CAPABILITIES;
 
 /// What a device lets a kernel use.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Limits {
     }
 }
 
-/// A capability that a module of ours declares and whose feature is not enabled, if there is one.
+/// A capability that a built-in kernel's module declares and whose feature is not enabled, if there is one.
 pub fn missing_capability(device: &Device, words: &[u32]) -> Option<Capability> {
     let mut rest = words.get(5..)?;
     // Capabilities come first.

@@ -1,10 +1,11 @@
-//! Foreign SPIR-V: checked, specialised, made memory-safe and reflected before any driver sees it.
+//! User SPIR-V: checked, specialised, made memory-safe and reflected before any driver sees it. Works on words alone: it
+//! opens no files, builds no pipelines and knows no buffers.
 //!
 //! A driver trusts the SPIR-V it gets: an invalid module, or an index outside an array, can take the whole process
 //! down. [`load`] therefore lets a module through in four steps:
 //!
-//! 1. **Structure** ([`shape`]): the words themselves, and what would make the checkers run forever; debug information
-//!    goes.
+//! 1. **Structure** ([`structure`]): the words themselves, and what would make the checkers run forever; debug
+//!    information is removed.
 //! 2. **Validation** ([`tools`]): SPIRV-Tools' validator for Vulkan 1.3.
 //! 3. **Specialisation** ([`specialise`]): every specialization constant becomes a plain constant, `LocalSizeId` becomes
 //!    `LocalSize`. What follows sees exactly what the driver will see.
@@ -12,15 +13,20 @@
 //!    buffers, nothing that grows without bound in a driver, and no index outside an array in memory that robust buffer
 //!    access does not cover. The result is validated once more.
 //!
-//! What remains undecidable (a loop that never ends, a barrier that not all invocations reach) is bounded by whoever
-//! waits for the dispatch.
+//! What remains undecidable (a loop that never ends, a barrier that not all invocations reach) is bounded by the time
+//! limit of the wait for the dispatch.
+//!
+//! SPIRV-Tools gives the parser and the validator. Its optimizer, which libshaderc exports as well, stays unused: constant
+//! folding crashes the process on modules that the validator accepts, and robust access changes what kernels compute
+//! ([`specialise`] and [`clamp`] say how). Nothing in it bounds nesting, calls or sizes ([`functions`]), which is what
+//! overruns drivers' tables.
 
 mod clamp;
 mod functions;
 mod limits;
 mod reflect;
-mod shape;
 mod specialise;
+mod structure;
 mod tools;
 mod types;
 
@@ -29,6 +35,7 @@ use std::collections::BTreeSet;
 pub use ::spirv::Capability;
 pub use limits::{Limits, missing_capability};
 
+use specialise::Specialised;
 use tools::Tools;
 
 /// Words before the first instruction: magic number, version, generator, id bound, schema.
@@ -61,9 +68,10 @@ pub enum SpirvError {
     Internal(String),
 }
 
-/// A storage buffer of descriptor set 0.
+/// A storage buffer of descriptor set 0 that a module declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub struct BufferBinding {
+    /// Its binding number.
     pub binding: u32,
     /// Whether some instruction may write to it.
     pub written: bool,
@@ -79,7 +87,7 @@ pub struct Module {
     /// Invocations per workgroup.
     pub local_size: [u32; 3],
     /// The storage buffers it declares, by ascending binding, each once.
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<BufferBinding>,
     /// End of its push-constant block in bytes; 0 without one.
     pub push_constant_bytes: u32,
     /// Workgroup memory in bytes.
@@ -99,7 +107,7 @@ pub struct Module {
 ///
 /// Never panics: whatever `bytes` holds, the answer is a [`Module`] or a [`SpirvError`].
 pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
-    let words = shape::words_of(bytes)?;
+    let words = structure::words_of(bytes)?;
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("nx_vulkan spirv".into())
@@ -111,7 +119,7 @@ pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, Spirv
     })
 }
 
-/// Whether a kernel of our own keeps SPIR-V's and Vulkan 1.3's rules, for tests of kernels that no device here runs.
+/// Whether a built-in kernel keeps SPIR-V's and Vulkan 1.3's rules, for tests of kernels that no device here runs.
 #[cfg(test)]
 pub fn validate(words: &[u32]) -> Result<(), SpirvError> {
     Tools::new()?.validate(words)
@@ -168,22 +176,22 @@ impl Module {
 
 fn check(words: Vec<u32>, specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
     let tools = Tools::new()?;
-    shape::check(&words)?;
+    structure::check(&words)?;
     tools.validate(&words)?;
-    let (words, specialization_ids) = specialise::specialise(&words, &tools.parse(&words)?, specialization)?;
+    let Specialised { words, ids, constants } = specialise::specialise(&words, &tools.parse(&words)?, specialization)?;
     let instructions = tools.parse(&words)?;
-    let facts = reflect::reflect(&words, &instructions)?;
-    let words = clamp::clamp(&words, &instructions, &facts)?;
+    let reflection = reflect::reflect(&words, &instructions, &constants)?;
+    let words = clamp::clamp(&words, &instructions, &constants, &reflection)?;
     tools.validate(&words)?;
     Ok(Module {
         version: ((words[1] >> 16) as u8, (words[1] >> 8) as u8),
         words,
-        entry_point: facts.entry_point,
-        local_size: facts.local_size,
-        bindings: facts.bindings,
-        push_constant_bytes: facts.push_constant_bytes,
-        shared_memory_bytes: facts.shared_memory_bytes,
-        specialization_ids,
-        capabilities: facts.capabilities,
+        entry_point: reflection.entry_point,
+        local_size: reflection.local_size,
+        bindings: reflection.bindings,
+        push_constant_bytes: reflection.push_constant_bytes,
+        shared_memory_bytes: reflection.shared_memory_bytes,
+        specialization_ids: ids,
+        capabilities: reflection.capabilities,
     })
 }

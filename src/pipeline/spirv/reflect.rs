@@ -1,14 +1,19 @@
-//! What a module declares, and the rules of ours that the validator does not know.
+//! What a module declares, and our rules beyond the validator's. Reads the specialised module in one walk and changes
+//! nothing in it.
+//!
+//! No library reports what `Reflection` holds: reflection crates (spirq, rspirv-reflect) stop at bindings and workgroup
+//! sizes, parse the module once more, and check none of the rules.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::spirv::{AddressingModel, BuiltIn, Capability, ExecutionMode, ExecutionModel, Op, StorageClass};
 
 use super::functions::Functions;
-use super::shape::string;
+use super::specialise::Constants;
+use super::structure::string;
 use super::tools::Instruction;
-use super::types::{Class, Decorations, Types};
-use super::{Binding, SpirvError};
+use super::types::{BlockKind, Decorations, Types};
+use super::{BufferBinding, SpirvError};
 
 /// Number of 32-bit integers in a built-in input of compute kernels. Drivers take the declared type at its word, and the
 /// validator does not check all of them.
@@ -22,8 +27,8 @@ fn input_components(built_in: u32) -> Option<u64> {
     })
 }
 
-/// Longest name of an entry point in bytes.
-const MAX_NAME: usize = 256;
+/// Longest name of an entry point.
+const MAX_NAME_BYTES: usize = 256;
 
 /// Most scalars in one value: drivers take an array apart when it is loaded or stored whole.
 const MAX_VALUE_SCALARS: u64 = 1 << 14;
@@ -32,18 +37,16 @@ const MAX_VALUE_SCALARS: u64 = 1 << 14;
 const MAX_CONSTANT_SCALARS: u64 = 1 << 20;
 
 /// What a module declares, as far as `Module` and `clamp` need it.
-pub(super) struct Facts {
+pub(super) struct Reflection {
     pub entry_point: String,
     pub local_size: [u32; 3],
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<BufferBinding>,
     pub push_constant_bytes: u32,
     pub shared_memory_bytes: u64,
     pub capabilities: BTreeSet<Capability>,
     pub types: Types,
     /// Type of every value.
     pub value_types: HashMap<u32, u32>,
-    /// Value of every constant integer of up to 64 bits, sign-extended.
-    pub integers: HashMap<u32, i64>,
     /// Result id of the instruction set GLSL.std.450, if the module imports it.
     pub glsl: Option<u32>,
 }
@@ -53,16 +56,37 @@ fn unsupported<T>(message: impl Into<String>) -> Result<T, SpirvError> {
 }
 
 /// Reflects a specialised module and checks it against the rules.
-pub(super) fn reflect(words: &[u32], instructions: &[Instruction]) -> Result<Facts, SpirvError> {
-    let mut walk = Walk::default();
+pub(super) fn reflect(
+    words: &[u32],
+    instructions: &[Instruction],
+    constants: &Constants,
+) -> Result<Reflection, SpirvError> {
+    let mut walk = Reflector {
+        constants,
+        capabilities: BTreeSet::new(),
+        glsl: None,
+        entry_points: Vec::new(),
+        local_sizes: HashMap::new(),
+        decorations: Decorations::default(),
+        types: Types::default(),
+        value_types: HashMap::new(),
+        buffers: HashMap::new(),
+        roots: HashMap::new(),
+        written: BTreeMap::new(),
+        push_constant_bytes: 0,
+        shared_bytes: 0,
+        private_bytes: 0,
+        constant_scalars: 0,
+        functions: Functions::default(),
+    };
     for instruction in instructions {
         walk.instruction(instruction, &words[instruction.start..][..instruction.len])?;
     }
     walk.finish()
 }
 
-#[derive(Default)]
-struct Walk {
+struct Reflector<'a> {
+    constants: &'a Constants,
     capabilities: BTreeSet<Capability>,
     glsl: Option<u32>,
     entry_points: Vec<(u32, String)>,
@@ -70,21 +94,21 @@ struct Walk {
     decorations: Decorations,
     types: Types,
     value_types: HashMap<u32, u32>,
-    integers: HashMap<u32, i64>,
-    composites: HashMap<u32, Vec<u32>>,
-    /// Storage buffer variables: binding number.
+    /// Binding numbers of the storage buffer variables.
     buffers: HashMap<u32, u32>,
-    /// The buffer variable that a pointer came from.
+    /// The buffer variable that each pointer is derived from.
     roots: HashMap<u32, u32>,
+    /// Whether the module may write to each binding.
     written: BTreeMap<u32, bool>,
     push_constant_bytes: u32,
     shared_bytes: u64,
     private_bytes: u64,
+    /// Scalars in all constants.
     constant_scalars: u64,
     functions: Functions,
 }
 
-impl Walk {
+impl Reflector<'_> {
     fn instruction(&mut self, instruction: &Instruction, words: &[u32]) -> Result<(), SpirvError> {
         let &Instruction { type_id, result_id, .. } = instruction;
         let Some(op) = Op::from_u32(instruction.opcode.into()) else {
@@ -101,61 +125,46 @@ impl Walk {
         self.functions.instruction(op, words, if selector_bits == 64 { 2 } else { 1 });
         match op {
             Op::Capability => self.capabilities.extend(Capability::from_u32(words[1])),
-            // `shape` has left no other instruction set.
+            // `structure` has left no other instruction set.
             Op::ExtInstImport => self.glsl = Some(result_id),
             Op::MemoryModel if words[1] != AddressingModel::Logical as u32 => {
                 return unsupported("physical addresses: a kernel reaches memory through its bindings alone");
             }
-            Op::EntryPoint => {
-                let name = string(&words[3..]);
-                // A name that is replaced in part would not be found again.
-                if name.len() > MAX_NAME || name.contains(char::REPLACEMENT_CHARACTER) {
-                    return unsupported("an entry point whose name is no short UTF-8 string");
-                }
-                if words[1] != ExecutionModel::GLCompute as u32 {
-                    let model = ExecutionModel::from_u32(words[1]);
-                    let model = model.map_or_else(|| words[1].to_string(), |model| format!("{model:?}"));
-                    return unsupported(format!("the entry point {name:?} is a {model} shader, not a compute one"));
-                }
-                self.entry_points.push((words[2], name));
-            }
+            Op::EntryPoint => self.entry_point(words)?,
             Op::ExecutionMode => self.execution_mode(words)?,
             Op::Decorate => self.decorations.add(words[1], None, &words[2..])?,
             Op::MemberDecorate => self.decorations.add(words[1], Some(words[2]), &words[3..])?,
-            Op::Constant => {
-                if let Some((bits, signed)) = self.types.integer(type_id) {
-                    let raw = u64::from(words[3]) | words.get(4).map_or(0, |high| u64::from(*high) << 32);
-                    let shift = 64 - bits;
-                    let value = if signed { (raw << shift) as i64 >> shift } else { (raw << shift >> shift) as i64 };
-                    self.integers.insert(result_id, value);
-                }
-            }
-            Op::ConstantNull if self.types.integer(type_id).is_some() => {
-                self.integers.insert(result_id, 0);
-            }
-            Op::ConstantComposite => {
-                self.composites.insert(result_id, words[3..].to_vec());
-            }
             Op::Variable => self.variable(type_id, result_id, words[3])?,
-            Op::FunctionCall => words[4..].iter().for_each(|id| self.write(*id)),
-            Op::AccessChain | Op::InBoundsAccessChain | Op::CopyObject => {
-                if let Some(&root) = self.roots.get(&words[3]) {
-                    self.roots.insert(result_id, root);
-                }
-            }
             Op::PtrAccessChain | Op::InBoundsPtrAccessChain => {
                 return unsupported("pointer arithmetic: a kernel reaches memory through its bindings alone");
             }
-            Op::Store => self.write(words[1]),
             Op::CopyMemory => {
-                self.write(words[1]);
                 if let Some(pointee) = self.value_types.get(&words[2]).and_then(|ty| self.types.pointee(*ty)) {
                     self.count(pointee)?;
                 }
             }
+            // OpTypeVoid to OpTypeForwardPointer; the later ones need capabilities that are refused.
+            _ if (Op::TypeVoid as u16..=Op::TypeForwardPointer as u16).contains(&instruction.opcode) => {
+                self.types.add(op, words, &self.decorations, self.constants)?;
+            }
+            _ => {}
+        }
+        self.pointers(op, words);
+        Ok(())
+    }
+
+    /// Follows pointers from a buffer's variable to the instructions that may write through them.
+    fn pointers(&mut self, op: Op, words: &[u32]) {
+        match op {
+            Op::AccessChain | Op::InBoundsAccessChain | Op::CopyObject => {
+                if let Some(&root) = self.roots.get(&words[3]) {
+                    self.roots.insert(words[2], root);
+                }
+            }
+            Op::Store | Op::CopyMemory | Op::AtomicStore => self.write(words[1]),
+            Op::FunctionCall => words[4..].iter().for_each(|id| self.write(*id)),
             // Modf and Frexp write through a pointer.
             Op::ExtInst => words[5..].iter().for_each(|id| self.write(*id)),
-            Op::AtomicStore => self.write(words[1]),
             Op::AtomicExchange
             | Op::AtomicCompareExchange
             | Op::AtomicIIncrement
@@ -172,12 +181,22 @@ impl Walk {
             | Op::AtomicFMinEXT
             | Op::AtomicFMaxEXT
             | Op::AtomicFAddEXT => self.write(words[3]),
-            // OpTypeVoid to OpTypeForwardPointer; the later ones need capabilities that are refused.
-            _ if (Op::TypeVoid as u16..=Op::TypeForwardPointer as u16).contains(&instruction.opcode) => {
-                self.types.add(op, words, &self.decorations, &self.integers)?;
-            }
             _ => {}
         }
+    }
+
+    fn entry_point(&mut self, words: &[u32]) -> Result<(), SpirvError> {
+        let name = string(&words[3..]);
+        // A name that is replaced in part would not be found again.
+        if name.len() > MAX_NAME_BYTES || name.contains(char::REPLACEMENT_CHARACTER) {
+            return unsupported("an entry point whose name is no short UTF-8 string");
+        }
+        if words[1] != ExecutionModel::GLCompute as u32 {
+            let model = ExecutionModel::from_u32(words[1]);
+            let model = model.map_or_else(|| words[1].to_string(), |model| format!("{model:?}"));
+            return unsupported(format!("the entry point {name:?} is a {model} shader, not a compute one"));
+        }
+        self.entry_points.push((words[2], name));
         Ok(())
     }
 
@@ -219,7 +238,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Notes that an instruction may write through the pointer `id`.
+    /// Records that an instruction may write through the pointer `id`.
     fn write(&mut self, id: u32) {
         if let Some(binding) = self.roots.get(&id).and_then(|root| self.buffers.get(root)) {
             self.written.insert(*binding, true);
@@ -251,8 +270,8 @@ impl Walk {
             },
             Some(class @ (StorageClass::StorageBuffer | StorageClass::Uniform)) => {
                 let storage = match class {
-                    StorageClass::StorageBuffer => Class::Block,
-                    _ => Class::BufferBlock,
+                    StorageClass::StorageBuffer => BlockKind::Block,
+                    _ => BlockKind::BufferBlock,
                 };
                 let (Some(set), Some(binding)) = (decorations.set, decorations.binding) else {
                     return unsupported("a buffer without a descriptor set and binding");
@@ -279,7 +298,7 @@ impl Walk {
         Ok(())
     }
 
-    fn finish(self) -> Result<Facts, SpirvError> {
+    fn finish(self) -> Result<Reflection, SpirvError> {
         let (entry, entry_point) = match self.entry_points.as_slice() {
             [] => return unsupported("no entry point"),
             [only] => only.clone(),
@@ -300,8 +319,8 @@ impl Walk {
             return unsupported("a workgroup size that is zero or unknown");
         };
         self.functions.check(self.private_bytes)?;
-        let bindings = self.written.into_iter().map(|(binding, written)| Binding { binding, written }).collect();
-        Ok(Facts {
+        let bindings = self.written.into_iter().map(|(binding, written)| BufferBinding { binding, written }).collect();
+        Ok(Reflection {
             entry_point,
             local_size,
             bindings,
@@ -310,14 +329,13 @@ impl Walk {
             capabilities: self.capabilities,
             types: self.types,
             value_types: self.value_types,
-            integers: self.integers,
             glsl: self.glsl,
         })
     }
 
     fn workgroup_size(&self, constant: u32) -> Option<[u32; 3]> {
-        let ids: &[u32; 3] = self.composites.get(&constant)?.first_chunk()?;
-        let sizes = ids.map(|id| self.integers.get(&id).and_then(|size| u32::try_from(*size).ok()));
+        let ids: &[u32; 3] = self.constants.constituents(constant)?.first_chunk()?;
+        let sizes = ids.map(|id| self.constants.integer(id).and_then(|size| u32::try_from(size).ok()));
         Some([sizes[0]?, sizes[1]?, sizes[2]?])
     }
 }

@@ -1,7 +1,12 @@
-//! Specialization constants become plain constants, `LocalSizeId` becomes `LocalSize`.
+//! Specialization constants become plain constants, `LocalSizeId` becomes `LocalSize`. Owns the values of all integer
+//! constants; it reads neither types other than integers nor functions.
 //!
 //! Done here rather than by the driver, so that array lengths and workgroup sizes are known numbers when the rules are
-//! checked, and the validator sees the very module that is compiled.
+//! checked, and the validator sees the very module that is compiled. SPIRV-Tools' passes do not serve:
+//! `--fold-spec-const-op-composite` crashes the process on modules that its validator accepts (SPIRV-Tools 2025.1: a
+//! division of -2⁶³ by -1 raises SIGFPE, an `IAdd` whose declared type is bool SIGSEGV), is wrong for `SMod` beyond 2³⁰, and
+//! leaves shifts and comparisons of 8 and 16 bits alone; no pass knows `LocalSizeId`; and to choose the text that
+//! `--set-spec-const-default-value` reads takes the same look at each constant's type as setting its value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,12 +17,12 @@ use super::{HEADER_WORDS, SpirvError};
 
 /// The type of a scalar that folding knows: a bool is an unsigned integer of one bit.
 #[derive(Clone, Copy)]
-struct Integer {
+struct IntegerType {
     bits: u32,
     signed: bool,
 }
 
-impl Integer {
+impl IntegerType {
     const BOOL: Self = Self { bits: 1, signed: false };
 
     fn mask(self) -> u64 {
@@ -33,157 +38,198 @@ impl Integer {
 
 #[derive(Clone, Copy)]
 struct Scalar {
-    ty: Integer,
+    ty: IntegerType,
     /// The value's bits, zero-extended.
     raw: u64,
 }
 
-/// The specialised module, and the ids of the specialization constants it had.
+/// The constants of a module by result id.
+#[derive(Default)]
+pub(super) struct Constants {
+    scalars: HashMap<u32, Scalar>,
+    composites: HashMap<u32, Vec<u32>>,
+}
+
+impl Constants {
+    /// The value of an integer constant; an unsigned one of 64 bits wraps around.
+    pub fn integer(&self, id: u32) -> Option<i64> {
+        let Scalar { ty, raw } = *self.scalars.get(&id)?;
+        Some(if ty.signed { ty.as_signed(raw) } else { raw as i64 })
+    }
+
+    /// The same as an index of an access chain, which is signed whatever its type.
+    pub fn index(&self, id: u32) -> Option<i64> {
+        self.scalars.get(&id).map(|Scalar { ty, raw }| ty.as_signed(*raw))
+    }
+
+    /// The ids that a composite constant consists of.
+    pub fn constituents(&self, id: u32) -> Option<&[u32]> {
+        self.composites.get(&id).map(Vec::as_slice)
+    }
+}
+
+/// A module without specialization constants.
+pub(super) struct Specialised {
+    pub words: Vec<u32>,
+    /// Ids of the specialization constants it had, ascending.
+    pub ids: Vec<u32>,
+    pub constants: Constants,
+}
+
+/// Gives the specialization constants that `values` names their values, the others their defaults.
 pub(super) fn specialise(
     words: &[u32],
     instructions: &[Instruction],
     values: &[(u32, i32)],
-) -> Result<(Vec<u32>, Vec<u32>), SpirvError> {
-    let mut pass = Pass { out: words[..HEADER_WORDS].to_vec(), ..Pass::default() };
+) -> Result<Specialised, SpirvError> {
+    let mut pass = Specialiser {
+        words: words[..HEADER_WORDS].to_vec(),
+        values,
+        spec_ids: BTreeMap::new(),
+        integers: HashMap::new(),
+        constants: Constants::default(),
+        unfolded: HashSet::new(),
+        local_size_ids: Vec::new(),
+    };
     for instruction in instructions {
         let words = &words[instruction.start..][..instruction.len];
-        pass.instruction(instruction, words, values)?;
+        if !pass.replaced(instruction, words)? {
+            pass.words.extend_from_slice(words);
+        }
     }
-    for (at, ids) in &pass.local_size_ids {
-        for (offset, id) in ids.iter().enumerate() {
-            let size = pass.scalars.get(id).ok_or_else(|| unknown("LocalSizeId"))?;
-            pass.out[at + offset] = size.raw as u32;
+    for (start, ids) in &pass.local_size_ids {
+        for (axis, id) in ids.iter().enumerate() {
+            let size = pass
+                .constants
+                .scalars
+                .get(id)
+                .ok_or_else(|| unsupported("LocalSizeId is a constant expression that cannot be evaluated here"))?;
+            pass.words[start + axis] = size.raw as u32;
         }
     }
     let ids: BTreeSet<u32> = pass.spec_ids.values().copied().collect();
-    Ok((pass.out, ids.into_iter().collect()))
+    Ok(Specialised { words: pass.words, ids: ids.into_iter().collect(), constants: pass.constants })
 }
 
-fn unknown(what: &str) -> SpirvError {
-    SpirvError::Unsupported(format!("{what} is a constant expression that cannot be evaluated here"))
+fn unsupported(message: impl Into<String>) -> SpirvError {
+    SpirvError::Unsupported(message.into())
 }
 
-#[derive(Default)]
-struct Pass {
-    out: Vec<u32>,
+struct Specialiser<'a> {
+    /// The specialised module up to the current instruction.
+    words: Vec<u32>,
+    values: &'a [(u32, i32)],
     /// Specialization constant ids by result id.
     spec_ids: BTreeMap<u32, u32>,
-    integers: HashMap<u32, Integer>,
-    /// Scalar constants whose value is known.
-    scalars: HashMap<u32, Scalar>,
-    /// Constituents of composite constants.
-    composites: HashMap<u32, Vec<u32>>,
+    integers: HashMap<u32, IntegerType>,
+    /// Constants whose value is known.
+    constants: Constants,
     /// Constants that depend on unevaluated expressions, and these expressions.
     unfolded: HashSet<u32>,
-    /// Where in `out` the three sizes of a `LocalSizeId` go.
+    /// Index in `words` of the first of the three sizes that a `LocalSizeId` names.
     local_size_ids: Vec<(usize, [u32; 3])>,
 }
 
-impl Pass {
-    fn instruction(
-        &mut self,
-        instruction: &Instruction,
-        words: &[u32],
-        values: &[(u32, i32)],
-    ) -> Result<(), SpirvError> {
+impl Specialiser<'_> {
+    /// Takes in an instruction. True where another has been emitted in its stead, or none.
+    fn replaced(&mut self, instruction: &Instruction, words: &[u32]) -> Result<bool, SpirvError> {
         let &Instruction { type_id, result_id, .. } = instruction;
         match Op::from_u32(instruction.opcode.into()) {
             Some(Op::Decorate) if words[2] == Decoration::SpecId as u32 => {
                 if self.spec_ids.insert(words[1], words[3]).is_some() {
-                    return Err(SpirvError::Unsupported("a constant with two specialization ids".into()));
+                    return Err(unsupported("a constant with two specialization ids"));
                 }
-                return Ok(());
+                return Ok(true);
             }
             Some(Op::ExecutionModeId) => {
                 if words[2] != ExecutionMode::LocalSizeId as u32 {
-                    return Err(SpirvError::Unsupported(format!("execution mode {}", words[2])));
+                    return Err(unsupported(format!("execution mode {}", words[2])));
                 }
                 self.emit(Op::ExecutionMode, &[words[1], ExecutionMode::LocalSize as u32, 0, 0, 0]);
-                self.local_size_ids.push((self.out.len() - 3, [words[3], words[4], words[5]]));
-                return Ok(());
+                self.local_size_ids.push((self.words.len() - 3, [words[3], words[4], words[5]]));
+                return Ok(true);
             }
             Some(Op::TypeBool) => {
-                self.integers.insert(result_id, Integer::BOOL);
+                self.integers.insert(result_id, IntegerType::BOOL);
             }
             Some(Op::TypeInt) => {
-                self.integers.insert(result_id, Integer { bits: words[2], signed: words[3] != 0 });
+                self.integers.insert(result_id, IntegerType { bits: words[2], signed: words[3] != 0 });
             }
             Some(op @ (Op::ConstantTrue | Op::ConstantFalse)) => {
                 let raw = (op == Op::ConstantTrue).into();
-                self.scalars.insert(result_id, Scalar { ty: Integer::BOOL, raw });
+                self.constants.scalars.insert(result_id, Scalar { ty: IntegerType::BOOL, raw });
             }
-            Some(Op::ConstantNull) => {
+            Some(op @ (Op::Constant | Op::ConstantNull)) => {
                 if let Some(&ty) = self.integers.get(&type_id) {
-                    self.scalars.insert(result_id, Scalar { ty, raw: 0 });
-                }
-            }
-            Some(Op::Constant) => {
-                if let Some(&ty) = self.integers.get(&type_id) {
-                    let raw = literal(&words[3..]) & ty.mask();
-                    self.scalars.insert(result_id, Scalar { ty, raw });
+                    let raw = if op == Op::Constant { literal(&words[3..]) & ty.mask() } else { 0 };
+                    self.constants.scalars.insert(result_id, Scalar { ty, raw });
                 }
             }
             Some(op @ (Op::SpecConstantTrue | Op::SpecConstantFalse)) => {
-                let raw = match self.value(result_id, values) {
-                    Some(value) => (value != 0).into(),
-                    None => (op == Op::SpecConstantTrue).into(),
-                };
-                self.constant(type_id, result_id, Scalar { ty: Integer::BOOL, raw });
-                return Ok(());
+                let given = self.given(result_id).map(|value| value != 0);
+                let raw = given.unwrap_or(op == Op::SpecConstantTrue).into();
+                self.constant(type_id, result_id, Scalar { ty: IntegerType::BOOL, raw });
+                return Ok(true);
             }
             Some(Op::SpecConstant) => {
-                let given = self.value(result_id, values);
-                match (self.integers.get(&type_id), given) {
-                    (Some(&ty), given) if ty.bits == 32 || given.is_none() => {
-                        let raw = given.map_or_else(|| literal(&words[3..]), |value| value as u64) & ty.mask();
-                        self.constant(type_id, result_id, Scalar { ty, raw });
-                    }
-                    (_, None) => self.emit(Op::Constant, &words[1..]),
-                    (_, Some(_)) => {
-                        let id = self.spec_ids[&result_id];
-                        return Err(SpirvError::Layout(format!(
-                            "specialization constant {id} is not a 32-bit integer, which the call passes"
-                        )));
-                    }
-                }
-                return Ok(());
+                self.spec_constant(type_id, result_id, words)?;
+                return Ok(true);
             }
             Some(op @ (Op::ConstantComposite | Op::SpecConstantComposite)) => {
-                self.composites.insert(result_id, words[3..].to_vec());
-                let folded = !words[3..].iter().any(|id| self.unfolded.contains(id));
-                if op == Op::SpecConstantComposite && folded {
+                self.constants.composites.insert(result_id, words[3..].to_vec());
+                if words[3..].iter().any(|id| self.unfolded.contains(id)) {
+                    self.unfolded.insert(result_id);
+                } else if op == Op::SpecConstantComposite {
                     self.emit(Op::ConstantComposite, &words[1..]);
-                    return Ok(());
+                    return Ok(true);
                 }
-                if !folded {
+            }
+            Some(Op::SpecConstantOp) => match self.fold(type_id, words)? {
+                Some(scalar) => {
+                    self.constant(type_id, result_id, scalar);
+                    return Ok(true);
+                }
+                None => {
                     self.unfolded.insert(result_id);
                 }
-            }
-            Some(Op::SpecConstantOp) => {
-                if let Some(scalar) = self.fold(type_id, words)? {
-                    self.constant(type_id, result_id, scalar);
-                    return Ok(());
-                }
-                self.unfolded.insert(result_id);
-            }
+            },
             _ => {}
         }
-        self.out.extend_from_slice(words);
+        Ok(false)
+    }
+
+    /// Emits an `OpSpecConstant` as a plain constant.
+    fn spec_constant(&mut self, type_id: u32, result_id: u32, words: &[u32]) -> Result<(), SpirvError> {
+        let given = self.given(result_id);
+        match (self.integers.get(&type_id), given) {
+            (Some(&ty), given) if ty.bits == 32 || given.is_none() => {
+                let raw = given.map_or_else(|| literal(&words[3..]), |value| value as u64) & ty.mask();
+                self.constant(type_id, result_id, Scalar { ty, raw });
+            }
+            (_, None) => self.emit(Op::Constant, &words[1..]),
+            (_, Some(_)) => {
+                let id = self.spec_ids[&result_id];
+                return Err(SpirvError::Layout(format!(
+                    "specialization constant {id} is not a 32-bit integer, which the call passes"
+                )));
+            }
+        }
         Ok(())
     }
 
-    fn value(&self, result_id: u32, values: &[(u32, i32)]) -> Option<i32> {
+    /// The value that the call gives a specialization constant.
+    fn given(&self, result_id: u32) -> Option<i32> {
         let spec_id = self.spec_ids.get(&result_id)?;
-        values.iter().find(|(id, _)| id == spec_id).map(|(_, value)| *value)
+        self.values.iter().find(|(id, _)| id == spec_id).map(|(_, value)| *value)
     }
 
     fn emit(&mut self, op: Op, operands: &[u32]) {
-        self.out.push((operands.len() as u32 + 1) << 16 | op as u32);
-        self.out.extend_from_slice(operands);
+        self.words.push((operands.len() as u32 + 1) << 16 | op as u32);
+        self.words.extend_from_slice(operands);
     }
 
     fn constant(&mut self, type_id: u32, result_id: u32, scalar: Scalar) {
-        self.scalars.insert(result_id, scalar);
+        self.constants.scalars.insert(result_id, scalar);
         let Scalar { ty, raw } = scalar;
         match ty.bits {
             1 if raw != 0 => self.emit(Op::ConstantTrue, &[type_id, result_id]),
@@ -197,19 +243,17 @@ impl Pass {
 
     /// The value of an `OpSpecConstantOp`, if it is a scalar integer or bool made of known ones.
     fn fold(&self, type_id: u32, words: &[u32]) -> Result<Option<Scalar>, SpirvError> {
-        let Some(&ty) = self.integers.get(&type_id) else {
+        let (Some(&ty), Some(op)) = (self.integers.get(&type_id), Op::from_u32(words[3])) else {
             return Ok(None);
         };
-        let Some(op) = Op::from_u32(words[3]) else {
-            return Ok(None);
-        };
+        let Constants { scalars, composites } = &self.constants;
         if op == Op::CompositeExtract {
             let part = words[5..]
                 .iter()
-                .try_fold(words[4], |composite, index| self.composites.get(&composite)?.get(*index as usize).copied());
-            return Ok(part.and_then(|part| self.scalars.get(&part)).copied());
+                .try_fold(words[4], |composite, index| composites.get(&composite)?.get(*index as usize).copied());
+            return Ok(part.and_then(|part| scalars.get(&part)).copied());
         }
-        let Some(args) = words[4..].iter().map(|id| self.scalars.get(id).copied()).collect::<Option<Vec<_>>>() else {
+        let Some(args) = words[4..].iter().map(|id| scalars.get(id).copied()).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
         let raw = match args[..] {
@@ -246,7 +290,7 @@ fn binary(op: Op, a: Scalar, b: Scalar) -> Result<Option<u64>, SpirvError> {
         Op::ISub => u.wrapping_sub(v),
         Op::IMul => u.wrapping_mul(v),
         Op::UDiv | Op::UMod | Op::SDiv | Op::SRem | Op::SMod if v == 0 => {
-            return Err(SpirvError::Unsupported("a constant expression divides by zero".into()));
+            return Err(unsupported("a constant expression divides by zero"));
         }
         Op::UDiv => u / v,
         Op::UMod => u % v,
@@ -258,20 +302,9 @@ fn binary(op: Op, a: Scalar, b: Scalar) -> Result<Option<u64>, SpirvError> {
             remainder => remainder as u64,
         },
         // A shift by the width or more is undefined in SPIR-V: here it shifts everything out.
-        Op::ShiftLeftLogical => {
-            if v < bits {
-                u << v
-            } else {
-                0
-            }
-        }
-        Op::ShiftRightLogical => {
-            if v < bits {
-                u >> v
-            } else {
-                0
-            }
-        }
+        Op::ShiftLeftLogical | Op::ShiftRightLogical if v >= bits => 0,
+        Op::ShiftLeftLogical => u << v,
+        Op::ShiftRightLogical => u >> v,
         Op::ShiftRightArithmetic => (i >> v.min(bits - 1)) as u64,
         Op::BitwiseOr | Op::LogicalOr => u | v,
         Op::BitwiseXor | Op::LogicalNotEqual => u ^ v,

@@ -1,4 +1,5 @@
-//! SPIRV-Tools' validator and parser, through its C interface (`spirv-tools/libspirv.h`).
+//! SPIRV-Tools' validator and parser, through its C interface (`spirv-tools/libspirv.h`). Owns all
+//! `unsafe` code of user SPIR-V, and keeps nothing between two calls.
 //!
 //! libshaderc, which the crate links anyway, carries SPIRV-Tools and exports this interface: the shared library of
 //! Debian and its relatives as well as the static `libshaderc_combined.a`.
@@ -24,7 +25,7 @@ pub(super) struct Instruction {
 }
 
 #[repr(C)]
-struct Context {
+struct OpaqueContext {
     _opaque: [u8; 0],
 }
 
@@ -66,8 +67,8 @@ const LIMIT_NESTING: c_int = 6;
 // SAFETY: the declarations follow spirv-tools/libspirv.h, whose C interface has kept these since 2016.
 unsafe extern "C" {
     fn spvParseTargetEnv(name: *const c_char, env: *mut c_int) -> bool;
-    fn spvContextCreate(env: c_int) -> *mut Context;
-    fn spvContextDestroy(context: *mut Context);
+    fn spvContextCreate(env: c_int) -> *mut OpaqueContext;
+    fn spvContextDestroy(context: *mut OpaqueContext);
     fn spvValidatorOptionsCreate() -> *mut ValidatorOptions;
     fn spvValidatorOptionsDestroy(options: *mut ValidatorOptions);
     fn spvValidatorOptionsSetScalarBlockLayout(options: *mut ValidatorOptions, allowed: bool);
@@ -75,13 +76,13 @@ unsafe extern "C" {
     fn spvValidatorOptionsSetFriendlyNames(options: *mut ValidatorOptions, wanted: bool);
     fn spvValidatorOptionsSetAllowLocalSizeId(options: *mut ValidatorOptions, allowed: bool);
     fn spvValidateWithOptions(
-        context: *const Context,
+        context: *const OpaqueContext,
         options: *const ValidatorOptions,
         binary: *const ConstBinary,
         diagnostic: *mut *mut Diagnostic,
     ) -> c_int;
     fn spvBinaryParse(
-        context: *const Context,
+        context: *const OpaqueContext,
         user_data: *mut c_void,
         words: *const u32,
         num_words: usize,
@@ -94,7 +95,7 @@ unsafe extern "C" {
 
 /// A SPIRV-Tools context for Vulkan 1.3. It is never shared: every call makes its own, so no two threads meet in it.
 pub(super) struct Tools {
-    context: *mut Context,
+    context: *mut OpaqueContext,
     options: *mut ValidatorOptions,
 }
 

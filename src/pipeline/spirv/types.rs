@@ -1,17 +1,19 @@
-//! Types and decorations of a module.
+//! Types and decorations of a module: sizes, layouts in buffers, and what a pointer points to. Owns both tables; the walk
+//! over the module is `reflect`'s.
 
 use std::collections::HashMap;
 
 use ::spirv::{BuiltIn, Decoration, Op, StorageClass};
 
 use super::SpirvError;
+use super::specialise::Constants;
 
 /// Largest block in a buffer or push constants, in bytes: drivers compute offsets in 32 bits.
 const MAX_EXTENT: u64 = u32::MAX as u64;
 
-/// What a block's declaration makes of it.
+/// What a struct's decoration declares it to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum BlockKind {
     /// A uniform or storage block, by its storage class.
     Block,
     /// A storage block as SPIR-V 1.0 declares it: storage class `Uniform`.
@@ -20,11 +22,11 @@ pub(super) enum Class {
 
 /// The decorations of one id or member that matter here.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Decorated {
+pub(super) struct DecorationSet {
     pub set: Option<u32>,
     pub binding: Option<u32>,
     pub built_in: Option<u32>,
-    block: Option<Class>,
+    block: Option<BlockKind>,
     offset: Option<u32>,
     array_stride: Option<u32>,
     matrix_stride: Option<u32>,
@@ -34,7 +36,7 @@ pub(super) struct Decorated {
 #[derive(Debug, Default)]
 pub(super) struct Decorations {
     /// By id, and by member where it is one.
-    all: HashMap<(u32, Option<u32>), Decorated>,
+    all: HashMap<(u32, Option<u32>), DecorationSet>,
     workgroup_size: Option<u32>,
 }
 
@@ -56,11 +58,11 @@ impl Decorations {
             Some(Decoration::ArrayStride) => &mut of.array_stride,
             Some(Decoration::MatrixStride) => &mut of.matrix_stride,
             Some(Decoration::Block) => {
-                of.block = Some(Class::Block);
+                of.block = Some(BlockKind::Block);
                 return Ok(());
             }
             Some(Decoration::BufferBlock) => {
-                of.block = Some(Class::BufferBlock);
+                of.block = Some(BlockKind::BufferBlock);
                 return Ok(());
             }
             Some(Decoration::RowMajor) => {
@@ -76,11 +78,11 @@ impl Decorations {
         }
     }
 
-    pub fn of(&self, id: u32) -> Decorated {
+    pub fn of(&self, id: u32) -> DecorationSet {
         self.all.get(&(id, None)).copied().unwrap_or_default()
     }
 
-    fn member(&self, id: u32, member: u32) -> Decorated {
+    fn member(&self, id: u32, member: u32) -> DecorationSet {
         self.all.get(&(id, Some(member))).copied().unwrap_or_default()
     }
 
@@ -91,7 +93,7 @@ impl Decorations {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum TypeKind {
     Integer {
         bits: u32,
         signed: bool,
@@ -123,12 +125,12 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Type {
-    kind: Kind,
+struct TypeInfo {
+    kind: TypeKind,
     scalars: u64,
-    /// Bytes without padding: what it takes outside buffers.
+    /// Bytes without padding, which is what a variable outside buffers takes.
     bytes: u64,
-    block: Option<Class>,
+    block: Option<BlockKind>,
     /// Bytes from one array element to the next, in a buffer.
     stride: u64,
     /// For each member of a struct, in a buffer: offset, matrix stride, row-major.
@@ -138,7 +140,7 @@ struct Type {
 /// The types of a module by id.
 #[derive(Debug, Default)]
 pub(super) struct Types {
-    all: HashMap<u32, Type>,
+    all: HashMap<u32, TypeInfo>,
 }
 
 impl Types {
@@ -148,7 +150,7 @@ impl Types {
         op: Op,
         words: &[u32],
         decorations: &Decorations,
-        integers: &HashMap<u32, i64>,
+        constants: &Constants,
     ) -> Result<(), SpirvError> {
         let unsupported = |message: &str| Err(SpirvError::Unsupported(message.into()));
         let id = words[1];
@@ -160,43 +162,43 @@ impl Types {
             Ok((part.scalars.saturating_mul(count), part.bytes.saturating_mul(count)))
         };
         let (kind, (scalars, bytes)) = match op {
-            Op::TypeVoid | Op::TypeFunction => (Kind::Other, (0, 0)),
+            Op::TypeVoid | Op::TypeFunction => (TypeKind::Other, (0, 0)),
             // Drivers hold a bool in 32 bits.
-            Op::TypeBool => (Kind::Other, (1, 4)),
-            Op::TypeInt => (Kind::Integer { bits: words[2], signed: words[3] != 0 }, (1, u64::from(words[2] / 8))),
-            Op::TypeFloat => (Kind::Other, (1, u64::from(words[2] / 8))),
+            Op::TypeBool => (TypeKind::Other, (1, 4)),
+            Op::TypeInt => (TypeKind::Integer { bits: words[2], signed: words[3] != 0 }, (1, u64::from(words[2] / 8))),
+            Op::TypeFloat => (TypeKind::Other, (1, u64::from(words[2] / 8))),
             Op::TypeVector => {
                 let count = words[3].into();
-                (Kind::Vector { component: words[2], count }, repeated(words[2], count)?)
+                (TypeKind::Vector { component: words[2], count }, repeated(words[2], count)?)
             }
             Op::TypeMatrix => {
                 let count = words[3].into();
-                (Kind::Matrix { column: words[2], count }, repeated(words[2], count)?)
+                (TypeKind::Matrix { column: words[2], count }, repeated(words[2], count)?)
             }
             Op::TypeArray => {
-                let count = match integers.get(&words[3]) {
-                    Some(count) if (1..=i64::from(i32::MAX)).contains(count) => *count as u64,
+                let count = match constants.integer(words[3]) {
+                    Some(count) if (1..=i64::from(i32::MAX)).contains(&count) => count as u64,
                     Some(count) => {
                         return Err(SpirvError::Unsupported(format!("an array of {count} elements")));
                     }
                     None => return unsupported("an array whose length cannot be evaluated here"),
                 };
-                (Kind::Array { element: words[2], count }, repeated(words[2], count)?)
+                (TypeKind::Array { element: words[2], count }, repeated(words[2], count)?)
             }
-            Op::TypeRuntimeArray => (Kind::RuntimeArray { element: words[2] }, repeated(words[2], 1)?),
+            Op::TypeRuntimeArray => (TypeKind::RuntimeArray { element: words[2] }, repeated(words[2], 1)?),
             Op::TypeStruct => {
                 let mut sum = (0u64, 0u64);
                 for member in &words[2..] {
                     let part = part(*member)?;
                     sum = (sum.0.saturating_add(part.scalars), sum.1.saturating_add(part.bytes));
                 }
-                (Kind::Struct { members: words[2..].to_vec() }, sum)
+                (TypeKind::Struct { members: words[2..].to_vec() }, sum)
             }
-            Op::TypePointer => (Kind::Pointer { class: words[2], pointee: words[3] }, (1, 8)),
+            Op::TypePointer => (TypeKind::Pointer { class: words[2], pointee: words[3] }, (1, 8)),
             _ => return unsupported("images, samplers and other opaque types"),
         };
         let layout = match &kind {
-            Kind::Struct { members } => (0..members.len() as u32)
+            TypeKind::Struct { members } => (0..members.len() as u32)
                 .map(|member| {
                     let of = decorations.member(id, member);
                     (of.offset.unwrap_or(0).into(), of.matrix_stride.unwrap_or(0).into(), of.row_major)
@@ -206,18 +208,18 @@ impl Types {
         };
         let of = decorations.of(id);
         let stride = of.array_stride.unwrap_or(0).into();
-        self.all.insert(id, Type { kind, scalars, bytes, block: of.block, stride, layout });
+        self.all.insert(id, TypeInfo { kind, scalars, bytes, block: of.block, stride, layout });
         Ok(())
     }
 
-    pub fn kind(&self, id: u32) -> Option<&Kind> {
+    pub fn kind(&self, id: u32) -> Option<&TypeKind> {
         self.all.get(&id).map(|ty| &ty.kind)
     }
 
     /// Width in bits and signedness of an integer type.
     pub fn integer(&self, id: u32) -> Option<(u32, bool)> {
         match self.kind(id)? {
-            Kind::Integer { bits, signed } => Some((*bits, *signed)),
+            TypeKind::Integer { bits, signed } => Some((*bits, *signed)),
             _ => None,
         }
     }
@@ -225,7 +227,7 @@ impl Types {
     /// Number of components of a 32-bit integer type or vector of such.
     pub fn components32(&self, id: u32) -> Option<u64> {
         let (scalar, count) = match self.kind(id)? {
-            Kind::Vector { component, count } => (*component, *count),
+            TypeKind::Vector { component, count } => (*component, *count),
             _ => (id, 1),
         };
         self.integer(scalar).filter(|(bits, _)| *bits == 32).map(|_| count)
@@ -234,7 +236,7 @@ impl Types {
     /// What a pointer type points to.
     pub fn pointee(&self, id: u32) -> Option<u32> {
         match self.kind(id)? {
-            Kind::Pointer { pointee, .. } => Some(*pointee),
+            TypeKind::Pointer { pointee, .. } => Some(*pointee),
             _ => None,
         }
     }
@@ -250,8 +252,8 @@ impl Types {
     }
 
     /// Whether a type is a block, and of which kind.
-    pub fn block(&self, id: u32) -> Option<Class> {
-        self.all.get(&id).filter(|ty| matches!(ty.kind, Kind::Struct { .. })).and_then(|ty| ty.block)
+    pub fn block(&self, id: u32) -> Option<BlockKind> {
+        self.all.get(&id).filter(|ty| matches!(ty.kind, TypeKind::Struct { .. })).and_then(|ty| ty.block)
     }
 
     /// End of a block in bytes, by its explicit layout; a runtime array counts as one element. `None` if it exceeds
@@ -263,20 +265,20 @@ impl Types {
     fn extent_of(&self, id: u32, matrix_stride: u64, row_major: bool) -> Option<u64> {
         let ty = self.all.get(&id)?;
         match &ty.kind {
-            Kind::Array { element, count } => {
+            TypeKind::Array { element, count } => {
                 let element = self.extent_of(*element, matrix_stride, row_major)?;
                 ty.stride.checked_mul(count - 1)?.checked_add(element)
             }
-            Kind::RuntimeArray { element } => self.extent_of(*element, matrix_stride, row_major),
-            Kind::Struct { members } => {
+            TypeKind::RuntimeArray { element } => self.extent_of(*element, matrix_stride, row_major),
+            TypeKind::Struct { members } => {
                 let mut ends = members.iter().zip(&ty.layout).map(|(member, &(offset, stride, row_major))| {
                     offset.checked_add(self.extent_of(*member, stride, row_major)?)
                 });
                 ends.try_fold(0, |end, member| Some(end.max(member?)))
             }
-            Kind::Matrix { column, count } => {
+            TypeKind::Matrix { column, count } => {
                 let column_type = self.all.get(column)?;
-                let Kind::Vector { component, count: rows } = column_type.kind else {
+                let TypeKind::Vector { component, count: rows } = column_type.kind else {
                     return None;
                 };
                 let (lines, length) = if row_major { (rows, *count) } else { (*count, rows) };
@@ -290,6 +292,6 @@ impl Types {
     /// Whether a pointer type points into memory whose accesses the driver bounds itself (robust buffer access).
     pub fn is_buffer_pointer(&self, id: u32) -> bool {
         let buffers = [StorageClass::StorageBuffer as u32, StorageClass::Uniform as u32];
-        matches!(self.kind(id), Some(Kind::Pointer { class, .. }) if buffers.contains(class))
+        matches!(self.kind(id), Some(TypeKind::Pointer { class, .. }) if buffers.contains(class))
     }
 }

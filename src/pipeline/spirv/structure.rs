@@ -1,8 +1,10 @@
-//! The first look at a module, before any parser: its structure, and bounds that keep the checkers themselves bounded.
+//! The first look at a module, before any parser: the split into instructions, and limits that bound the checkers' work.
+//! It reads words alone, and leaves all meaning to the validator and to `reflect`.
 //!
 //! SPIRV-Tools' validator takes a time that is exponential in the nesting of structs and quadratic in the number of
-//! structured constructs, and memory without end for decoration groups. Nothing here trusts the module: what is malformed beyond these checks is left for the
-//! validator to name. Debug information goes here: nothing needs it, and every reader less is a risk less.
+//! structured constructs, and memory without bound for decoration groups. A malformed module that passes these limits is
+//! left for the validator to name. Debug information is removed here and not by SPIRV-Tools' `--strip-debug`, which may
+//! see validated modules alone: what nothing needs, no checker should have to read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -66,11 +68,13 @@ const MAX_BOUND: u32 = 1 << 20;
 /// Deepest nesting of types.
 const MAX_TYPE_DEPTH: u32 = 32;
 
-/// Most types in one type's tree of parts, each counted as often as it occurs.
+/// Most types in one type's tree of members and elements, each counted at every occurrence.
 const MAX_TYPE_PARTS: u64 = 4096;
 
-/// Most basic blocks, and most structured selections and loops.
+/// Most basic blocks of a module.
 const MAX_BLOCKS: u32 = 1 << 14;
+
+/// Most structured selections and loops of a module.
 const MAX_CONSTRUCTS: u32 = 2048;
 
 /// Most buffers and push-constant blocks, more than the validator checks quickly or a device binds.
@@ -241,8 +245,8 @@ fn capability(number: u32) -> Result<(), SpirvError> {
     }
 }
 
-/// Notes the depth and the number of parts of a type: `operands` are its id, then its parts, of which the first `used`
-/// are types.
+/// Records the depth and the number of parts of a type. `operands` holds its id, then its members; the first `used` of
+/// these are types.
 fn parts(types: &mut HashMap<u32, (u32, u64)>, operands: &[u32], used: usize) -> Result<(), SpirvError> {
     let Some((id, parts)) = operands.split_first() else {
         return Ok(());
