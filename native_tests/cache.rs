@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nx_vulkan::device::Capabilities;
 use nx_vulkan::memory::Blocking;
-use nx_vulkan::pipeline::{Disk, Pipelines};
+use nx_vulkan::pipeline::{DiskCache, Pipelines};
 use support::device;
 
 const SOURCE: &str = "#version 460\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
@@ -27,7 +27,7 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let probed = files();
     assert_eq!(device().caps.float64 as usize + 1, probed.len(), "what the probes found is remembered: {probed:?}");
     // A new store in memory each time, so that only the disk remembers.
-    let empty = || Pipelines::new(gpu.device.clone(), Disk::new(gpu.device.physical_device()), &caps);
+    let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()), &caps);
     let build = || {
         let pipelines = empty();
         pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned()).map(drop)

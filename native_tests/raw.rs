@@ -1,4 +1,4 @@
-//! The raw kernels (`priv/shaders`) and foreign SPIR-V of the same layout, against references in f64.
+//! The raw kernels (`priv/shaders`) and user SPIR-V of the same layout, against references in f64.
 
 mod support;
 
@@ -244,8 +244,8 @@ fn matrices_in_double() {
     }
 }
 
-/// Foreign SPIR-V: a file in the build's folder, compiled from other sources than ours.
-fn foreign(name: &str, kind: shaderc::ShaderKind, version: shaderc::EnvVersion, source: &str) -> String {
+/// Writes user SPIR-V, compiled from `source`, to a file in the build's folder.
+fn user_spirv(name: &str, kind: shaderc::ShaderKind, version: shaderc::EnvVersion, source: &str) -> String {
     let mut options = shaderc::CompileOptions::new().unwrap();
     options.set_target_env(shaderc::TargetEnv::Vulkan, version as u32);
     let compiler = shaderc::Compiler::new().unwrap();
@@ -269,14 +269,14 @@ const ADD_OR_MULTIPLY: &str = r"
     }";
 
 #[test]
-fn foreign_modules_of_either_age_run_with_their_own_local_size_and_op_code() {
+fn user_modules_of_either_age_run_with_their_own_local_size_and_op_code() {
     use shaderc::{EnvVersion, ShaderKind};
     let n = 1000;
     let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
     let (buffer, out) = (upload(&a), zeroed::<f32>(n));
     // SPIR-V 1.0 marks storage buffers as BufferBlock in the Uniform class.
     for (name, version) in [("old", EnvVersion::Vulkan1_0), ("new", EnvVersion::Vulkan1_2)] {
-        let path = foreign(name, ShaderKind::Compute, version, ADD_OR_MULTIPLY);
+        let path = user_spirv(name, ShaderKind::Compute, version, ADD_OR_MULTIPLY);
         let call = Call::new(device(), &path, Blocking::Allowed);
         for (op, f) in [(0, (|x| x + x) as fn(f32) -> f32), (1, |x| x * x)] {
             call.elementwise(&out, &[&buffer, &buffer], n as u64, op).unwrap();
@@ -297,7 +297,7 @@ fn a_wild_module_changes_nothing_outside_its_buffers() {
             uint i = gl_GlobalInvocationID.x;
             for (uint k = 0; k < 1000; k++) r[i + k * 1000000] = a[i + k * 77777777] + 1.0;
         }";
-    let path = foreign("wild", shaderc::ShaderKind::Compute, shaderc::EnvVersion::Vulkan1_0, source);
+    let path = user_spirv("wild", shaderc::ShaderKind::Compute, shaderc::EnvVersion::Vulkan1_0, source);
     let n = 4096;
     let neighbours: Vec<Buffer> = (0..64).map(|_| upload(&vec![7f32; n])).collect();
     let (a, out) = (upload(&vec![1f32; n]), zeroed::<f32>(n));
@@ -310,7 +310,7 @@ fn a_wild_module_changes_nothing_outside_its_buffers() {
 
 #[test]
 fn outputs_that_a_module_leaves_unwritten_are_zero() {
-    // An elementwise kernel in the chain's place writes none of the four outputs; the pool holds other people's data.
+    // An elementwise kernel in the chain's place writes none of the four outputs; the pool holds data of earlier buffers.
     let (k, d) = (64u32, 64u32);
     drop((0..64).map(|_| upload(&[7f32; 4096])).collect::<Vec<_>>());
     let zeros = vec![0u8; d as usize * 4];
@@ -324,11 +324,11 @@ fn outputs_that_a_module_leaves_unwritten_are_zero() {
 fn a_graphics_module_is_refused_and_the_next_call_works() {
     use shaderc::{EnvVersion, ShaderKind};
     let source = "#version 450\nvoid main() { gl_Position = vec4(0.0); }";
-    let path = foreign("vertex", ShaderKind::Vertex, EnvVersion::Vulkan1_0, source);
+    let path = user_spirv("vertex", ShaderKind::Vertex, EnvVersion::Vulkan1_0, source);
     let (a, out) = (upload(&[1f32]), zeroed::<f32>(1));
     let refused = Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a], 1, 0);
     assert!(matches!(refused, Err(Unfinished::Failed(Error::DispatchFailed(_)))), "{refused:?}");
-    let path = foreign("add", ShaderKind::Compute, EnvVersion::Vulkan1_2, ADD_OR_MULTIPLY);
+    let path = user_spirv("add", ShaderKind::Compute, EnvVersion::Vulkan1_2, ADD_OR_MULTIPLY);
     Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a, &a], 1, 0).unwrap();
     assert_eq!(download::<f32>(&out), [2.0]);
 }
@@ -336,12 +336,12 @@ fn a_graphics_module_is_refused_and_the_next_call_works() {
 #[test]
 fn a_file_that_changes_is_loaded_anew() {
     use shaderc::{EnvVersion, ShaderKind};
-    let path = foreign("changing", ShaderKind::Compute, EnvVersion::Vulkan1_0, ADD_OR_MULTIPLY);
+    let path = user_spirv("changing", ShaderKind::Compute, EnvVersion::Vulkan1_0, ADD_OR_MULTIPLY);
     let (a, out) = (upload(&[3f32]), zeroed::<f32>(1));
     let run = || Call::new(device(), &path, Blocking::Allowed).elementwise(&out, &[&a, &a], 1, 0);
     run().unwrap();
     assert_eq!(download::<f32>(&out), [6.0]);
-    foreign(
+    user_spirv(
         "changing",
         ShaderKind::Compute,
         EnvVersion::Vulkan1_0,

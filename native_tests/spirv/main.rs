@@ -1,4 +1,4 @@
-//! Checking, specialising and reflecting foreign SPIR-V: what passes, what is turned away and why, and that what
+//! Checking, specialising and reflecting user SPIR-V: what passes, what is turned away and why, and that what
 //! passes computes the same as before and stays within its memory.
 
 mod checking;

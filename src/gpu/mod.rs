@@ -13,7 +13,7 @@ use vulkano::device::{Device, Queue};
 use crate::device::{self, Capabilities, DisabledFeatures, Listed};
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, Kind, Pool};
-use crate::pipeline::{Disk, Pipelines};
+use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
 pub use transfer::Readback;
 
@@ -53,7 +53,7 @@ impl Gpu {
         let physical = device::choose(&devices, wanted.as_deref())?;
         let disabled = DisabledFeatures::from_env()?;
         let (device, queue) = device::open(&physical, &disabled)?;
-        let disk = Disk::new(&physical);
+        let disk = DiskCache::new(&physical);
         // A probe that fails answers no, which is only slower.
         let ask = |question, probe: fn(&Arc<Queue>) -> _| disk.remember(question, || probe(&queue)).unwrap_or(false);
         let fma = ask("whether fma rounds once", device::fma_rounds_once);

@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use super::Graph;
-use crate::pipeline::Hashed;
+use crate::pipeline::IdentityHasher;
 
 /// Hashes of calls that came once are remembered in as many places.
 const SEEN_SLOTS: usize = 1024;
@@ -24,7 +24,7 @@ pub enum Found {
 
 /// Graphs by what their calls are. `K` is a key as it is saved; a call's own key is compared with it.
 pub struct Cache<K> {
-    by_hash: HashMap<u64, (K, Arc<Graph>), BuildHasherDefault<Hashed>>,
+    by_hash: HashMap<u64, (K, Arc<Graph>), BuildHasherDefault<IdentityHasher>>,
     /// Graphs that were inserted since the cache was empty: those that others of the same hash have replaced count, too.
     graphs: usize,
     commands: usize,

@@ -7,10 +7,10 @@ use crate::error::{Attempt, Error, Result};
 use crate::gpu::Gpu;
 use crate::gpu::Readback;
 use crate::memory::{Allocation, Blocking, Buffer, Kind};
-use crate::pipeline::{Constant, Foreign, ForeignUse};
+use crate::pipeline::{CallInterface, SpecializationConstant, UserKernel};
 use crate::stream::{Binding, Copy, Dispatch};
 
-/// A call of foreign SPIR-V: the file, how patient the caller is, and the size of an element, 8 bytes in a file whose
+/// A call of user SPIR-V: the file, how patient the caller is, and the size of an element, 8 bytes in a file whose
 /// name says `_f64`, else 4.
 pub struct Call<'a> {
     gpu: &'a Gpu,
@@ -87,7 +87,14 @@ impl<'a> Call<'a> {
     /// A kernel runs one thread for each output. Where that is too few, `reduce` is read as C × r, C is reduced with
     /// r more outputs, which lie next to each other in memory, and the r that remain are reduced next. The up to r - 1
     /// elements beyond C × r join them by a copy.
-    fn reduce_step(&self, kernel: &Foreign, out: &Allocation, a: &Allocation, shape: [u64; 3], op: i32) -> Attempt<()> {
+    fn reduce_step(
+        &self,
+        kernel: &UserKernel,
+        out: &Allocation,
+        a: &Allocation,
+        shape: [u64; 3],
+        op: i32,
+    ) -> Attempt<()> {
         let [outer, reduce, inner] = shape;
         let outputs = outer * inner;
         let wanted = (BUSY / outputs.max(1)).min(reduce / 8);
@@ -112,7 +119,14 @@ impl<'a> Call<'a> {
         self.reduce_step(kernel, out, &partial, [outer, r + rest, inner], op)
     }
 
-    fn reduce_whole(&self, kernel: &Foreign, out: &Allocation, a: &Allocation, shape: [u64; 3], op: i32) -> Result<()> {
+    fn reduce_whole(
+        &self,
+        kernel: &UserKernel,
+        out: &Allocation,
+        a: &Allocation,
+        shape: [u64; 3],
+        op: i32,
+    ) -> Result<()> {
         let [outer, reduce, inner] = shape;
         let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
         // Rows at a time: all, or as many as grid and binding take; pieces start at multiples of 64 rows, to be aligned.
@@ -257,8 +271,8 @@ impl<'a> Call<'a> {
         (if invocations > caps.subgroup.into() { invocations.max(32) } else { invocations }) as i32
     }
 
-    fn load(&self, constant: Option<Constant>, bindings: u32, push_bytes: u32) -> Attempt<Foreign> {
-        self.gpu.pipelines.foreign(self.path, ForeignUse { constant, bindings, push_bytes }, self.blocking)
+    fn load(&self, constant: Option<SpecializationConstant>, bindings: u32, push_bytes: u32) -> Attempt<UserKernel> {
+        self.gpu.pipelines.user_kernel(self.path, CallInterface { constant, bindings, push_bytes }, self.blocking)
     }
 
     fn check_len(&self, buffer: &Buffer, elements: u64) -> Result<()> {
@@ -274,7 +288,14 @@ impl<'a> Call<'a> {
         Error::DispatchFailed(format!("{}: {what} is larger than the device takes", self.path))
     }
 
-    fn dispatch(&self, kernel: &Foreign, reads: &[Span], writes: &[Span], push: &[u8], groups: [u64; 3]) -> Result<()> {
+    fn dispatch(
+        &self,
+        kernel: &UserKernel,
+        reads: &[Span],
+        writes: &[Span],
+        push: &[u8],
+        groups: [u64; 3],
+    ) -> Result<()> {
         if groups.contains(&0) {
             return Ok(());
         }

@@ -1,3 +1,6 @@
+//! One compute pipeline from valid SPIR-V, by raw handles. Owns these handles and their layout; checks of the module and
+//! caches are its callers'.
+
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -9,7 +12,8 @@ use vulkano::pipeline::cache::{PipelineCache, PipelineCacheCreateInfo};
 use crate::error::{Error, Result};
 
 /// How a pipeline is made from its module.
-pub struct Blueprint<'a> {
+pub struct PipelineCreateInfo<'a> {
+    /// Bytes of push constants.
     pub push_bytes: u32,
     /// Storage buffers in set 0, at bindings 0 and up, pushed with each dispatch.
     pub bindings: u32,
@@ -38,7 +42,7 @@ impl Pipeline {
     pub fn build(
         device: &Arc<Device>,
         words: &[u32],
-        blueprint: &Blueprint,
+        create_info: &PipelineCreateInfo,
         driver_data: &[u8],
     ) -> Result<(Self, Vec<u8>)> {
         let cache_info = PipelineCacheCreateInfo { initial_data: driver_data.to_vec(), ..Default::default() };
@@ -52,14 +56,14 @@ impl Pipeline {
             layout: vk::PipelineLayout::null(),
             set_layout: vk::DescriptorSetLayout::null(),
         };
-        pipeline.make_layout(blueprint)?;
-        pipeline.make(words, blueprint, cache.handle())?;
+        pipeline.make_layout(create_info)?;
+        pipeline.make(words, create_info, cache.handle())?;
         Ok((pipeline, cache.get_data().unwrap_or_default()))
     }
 
-    fn make_layout(&mut self, blueprint: &Blueprint) -> Result<()> {
+    fn make_layout(&mut self, create_info: &PipelineCreateInfo) -> Result<()> {
         let (fns, device) = (self.device.fns(), self.device.handle());
-        let bindings: Vec<_> = (0..blueprint.bindings)
+        let bindings: Vec<_> = (0..create_info.bindings)
             .map(|binding| {
                 vk::DescriptorSetLayoutBinding::default()
                     .binding(binding)
@@ -72,14 +76,14 @@ impl Pipeline {
             .flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR)
             .bindings(&bindings);
         let range =
-            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(blueprint.push_bytes)];
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(create_info.push_bytes)];
         let mut info = vk::PipelineLayoutCreateInfo::default();
-        if blueprint.push_bytes > 0 {
+        if create_info.push_bytes > 0 {
             info = info.push_constant_ranges(&range);
         }
         // SAFETY: the create infos and what they point at live over the calls; the device is alive.
         unsafe {
-            if blueprint.bindings > 0 {
+            if create_info.bindings > 0 {
                 (fns.v1_0.create_descriptor_set_layout)(device, &set_info, std::ptr::null(), &mut self.set_layout)
                     .result()
                     .map_err(|e| Error::vulkan("descriptor set layout", e))?;
@@ -91,13 +95,13 @@ impl Pipeline {
         }
     }
 
-    fn make(&mut self, words: &[u32], blueprint: &Blueprint, cache: vk::PipelineCache) -> Result<()> {
+    fn make(&mut self, words: &[u32], create_info: &PipelineCreateInfo, cache: vk::PipelineCache) -> Result<()> {
         let (fns, device) = (self.device.fns(), self.device.handle());
-        let name = CString::new(blueprint.entry_point)
+        let name = CString::new(create_info.entry_point)
             .map_err(|_| Error::DispatchFailed("an entry point's name holds a zero byte".into()))?;
         let module_info = vk::ShaderModuleCreateInfo::default().code(words);
         let mut module = vk::ShaderModule::null();
-        // SAFETY: the SPIR-V is ours or was validated; all pointers live over the calls; the module is destroyed once.
+        // SAFETY: the SPIR-V is of our compiler or was validated; all pointers live over the calls; the module is destroyed once.
         let result = unsafe {
             (fns.v1_0.create_shader_module)(device, &module_info, std::ptr::null(), &mut module)
                 .result()
@@ -119,7 +123,7 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         let (fns, device) = (self.device.fns(), self.device.handle());
-        // SAFETY: the handles are ours or null; the stream keeps a pipeline until its last dispatch has run.
+        // SAFETY: the handles were made by this value or are null; the stream keeps a pipeline until its last dispatch has run.
         unsafe {
             (fns.v1_0.destroy_pipeline)(device, self.handle, std::ptr::null());
             (fns.v1_0.destroy_pipeline_layout)(device, self.layout, std::ptr::null());

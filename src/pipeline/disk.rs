@@ -1,6 +1,6 @@
 //! The pipeline cache on disk: a file for each pipeline, named by the hash of its content, device and driver, that
 //! holds its SPIR-V and the driver's data behind a checksum. A file that is missing, damaged or of another format is
-//! the same as none; a folder that cannot be written costs only time.
+//! the same as none; a folder that cannot be written costs only time. What the bytes mean is the callers' matter.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,26 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vulkano::device::physical::PhysicalDevice;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-pub struct Disk {
+/// The cache of one device and driver.
+pub struct DiskCache {
+    /// `None` where there is no place for one.
     folder: Option<PathBuf>,
-    /// What distinguishes the device and its driver.
+    /// Bytes that distinguish the device and its driver.
     device: Vec<u8>,
 }
 
-pub struct Entry {
+/// What a file holds.
+pub struct CachedPipeline {
+    /// SPIR-V, or the answer of a probe.
     pub words: Vec<u32>,
+    /// The driver's own data for building the pipeline faster.
     pub driver_data: Vec<u8>,
 }
 
+/// First bytes of each file: another format gets another number.
 const MAGIC: &[u8; 8] = b"nxvulk01";
 
-impl Disk {
+impl DiskCache {
     pub fn new(physical: &PhysicalDevice) -> Self {
         let p = physical.properties();
         let mut device = p.pipeline_cache_uuid.to_vec();
@@ -43,11 +49,11 @@ impl Disk {
         hash.digest128()
     }
 
-    pub fn read(&self, key: u128) -> Option<Entry> {
+    pub fn read(&self, key: u128) -> Option<CachedPipeline> {
         decode(&fs::read(self.path(key)?).ok()?)
     }
 
-    pub fn write(&self, key: u128, entry: &Entry) {
+    pub fn write(&self, key: u128, entry: &CachedPipeline) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let Some(path) = self.path(key) else { return };
         let unique = format!("tmp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -63,14 +69,14 @@ impl Disk {
         }
     }
 
-    /// What `ask` says of the device, asked once for each device and driver. No answer is not remembered.
+    /// What `ask` says of the device, asked once for each device and driver. An error is not remembered.
     pub fn remember<E>(&self, question: &str, ask: impl FnOnce() -> Result<bool, E>) -> Option<bool> {
         let key = self.key(&[b"device", question.as_bytes()]);
         if let Some(&[answer]) = self.read(key).as_ref().map(|entry| entry.words.as_slice()) {
             return Some(answer != 0);
         }
         let answer = ask().ok()?;
-        self.write(key, &Entry { words: vec![answer.into()], driver_data: vec![] });
+        self.write(key, &CachedPipeline { words: vec![answer.into()], driver_data: vec![] });
         Some(answer)
     }
 
@@ -92,7 +98,7 @@ fn folder() -> Option<PathBuf> {
     })
 }
 
-fn encode(entry: &Entry) -> Vec<u8> {
+fn encode(entry: &CachedPipeline) -> Vec<u8> {
     let mut body = (entry.words.len() as u64).to_le_bytes().to_vec();
     body.extend_from_slice(bytemuck::cast_slice(&entry.words));
     body.extend_from_slice(&entry.driver_data);
@@ -100,7 +106,7 @@ fn encode(entry: &Entry) -> Vec<u8> {
     [MAGIC.as_slice(), &checksum, &body].concat()
 }
 
-fn decode(bytes: &[u8]) -> Option<Entry> {
+fn decode(bytes: &[u8]) -> Option<CachedPipeline> {
     let bytes = bytes.strip_prefix(MAGIC)?;
     let (checksum, body) = bytes.split_first_chunk::<16>()?;
     if xxh3_128(body).to_le_bytes() != *checksum {
@@ -109,7 +115,7 @@ fn decode(bytes: &[u8]) -> Option<Entry> {
     let (count, rest) = body.split_first_chunk::<8>()?;
     let len = usize::try_from(u64::from_le_bytes(*count)).ok()?.checked_mul(4)?;
     let (words, driver_data) = rest.split_at_checked(len)?;
-    Some(Entry { words: bytemuck::allocation::pod_collect_to_vec(words), driver_data: driver_data.to_vec() })
+    Some(CachedPipeline { words: bytemuck::allocation::pod_collect_to_vec(words), driver_data: driver_data.to_vec() })
 }
 
 #[cfg(test)]
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_and_any_damage_is_noticed() {
-        let entry = Entry { words: vec![1, 2, 3], driver_data: vec![4, 5, 6, 7, 8] };
+        let entry = CachedPipeline { words: vec![1, 2, 3], driver_data: vec![4, 5, 6, 7, 8] };
         let bytes = encode(&entry);
         let back = decode(&bytes).unwrap();
         assert_eq!((back.words, back.driver_data), (entry.words, entry.driver_data));

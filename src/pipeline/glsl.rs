@@ -1,4 +1,5 @@
-//! GLSL to SPIR-V, with `#include` of the shared library in `shaders/`.
+//! GLSL to SPIR-V, with `#include` of the shared library in `shaders/`. Owns the compiler and the embedded sources; which
+//! text is compiled is decided by the kernels.
 
 use std::sync::OnceLock;
 

@@ -1,11 +1,12 @@
-//! Compute pipelines: built from SPIR-V once, kept in memory by key and on disk by content.
+//! Compute pipelines: built from SPIR-V once, kept in memory by key and on disk by content. Owns both caches, the GLSL
+//! compiler and the checks of user SPIR-V; it records no commands and allocates no device memory.
 
 mod build;
 mod disk;
 pub mod glsl;
 pub mod spirv;
 
-pub use build::{Blueprint, Pipeline};
+pub use build::{Pipeline, PipelineCreateInfo};
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -20,19 +21,19 @@ use vulkano::device::Device;
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::memory::Blocking;
-pub use disk::Disk;
+pub use disk::DiskCache;
 
-/// Held by who builds: the process must not end meanwhile.
+/// Locked for reading while a pipeline is built: the process must not end meanwhile.
 pub static BUILDING: RwLock<()> = RwLock::new(());
 
-/// Identifies a kernel of ours in memory: a hash over all that its source is generated from.
+/// Identifies a built-in kernel in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
 
-/// For maps whose keys are hashes already.
+/// The hasher of maps whose keys are hashes: it takes a key's first 8 bytes as they are.
 #[derive(Default)]
-pub struct Hashed(u64);
+pub struct IdentityHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for IdentityHasher {
     fn write(&mut self, key: &[u8]) {
         self.0 = key.first_chunk().map_or(0, |&first| u64::from_ne_bytes(first));
     }
@@ -42,34 +43,38 @@ impl Hasher for Hashed {
     }
 }
 
-/// A foreign module's pipeline with what its dispatch needs to know.
+/// The pipeline of a user's SPIR-V file, and what a dispatch of it depends on.
 #[derive(Clone)]
-pub struct Foreign {
+pub struct UserKernel {
     pub pipeline: Arc<Pipeline>,
+    /// Invocations of a workgroup along each axis.
     pub local_size: [u32; 3],
     /// A bit for each binding that the module may write to, inputs included.
     pub written: u32,
 }
 
 /// A specialization constant's id and the value that a call gives it.
-pub type Constant = (u32, i32);
+pub type SpecializationConstant = (u32, i32);
 
-/// What a foreign module is loaded for: everything its pipeline depends on besides the file.
+/// What a call passes to a user's kernel: everything that the pipeline depends on besides the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ForeignUse {
-    /// The constant that the call sets, if it sets one.
-    pub constant: Option<Constant>,
+pub struct CallInterface {
+    /// The specialization constant that the call sets, if it sets one.
+    pub constant: Option<SpecializationConstant>,
+    /// Storage buffers, bound from 0 up in descriptor set 0.
     pub bindings: u32,
+    /// Bytes of push constants.
     pub push_bytes: u32,
 }
 
-struct Loaded {
-    foreign: Foreign,
+struct LoadedFile {
+    kernel: UserKernel,
+    /// Size and time of change of the file when it was read.
     stamp: (u64, Option<SystemTime>),
-    used_for: ForeignUse,
+    interface: CallInterface,
 }
 
-/// Pipelines that calls of one thread have built.
+/// How many pipelines calls of one thread have built, and in what time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builds {
     pub pipelines: u32,
@@ -87,26 +92,27 @@ pub fn take_builds() -> Builds {
     BUILDS.take()
 }
 
-/// Stack of the thread that builds a pipeline.
+/// Stack of the thread that builds a pipeline: compilers recurse over nested code.
 const STACK_BYTES: usize = 64 << 20;
 
+/// The pipelines of a device.
 pub struct Pipelines {
     device: Arc<Device>,
     push_descriptor: bool,
-    disk: Disk,
-    kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<Hashed>>>,
-    /// By path and constant.
-    foreign: Mutex<HashMap<(String, Option<Constant>), Loaded>>,
+    disk: DiskCache,
+    kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
+    /// By path and specialization constant.
+    user_kernels: Mutex<HashMap<(String, Option<SpecializationConstant>), LoadedFile>>,
 }
 
 impl Pipelines {
-    pub fn new(device: Arc<Device>, disk: Disk, caps: &Capabilities) -> Self {
+    pub fn new(device: Arc<Device>, disk: DiskCache, caps: &Capabilities) -> Self {
         Self {
             disk,
             device,
             push_descriptor: caps.push_descriptor,
             kernels: RwLock::default(),
-            foreign: Mutex::default(),
+            user_kernels: Mutex::default(),
         }
     }
 
@@ -115,7 +121,7 @@ impl Pipelines {
         self.disk.folder()
     }
 
-    /// The pipeline of a kernel of ours: `source` is called for its GLSL where it is not in memory yet.
+    /// The pipeline of a built-in kernel: `source` is called for its GLSL where it is not in memory yet.
     pub fn kernel(
         &self,
         key: KernelKey,
@@ -129,45 +135,45 @@ impl Pipelines {
         blocking.require()?;
         let source = source();
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
-        let blueprint = Blueprint { push_bytes, bindings: 0, entry_point: "main" };
-        let pipeline = self.build(content, &blueprint, || glsl::compile(&source))?;
+        let info = PipelineCreateInfo { push_bytes, bindings: 0, entry_point: "main" };
+        let pipeline = self.build(content, &info, || glsl::compile(&source))?;
         Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
     }
 
     /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
-    pub fn foreign(&self, path: &str, used_for: ForeignUse, blocking: Blocking) -> Attempt<Foreign> {
+    pub fn user_kernel(&self, path: &str, interface: CallInterface, blocking: Blocking) -> Attempt<UserKernel> {
         if !self.push_descriptor {
-            return Err(Error::Unsupported("foreign SPIR-V needs the extension VK_KHR_push_descriptor".into()).into());
+            return Err(Error::Unsupported("user SPIR-V needs the extension VK_KHR_push_descriptor".into()).into());
         }
         let unreadable = |e: std::io::Error| Error::DispatchFailed(format!("{path}: {e}"));
         let file = PathBuf::from(path);
         let metadata = file.metadata().map_err(unreadable)?;
         let stamp = (metadata.len(), metadata.modified().ok());
-        let key = (path.to_owned(), used_for.constant);
-        if let Some(loaded) = self.foreign.lock().get(&key)
+        let key = (path.to_owned(), interface.constant);
+        if let Some(loaded) = self.user_kernels.lock().get(&key)
             && loaded.stamp == stamp
-            && loaded.used_for == used_for
+            && loaded.interface == interface
         {
-            return Ok(loaded.foreign.clone());
+            return Ok(loaded.kernel.clone());
         }
         blocking.require()?;
         let bytes = std::fs::read(&file).map_err(unreadable)?;
         let named = |e: spirv::SpirvError| Error::DispatchFailed(format!("{path}: {e}"));
-        let specialization: Vec<_> = used_for.constant.into_iter().collect();
+        let specialization: Vec<_> = interface.constant.into_iter().collect();
         let module = spirv::load(&bytes, &specialization).map_err(named)?;
-        module.check_layout(used_for.bindings, used_for.push_bytes).map_err(named)?;
+        module.check_layout(interface.bindings, interface.push_bytes).map_err(named)?;
         module.check_device(&spirv::Limits::of(&self.device)).map_err(named)?;
-        let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{used_for:?}").as_bytes()]);
-        let blueprint = Blueprint {
-            push_bytes: used_for.push_bytes,
-            bindings: used_for.bindings,
+        let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{interface:?}").as_bytes()]);
+        let info = PipelineCreateInfo {
+            push_bytes: interface.push_bytes,
+            bindings: interface.bindings,
             entry_point: &module.entry_point,
         };
-        let pipeline = self.build(content, &blueprint, || Ok(module.words.clone()))?;
+        let pipeline = self.build(content, &info, || Ok(module.words.clone()))?;
         let written = module.bindings.iter().filter(|b| b.written).fold(0, |bits, b| bits | 1 << b.binding);
-        let foreign = Foreign { pipeline, local_size: module.local_size, written };
-        self.foreign.lock().insert(key, Loaded { foreign: foreign.clone(), stamp, used_for });
-        Ok(foreign)
+        let kernel = UserKernel { pipeline, local_size: module.local_size, written };
+        self.user_kernels.lock().insert(key, LoadedFile { kernel: kernel.clone(), stamp, interface });
+        Ok(kernel)
     }
 
     /// Builds a pipeline from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On a
@@ -175,7 +181,7 @@ impl Pipelines {
     fn build(
         &self,
         content: u128,
-        blueprint: &Blueprint,
+        info: &PipelineCreateInfo,
         words: impl FnOnce() -> Result<Vec<u32>> + Send,
     ) -> Result<Arc<Pipeline>> {
         let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
@@ -184,17 +190,17 @@ impl Pipelines {
         let build = || {
             let check = |words: &[u32]| match spirv::missing_capability(&self.device, words) {
                 None => Ok(()),
-                Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device has not"))),
+                Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device lacks"))),
             };
             if let Some(entry) = self.disk.read(content) {
                 check(&entry.words)?;
-                let (pipeline, _) = Pipeline::build(&self.device, &entry.words, blueprint, &entry.driver_data)?;
+                let (pipeline, _) = Pipeline::build(&self.device, &entry.words, info, &entry.driver_data)?;
                 return Ok((Arc::new(pipeline), true));
             }
             let words = words()?;
             check(&words)?;
-            let (pipeline, driver_data) = Pipeline::build(&self.device, &words, blueprint, &[])?;
-            self.disk.write(content, &disk::Entry { words, driver_data });
+            let (pipeline, driver_data) = Pipeline::build(&self.device, &words, info, &[])?;
+            self.disk.write(content, &disk::CachedPipeline { words, driver_data });
             Ok((Arc::new(pipeline), false))
         };
         let (pipeline, from_disk) = std::thread::scope(|scope| {
