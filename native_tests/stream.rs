@@ -78,12 +78,12 @@ fn callers_far_ahead_of_the_device_wait_for_it() {
     let submit = || {
         run(&[node("add", Type::U32, &[0, 0])], &[(&a, Type::U32, &shape)], &shape).unwrap();
         stream.submit().unwrap();
-        stream.keep_up(Blocking::Refused)
+        stream.apply_backpressure(Blocking::Refused)
     };
     let deferred = (0..10_000).find_map(|_| submit().err());
     assert_eq!(deferred, Some(Retry::Blocking.into()));
-    stream.keep_up(Blocking::Allowed).unwrap();
-    stream.keep_up(Blocking::Refused).unwrap();
+    stream.apply_backpressure(Blocking::Allowed).unwrap();
+    stream.apply_backpressure(Blocking::Refused).unwrap();
 }
 
 #[test]

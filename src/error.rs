@@ -63,6 +63,7 @@ impl Error {
     }
 }
 
+/// The result of what cannot ask to be repeated.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// How a call that may not block is completed. Users never see it: `Nx.Vulkan.Native` repeats the call.
@@ -79,7 +80,9 @@ pub enum Retry {
 /// Why a call has no result: it failed, or it must be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfinished {
+    /// It failed.
     Failed(Error),
+    /// It must be repeated.
     Retry(Retry),
 }
 

@@ -50,7 +50,7 @@ pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32
     let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
     let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
     let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
-    let binding = |(block, buffer): (_, &Buffer)| stream::Binding { block, offset: 0, range: buffer.len() };
+    let binding = |(block, buffer): (_, &Buffer)| stream::Binding { allocation: block, offset: 0, range: buffer.len() };
     let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
     let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &blocks, bindings: &bindings };
     device().stream.dispatch(&dispatch).unwrap();

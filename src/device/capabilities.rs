@@ -12,29 +12,47 @@ use crate::error::{Error, Result};
 /// What kernels and dispatches may use on this device.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
+    /// The device's name.
     pub name: String,
+    /// Name and version of the driver.
     pub driver: String,
+    /// The Vulkan version.
     pub api_version: String,
+    /// Discrete, integrated or virtual GPU, CPU, or other, as `Nx.Vulkan.device_info/0` names it.
     pub kind: &'static str,
+    /// Whether the device is the CPU, and gets kernels made for it.
     pub cpu: bool,
+    /// Kernels may compute with 64-bit floats.
     pub float64: bool,
+    /// Kernels may compute with 64-bit integers.
     pub int64: bool,
+    /// Kernels may load and store single bytes.
     pub int8: bool,
+    /// Kernels may load and store 16-bit words.
     pub int16: bool,
+    /// Subnormal 32-bit floats can be kept.
     pub denorm_preserve: bool,
+    /// Subnormal 64-bit floats can be kept.
     pub denorm_preserve64: bool,
+    /// 32-bit floats can be rounded to even.
     pub round_to_even: bool,
+    /// Signed zeros, infinities and NaN of 32-bit floats can be kept.
     pub signed_zero_inf_nan: bool,
+    /// Signed zeros, infinities and NaN of 64-bit floats can be kept.
     pub signed_zero_inf_nan64: bool,
     /// Whether `fma` rounds once.
     pub fma: bool,
     /// Whether formulas for floats are best computed in double.
     pub fast_float64: bool,
+    /// Descriptors can be pushed, which user SPIR-V needs.
     pub push_descriptor: bool,
+    /// Which types cooperative matrices have.
     pub matrices: Matrices,
     /// Multiprocessors, which run workgroups side by side: streaming multiprocessors or compute units.
     pub processors: u64,
+    /// The most workgroups along each axis of a dispatch.
     pub max_groups: [u32; 3],
+    /// The most bytes of push constants.
     pub max_push_constants: u32,
     /// Bytes of memory that the invocations of a workgroup share.
     pub max_shared: u32,
@@ -42,7 +60,9 @@ pub struct Capabilities {
     pub max_threads: u32,
     /// Invocations of a subgroup, 0 where those cannot exchange values.
     pub subgroup: u32,
+    /// The most bytes of a storage buffer's binding.
     pub max_storage_range: u64,
+    /// Bytes that the offset of a storage buffer's binding is a multiple of.
     pub storage_alignment: u64,
     /// Size in bytes of the largest device-local heap.
     pub heap: u64,

@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 /// A device as `mix nx_vulkan.doctor` lists it.
 #[derive(Clone, Debug)]
 pub struct Listed {
+    /// The device's name.
     pub name: String,
+    /// Its kind, as `Nx.Vulkan.device_info/0` names it.
     pub kind: &'static str,
 }
 

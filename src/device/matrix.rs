@@ -34,11 +34,14 @@ impl Bfloat16Features {
 /// Which types a subgroup can multiply as matrices of 16×16 with sums in f32.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Matrices {
+    /// f16.
     pub float16: bool,
+    /// bf16.
     pub bfloat16: bool,
 }
 
 impl Matrices {
+    /// What the device has.
     pub fn of(physical: &PhysicalDevice) -> Self {
         let (features, extensions) = (physical.supported_features(), physical.supported_extensions());
         let properties = physical.properties();

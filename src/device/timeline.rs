@@ -1,3 +1,5 @@
+//! The device's timeline semaphore: which submissions have run.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -10,26 +12,27 @@ use vulkano::sync::semaphore::{Semaphore, SemaphoreCreateInfo, SemaphoreType};
 
 use crate::error::{Error, Result};
 
-/// Counts finished submissions: value n has passed once the n-th submission has run.
+/// Counts finished submissions: value n is reached once the n-th submission has run.
 pub struct Timeline {
     device: Arc<Device>,
     semaphore: Semaphore,
-    /// The value of the last submission; the recorder counts it.
+    /// The value of the last submission, which the recorder counts.
     pub submitted: AtomicU64,
     completed: AtomicU64,
     cpu: bool,
 }
 
-/// A wait spins this long before it sleeps: being woken takes a GPU's caller 40 to 500 µs, a twentieth of this. A device
-/// that is the CPU itself needs the core.
-const SPIN_GPU: Duration = Duration::from_millis(10);
-const SPIN_CPU: Duration = Duration::from_micros(20);
-/// A caller on a normal scheduler waits this long for a GPU, half of what its process may spend in NIFs at a time.
-const PROMPT_GPU: Duration = Duration::from_micros(250);
-/// How long the device may go without finishing a submission before it counts as hung: a foreign kernel may loop forever.
-const NO_PROGRESS: Duration = Duration::from_secs(600);
+/// A wait for a GPU spins this long before it sleeps: being woken takes 40 to 500 µs, a twentieth of this.
+const GPU_SPIN: Duration = Duration::from_millis(10);
+/// A wait for a CPU device spins less, as the device needs the core.
+const CPU_SPIN: Duration = Duration::from_micros(20);
+/// A call on a normal scheduler waits this long for a GPU: half of the time that its process may spend in NIFs at once.
+const NONBLOCKING_SPIN: Duration = Duration::from_micros(250);
+/// A device that finishes no submission for this long counts as hung: a kernel of a user's may loop forever.
+const HUNG_AFTER: Duration = Duration::from_secs(600);
 
 impl Timeline {
+    /// A timeline at value 0.
     pub fn new(device: Arc<Device>) -> Result<Self> {
         let create_info =
             SemaphoreCreateInfo { semaphore_type: SemaphoreType::Timeline, initial_value: 0, ..Default::default() };
@@ -44,11 +47,12 @@ impl Timeline {
         self.cpu
     }
 
+    /// The semaphore's Vulkan handle.
     pub fn handle(&self) -> vk::Semaphore {
         self.semaphore.handle()
     }
 
-    /// The newest value that has passed.
+    /// The last value that is reached.
     pub fn completed(&self) -> Result<u64> {
         let fns = self.device.fns();
         let mut value = 0;
@@ -61,38 +65,38 @@ impl Timeline {
         Ok(value)
     }
 
-    /// Whether a value has passed. A device that no longer answers has passed nothing.
-    pub fn passed(&self, value: u64) -> bool {
+    /// Whether a value is reached. A device that no longer answers has reached none.
+    pub fn reached(&self, value: u64) -> bool {
         self.completed.load(Relaxed) >= value || self.completed().is_ok_and(|completed| completed >= value)
     }
 
     /// Whether all that was submitted has run.
     pub fn idle(&self) -> bool {
-        self.passed(self.submitted.load(Relaxed))
+        self.reached(self.submitted.load(Relaxed))
     }
 
-    /// Whether a value passes before a normal scheduler should turn to other work: a change to a dirty scheduler and back
-    /// costs tens of microseconds.
-    pub fn passes_soon(&self, value: u64) -> Result<bool> {
-        self.passes_within(value, if self.cpu { Duration::ZERO } else { PROMPT_GPU })
+    /// Whether a value is reached as long as a normal scheduler may wait for it: a change to a dirty scheduler and back costs tens of
+    /// microseconds.
+    pub fn reached_soon(&self, value: u64) -> Result<bool> {
+        self.reached_within(value, if self.cpu { Duration::ZERO } else { NONBLOCKING_SPIN })
     }
 
-    fn passes_within(&self, value: u64, most: Duration) -> Result<bool> {
+    fn reached_within(&self, value: u64, limit: Duration) -> Result<bool> {
         let start = Instant::now();
         loop {
             if self.completed()? >= value {
                 return Ok(true);
             }
-            if start.elapsed() >= most {
+            if start.elapsed() >= limit {
                 return Ok(false);
             }
             std::hint::spin_loop();
         }
     }
 
-    /// Waits until a value has passed: spins briefly, then sleeps.
+    /// Waits until a value is reached: spins briefly, then sleeps.
     pub fn wait(&self, value: u64) -> Result<()> {
-        if self.passes_within(value, if self.cpu { SPIN_CPU } else { SPIN_GPU })? {
+        if self.reached_within(value, if self.cpu { CPU_SPIN } else { GPU_SPIN })? {
             return Ok(());
         }
         let (mut seen, mut since) = (self.completed()?, Instant::now());
@@ -111,8 +115,8 @@ impl Timeline {
                     let now = self.completed()?;
                     if now > seen {
                         (seen, since) = (now, Instant::now());
-                    } else if since.elapsed() > NO_PROGRESS {
-                        let seconds = NO_PROGRESS.as_secs();
+                    } else if since.elapsed() > HUNG_AFTER {
+                        let seconds = HUNG_AFTER.as_secs();
                         return Err(Error::DispatchFailed(format!("the device has finished nothing for {seconds} s")));
                     }
                 }

@@ -19,10 +19,15 @@ pub use transfer::Readback;
 
 /// Everything that exists once a device.
 pub struct Gpu {
+    /// The logical device.
     pub device: Arc<Device>,
+    /// What the device can do.
     pub caps: Capabilities,
+    /// The memory that tensors live in.
     pub pool: Pool,
+    /// The order of all work.
     pub stream: Stream,
+    /// All kernels that were built.
     pub pipelines: Pipelines,
     /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
     pub listed: Vec<Listed>,

@@ -1,4 +1,4 @@
-//! Bytes between host and device.
+//! Transfers between host and device, by way of staging memory.
 
 use parking_lot::Mutex;
 
@@ -7,24 +7,24 @@ use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
 use crate::stream::Copy;
 
-/// Up to this size data travels within the command buffer: cheaper than staging.
-const INLINE: usize = 16 << 10;
-/// Copying more than this on a normal scheduler would hold it up.
-const PROMPT: usize = 256 << 10;
+/// Data up to this size travels within the command buffer, which is cheaper than staging.
+const MAX_INLINE_BYTES: usize = 16 << 10;
+/// A copy of more bytes would hold up a normal scheduler.
+const MAX_NONBLOCKING_COPY_BYTES: usize = 256 << 10;
 
-/// Up to this size results are read on a normal scheduler where they are at hand.
-const PROMPT_READ: u64 = 64 << 10;
+/// Results up to this size are read on a normal scheduler where the device has them soon.
+const MAX_NONBLOCKING_READ_BYTES: u64 = 64 << 10;
 
-/// Larger data go to the device in pieces: it fetches one while the next are copied to staging memory.
-const PIECE: usize = 4 << 20;
-/// From this size on several threads copy: one does not read and write as fast as the bus takes it.
-const PARALLEL: usize = 4 * PIECE;
-/// Memory for results of this size takes the driver milliseconds to make: garbage is collected first, in which the
-/// memory of earlier ones may be.
-const LARGE_READBACK: u64 = 4 << 20;
+/// Larger data is staged in chunks: the device fetches one while the next are copied to staging memory.
+const STAGING_BYTES: usize = 4 << 20;
+/// From this size on several threads copy: one is slower than the bus.
+const MIN_PARALLEL_BYTES: usize = 4 * STAGING_BYTES;
+/// Staging memory for results from this size on takes the driver milliseconds to make. Garbage is collected first, as the memory of earlier
+/// results may be in it.
+const MIN_COLLECTED_READBACK_BYTES: u64 = 4 << 20;
 
-/// How many threads copy: a quarter of the processors, since their memory is shared by all.
-fn copiers() -> usize {
+/// How many threads copy: a quarter of the cores, as all of them share the memory's bandwidth.
+fn copy_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 4).clamp(1, 4))
 }
 
@@ -35,6 +35,7 @@ pub struct Readback {
 }
 
 impl Readback {
+    /// The bytes that the device wrote.
     pub fn bytes(&self) -> &[u8] {
         self.allocation.mapped(self.len)
     }
@@ -57,7 +58,7 @@ impl Gpu {
 
     /// A buffer that holds `data`.
     pub fn upload(&self, data: &[u8], blocking: Blocking) -> Attempt<Buffer> {
-        if data.len() > PROMPT {
+        if data.len() > MAX_NONBLOCKING_COPY_BYTES {
             blocking.require()?;
         }
         let allocation = self.allocate(Kind::Device, data.len() as u64, blocking)?;
@@ -70,30 +71,30 @@ impl Gpu {
         if buffer.len() != data.len() as u64 {
             return Err(Error::SizeMismatch.into());
         }
-        if data.len() > PROMPT {
+        if data.len() > MAX_NONBLOCKING_COPY_BYTES {
             blocking.require()?;
         }
         self.write(&*buffer.allocation()?, data, blocking)
     }
 
-    fn write(&self, block: &Allocation, data: &[u8], blocking: Blocking) -> Attempt<()> {
+    fn write(&self, allocation: &Allocation, data: &[u8], blocking: Blocking) -> Attempt<()> {
         if data.is_empty() {
             return Ok(());
         }
-        if data.len() <= INLINE {
-            return Ok(self.stream.update(block, data)?);
+        if data.len() <= MAX_INLINE_BYTES {
+            return Ok(self.stream.update(allocation, data)?);
         }
-        let pieces = Mutex::new(data.chunks(PIECE).enumerate());
+        let chunks = Mutex::new(data.chunks(STAGING_BYTES).enumerate());
         let copy = || -> Attempt<()> {
             loop {
-                let Some((index, piece)) = pieces.lock().next() else { return Ok(()) };
-                self.stage(block, index * PIECE, piece, blocking)?;
-                if data.len() > PIECE {
+                let Some((index, chunk)) = chunks.lock().next() else { return Ok(()) };
+                self.stage(allocation, index * STAGING_BYTES, chunk, blocking)?;
+                if data.len() > STAGING_BYTES {
                     self.stream.submit()?;
                 }
             }
         };
-        let helpers = if data.len() < PARALLEL { 0 } else { copiers() - 1 };
+        let helpers = if data.len() < MIN_PARALLEL_BYTES { 0 } else { copy_threads() - 1 };
         std::thread::scope(|scope| {
             let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(copy)).collect();
             let copied = copy();
@@ -102,8 +103,8 @@ impl Gpu {
         })
     }
 
-    /// Copies to staging memory, and records the way from there.
-    fn stage(&self, block: &Allocation, to_offset: usize, data: &[u8], blocking: Blocking) -> Attempt<()> {
+    /// Copies to staging memory, and records the copy from there.
+    fn stage(&self, allocation: &Allocation, to_offset: usize, data: &[u8], blocking: Blocking) -> Attempt<()> {
         let staging = self.allocate(Kind::Upload, data.len() as u64, blocking)?;
         staging
             .buffer
@@ -111,7 +112,14 @@ impl Gpu {
             .map_err(|e| Error::DispatchFailed(format!("staging memory cannot be written: {e:?}")))?[..data.len()]
             .copy_from_slice(data);
         let (to_offset, len) = (to_offset as u64, data.len() as u64);
-        Ok(self.stream.copy(&Copy { from: &staging, from_offset: 0, to: block, to_offset, len, to_host: false })?)
+        Ok(self.stream.copy(&Copy {
+            from: &staging,
+            from_offset: 0,
+            to: allocation,
+            to_offset,
+            len,
+            to_host: false,
+        })?)
     }
 
     /// `len` bytes from `offset` on, once all that was recorded before has run.
@@ -120,24 +128,24 @@ impl Gpu {
         Ok(readback)
     }
 
-    /// What a normal scheduler can do about waiting. While the device works, garbage can be collected whose memory the next
-    /// tensor needs: [`Retry::AfterCollection`], once.
-    pub fn finish_promptly(&self) -> Attempt<()> {
-        if self.pool.take_low() {
+    /// Waits as long as a normal scheduler may. While the device works, garbage can be collected whose memory the next tensor needs:
+    /// [`Retry::AfterCollection`], once.
+    pub fn try_finish(&self) -> Attempt<()> {
+        if self.pool.take_shortage() {
             self.stream.start()?;
             return Err(Retry::AfterCollection.into());
         }
-        self.stream.submit_and_look()
+        self.stream.submit_and_poll()
     }
 
-    /// What a normal scheduler can do about reading: a few bytes, if the device has them soon, else [`Retry::Later`]. With more
-    /// the device starts meanwhile, and the error tells whether garbage should be collected before a dirty scheduler waits.
-    pub fn read_promptly(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<Readback> {
+    /// Reads what a normal scheduler may: a few bytes if the device has them soon, else [`Retry::Later`]. For more bytes the device starts
+    /// and the retry tells whether garbage should be collected before a dirty scheduler waits.
+    pub fn try_read(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<Readback> {
         // A device that is the CPU needs this scheduler's core.
-        if len <= PROMPT_READ && !self.stream.timeline().on_cpu() {
+        if len <= MAX_NONBLOCKING_READ_BYTES && !self.stream.timeline().on_cpu() {
             match self.record_read(buffer, offset, len, Blocking::Refused) {
                 Ok(readback) => {
-                    self.stream.submit_and_look()?;
+                    self.stream.submit_and_poll()?;
                     return Ok(readback.visible()?);
                 }
                 Err(Unfinished::Retry(_)) => {}
@@ -145,7 +153,8 @@ impl Gpu {
             }
         }
         self.stream.submit()?;
-        let short = self.pool.take_low() || len >= LARGE_READBACK && self.pool.is_short_of_readback(len);
+        let short =
+            self.pool.take_shortage() || len >= MIN_COLLECTED_READBACK_BYTES && self.pool.must_grow_for_readback(len);
         Err(if short { Retry::AfterCollection } else { Retry::Blocking }.into())
     }
 

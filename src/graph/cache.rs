@@ -16,9 +16,11 @@ const MAX_COMMANDS: usize = 1 << 16;
 
 /// Whether a call has come before.
 pub enum Found {
+    /// Often enough for a graph to be there.
     Graph(Arc<Graph>),
     /// Once before: it is worth a capture now. A loop over offsets makes calls that never come again.
     Seen,
+    /// Not lately.
     Nothing,
 }
 
@@ -60,5 +62,59 @@ impl<K> Cache<K> {
         self.graphs += 1;
         self.commands += graph.commands();
         self.by_hash.insert(hash, (saved, Arc::new(graph)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(cache: &mut Cache<&'static str>, hash: u64, key: &'static str) -> &'static str {
+        match cache.find(hash, |&saved| saved == key) {
+            Found::Graph(_) => "graph",
+            Found::Seen => "seen",
+            Found::Nothing => "nothing",
+        }
+    }
+
+    #[test]
+    fn a_call_is_captured_the_second_time_and_replayed_from_then_on() {
+        let mut cache = Cache::default();
+        assert_eq!([(); 2].map(|()| found(&mut cache, 7, "add")), ["nothing", "seen"]);
+        cache.insert(7, "add", Graph::empty(3));
+        assert_eq!([(); 2].map(|()| found(&mut cache, 7, "add")), ["graph"; 2]);
+        assert_eq!(found(&mut cache, 8, "add"), "nothing");
+    }
+
+    #[test]
+    fn calls_of_one_hash_are_told_apart() {
+        let mut cache = Cache::default();
+        cache.insert(7, "add", Graph::empty(1));
+        assert_eq!([(); 2].map(|()| found(&mut cache, 7, "subtract")), ["nothing", "seen"]);
+        cache.insert(7, "subtract", Graph::empty(1));
+        assert_eq!(found(&mut cache, 7, "subtract"), "graph");
+        assert_ne!(found(&mut cache, 7, "add"), "graph");
+    }
+
+    #[test]
+    fn calls_that_never_come_again_are_not_captured() {
+        let mut cache = Cache::default();
+        for hash in 0..10 * SEEN_SLOTS as u64 {
+            assert_eq!(found(&mut cache, hash + 1, "slice"), "nothing");
+        }
+    }
+
+    #[test]
+    fn graphs_and_their_commands_are_bounded() {
+        let mut cache = Cache::default();
+        assert!(!cache.is_full(MAX_COMMANDS) && cache.is_full(MAX_COMMANDS + 1));
+        cache.insert(1, "cholesky", Graph::empty(MAX_COMMANDS - 10));
+        assert!(!cache.is_full(10) && cache.is_full(11));
+        let mut cache = Cache::default();
+        for hash in 0..MAX_GRAPHS as u64 {
+            assert!(!cache.is_full(0));
+            cache.insert(hash, "add", Graph::empty(0));
+        }
+        assert!(cache.is_full(0));
     }
 }

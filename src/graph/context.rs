@@ -23,8 +23,13 @@ const CACHE_EXCEEDED_BYTES: u64 = 64 << 20;
 pub enum Operand<'a> {
     /// A buffer and its size in bytes.
     Buffer(&'a AllocationHandle, u64),
-    /// One value, in the first bytes as its type stores it; `index` is the operand's position in the call.
-    Scalar { index: usize, value: [u8; 16] },
+    /// One value.
+    Scalar {
+        /// The operand's position in the call.
+        index: usize,
+        /// The value in its type's representation, from the first byte on.
+        value: [u8; 16],
+    },
 }
 
 impl<'a> Operand<'a> {
@@ -36,6 +41,7 @@ impl<'a> Operand<'a> {
         }
     }
 
+    /// The buffer's allocation; `None` for a value.
     pub fn allocation(&self) -> Option<&'a Allocation> {
         match self {
             Self::Buffer(allocation, _) => Some(allocation),
@@ -48,15 +54,18 @@ impl<'a> Operand<'a> {
 /// through here, which is what makes a capture complete.
 pub struct Context<'a> {
     pub(super) gpu: &'a Gpu,
+    /// Whether the call may block its thread.
     pub blocking: Blocking,
     pub(super) capture: Option<RefCell<Capture>>,
 }
 
 impl<'a> Context<'a> {
+    /// The context of a call that is not captured.
     pub fn new(gpu: &'a Gpu, blocking: Blocking) -> Self {
         Self { gpu, blocking, capture: None }
     }
 
+    /// The device's capabilities.
     pub fn caps(&self) -> &'a Capabilities {
         &self.gpu.caps
     }

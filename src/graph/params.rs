@@ -71,7 +71,9 @@ impl Display for Kind<'_> {
 /// The allocation that an address leads to: its identity and its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
+    /// The allocation's identity.
     pub id: u64,
+    /// The device address of its first byte.
     pub address: u64,
 }
 
@@ -80,8 +82,13 @@ pub struct Target {
 pub enum Slot<A> {
     /// The allocation's device address, added to the words.
     Address(A),
-    /// The value of the call's operand `operand`, in `words` words.
-    Scalar { operand: usize, words: usize },
+    /// The value of an operand of the call.
+    Scalar {
+        /// The operand's position in the call.
+        operand: usize,
+        /// 32-bit words of the value.
+        words: usize,
+    },
     /// Whether to traverse large tensors in reverse.
     Reversed,
 }

@@ -138,3 +138,18 @@ impl Launch {
         cx.dispatch(&self.pipeline, &words, self.groups, &reads, &writes)
     }
 }
+
+#[cfg(test)]
+impl Graph {
+    /// A graph of commands that do nothing.
+    pub(super) fn empty(commands: usize) -> Self {
+        let command = |_| Command::Zero { target: 0, bytes: 0 };
+        Self {
+            operands: SmallVec::new(),
+            memory: SmallVec::new(),
+            slots: SmallVec::new(),
+            results: SmallVec::new(),
+            commands: (0..commands).map(command).collect(),
+        }
+    }
+}

@@ -310,13 +310,13 @@ impl<'a> Call<'a> {
             if !offset.is_multiple_of(self.gpu.caps.storage_alignment) {
                 return Err(self.too_large("the part of a buffer that one dispatch covers"));
             }
-            Ok(Binding { block: span.block, offset, range })
+            Ok(Binding { allocation: span.block, offset, range })
         });
         let bindings = bindings.collect::<Result<SmallVec<[Binding; 8]>>>()?;
         let (mut read, mut written): (SmallVec<[&Allocation; 4]>, SmallVec<[&Allocation; 4]>) = Default::default();
         for (i, binding) in bindings.iter().enumerate() {
             let list = if kernel.written >> i & 1 == 1 { &mut written } else { &mut read };
-            list.push(binding.block);
+            list.push(binding.allocation);
         }
         self.gpu.stream.dispatch(&Dispatch {
             pipeline: &kernel.pipeline,

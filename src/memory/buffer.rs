@@ -1,3 +1,5 @@
+//! Buffers: what the BEAM holds of device memory.
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -5,13 +7,14 @@ use parking_lot::Mutex;
 use super::AllocationHandle;
 use crate::error::{Error, Result};
 
-/// A device buffer as the BEAM holds it: `len` bytes in a leased block, until freed or collected.
+/// A device buffer as the BEAM holds it: `len` bytes of an allocation, until it is freed or collected.
 pub struct Buffer {
     len: u64,
     allocation: Mutex<Option<Arc<AllocationHandle>>>,
 }
 
 impl Buffer {
+    /// A buffer of the first `len` bytes of an allocation.
     pub fn new(len: u64, allocation: AllocationHandle) -> Self {
         Self { len, allocation: Mutex::new(Some(Arc::new(allocation))) }
     }
@@ -21,16 +24,17 @@ impl Buffer {
         self.len
     }
 
+    /// Whether the size is zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The block, kept alive while the caller records work on it.
+    /// The allocation, kept alive while the caller records commands on it.
     pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
         self.allocation.lock().clone().ok_or(Error::Deallocated)
     }
 
-    /// Gives the block back to the pool; false if it was given back before.
+    /// Returns the allocation to the pool; false if it was returned before.
     pub fn free(&self) -> bool {
         self.allocation.lock().take().is_some()
     }

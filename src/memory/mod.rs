@@ -1,8 +1,9 @@
-//! Device memory: a pool of blocks in size classes, and the buffer that the BEAM holds.
+//! Device memory: a pool of allocations in size classes, and the buffer that the BEAM holds. This module knows the device and its timeline,
+//! and nothing of commands.
 //!
-//! Tensors live in device-local memory alone. Their blocks go back to the pool as soon as nobody holds them and may be
-//! handed out again at once: the stream orders the next use after the last one, as it orders any two uses of a block.
-//! Blocks that the host maps (staging) are handed out again only when the timeline has passed their last use.
+//! Tensors live in device-local memory alone. Their allocations return to the pool when the last handle is dropped and may be handed out
+//! again immediately: the stream orders the next use after the last one, as it orders any two uses of an allocation. Allocations that the host
+//! maps (staging) are handed out again only when the timeline has reached their last use.
 
 mod buffer;
 mod packing;

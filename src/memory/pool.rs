@@ -1,3 +1,5 @@
+//! The pool of allocations in size classes: who owns which memory, and when the driver is asked for more.
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use super::Blocking;
 use crate::device::Timeline;
 use crate::error::{Attempt, Error, Retry};
 
-/// What a block is for.
+/// What an allocation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A tensor: device-local, never mapped.
@@ -29,35 +31,39 @@ pub enum Kind {
     Readback,
 }
 
-/// A piece of memory with its buffer, in one size class for life.
+/// A piece of memory with its buffer. It stays in one size class from its making to its end.
 pub struct Allocation {
+    /// All of its memory.
     pub buffer: Subbuffer<[u8]>,
+    /// The buffer's Vulkan handle.
     pub handle: vk::Buffer,
     /// Device address of the first byte, aligned for four elements of any type.
     pub address: u64,
+    /// Bytes: a size class.
     pub size: u64,
     /// Tells this use of the memory from earlier and later ones: no two allocations of a process have the same.
     pub id: u64,
     kind: Kind,
-    /// The stream's marks, written under its lock: the epochs (runs between two barriers) of the last read and write,
-    /// and the timeline value after which the last use is over.
+    /// The stream's epoch of the last read. An epoch is what is recorded between two barriers; the stream writes it under its lock.
     pub(crate) read_epoch: AtomicU64,
+    /// The stream's epoch of the last write.
     pub(crate) write_epoch: AtomicU64,
+    /// The timeline value after which the last use is over.
     pub(crate) last_use: AtomicU64,
 }
 
-/// A block taken from the pool; it returns there when the last owner drops it.
+/// An allocation in use; it returns to the pool when the handle is dropped.
 pub struct AllocationHandle {
-    block: Option<Allocation>,
-    pool: Arc<Shared>,
+    allocation: Option<Allocation>,
+    pool: Arc<PoolShared>,
 }
 
 impl Deref for AllocationHandle {
     type Target = Allocation;
 
+    #[expect(clippy::expect_used, reason = "`drop` alone takes the allocation")]
     fn deref(&self) -> &Allocation {
-        // `block` is taken by `drop` alone.
-        self.block.as_ref().expect("a allocation holds its block until it is dropped")
+        self.allocation.as_ref().expect("a handle has its allocation until it is dropped")
     }
 }
 
@@ -75,170 +81,182 @@ impl AllocationHandle {
 
 impl Drop for AllocationHandle {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
+        if let Some(allocation) = self.allocation.take() {
             let mut state = self.pool.state.lock();
-            match block.kind {
+            match allocation.kind {
                 Kind::Device => {
-                    state.used -= block.size;
-                    state.leased -= 1;
+                    state.used -= allocation.size;
+                    state.live -= 1;
                 }
-                Kind::Readback => state.readbacks -= 1,
+                Kind::Readback => state.live_readbacks -= 1,
                 Kind::Upload => {}
             }
-            state.free.entry((block.kind, block.size)).or_default().push(block);
+            state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
         }
     }
 }
 
-/// The pool's figures, in bytes.
+/// What the pool holds, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Most that the pool may take from the device and the host together.
+    /// The most that the pool may reserve from the device and the host together.
     pub limit: u64,
-    /// Taken now, whether in use or free.
+    /// Reserved now, in use or free.
     pub pool: u64,
-    /// In blocks that live buffers hold.
+    /// Bytes of the allocations in use.
     pub used: u64,
-    /// How many blocks live buffers hold.
+    /// How many allocations are in use.
     pub buffers: u64,
 }
 
-struct State {
+struct PoolState {
+    /// Allocations that can be handed out, by kind and size class.
     free: BTreeMap<(Kind, u64), Vec<Allocation>>,
-    taken: u64,
+    /// Bytes that the driver has given.
+    reserved: u64,
+    /// Bytes of the device allocations in use.
     used: u64,
-    leased: u64,
-    /// Blocks of read-back data that the host still holds.
-    readbacks: u64,
-    /// The most that live buffers held when there was no garbage to collect.
+    /// How many device allocations are in use.
+    live: u64,
+    /// How many readback allocations the host holds.
+    live_readbacks: u64,
+    /// The most bytes in use at a time when there was no garbage to collect.
     peak: u64,
-    /// What may be taken before a prompt caller is asked to collect garbage: the BEAM does not see how large the memory
-    /// behind a reference is. Grows when that was in vain, by a share of what is taken, as a heap does.
-    slack: u64,
-    /// The size for which a prompt caller was last asked to in place of memory of the driver's, which is what comes next.
-    asked: u64,
-    /// Whether one more tensor of the size of the last large one would have to wait for memory.
-    low: bool,
-    /// How many allocations were handed out.
+    /// Bytes that may be reserved before a call that may not block is told to collect garbage: the BEAM does not see how large the memory
+    /// behind a reference is. Where a collection frees nothing, the headroom grows by a share of what is reserved, as a heap does.
+    headroom: u64,
+    /// The size class for which such a call was last told to collect garbage in place of asking the driver. The driver is asked next.
+    collected_for: u64,
+    /// Whether one more tensor of the last large one's size class would have to wait for memory.
+    short: bool,
+    /// How many allocations were ever handed out: the last one's identity.
     handed_out: u64,
 }
 
-struct Shared {
+struct PoolShared {
     device: Arc<Device>,
     allocator: Arc<StandardMemoryAllocator>,
     timeline: Arc<Timeline>,
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 /// The size-class pool. See the [module's documentation](super).
-pub struct Pool(Arc<Shared>);
+pub struct Pool(Arc<PoolShared>);
 
-const SMALLEST: u64 = 256;
-/// Four of the largest elements: kernels load so many at once.
-const ALIGNMENT: u64 = 64;
-/// What may be taken before garbage is collected, at least.
-const FIRST: u64 = 64 << 20;
-/// The share of what is taken that may be added once there was no garbage to collect.
-const GROWTH: u64 = 4;
-/// And the share that smaller blocks may add when a larger one asks for a collection: these need not ask for one each.
-const SMALL: u64 = 64;
-/// Size of the pieces of device memory that small blocks are cut from.
-const SLAB: u64 = 32 << 20;
-/// And of those of the host's: 32 MiB of it took the driver of an H200 10 ms.
-const HOST_SLAB: u64 = 8 << 20;
-/// Memory for tensors from this size on is worth a collection of garbage while the device works.
-const LARGE: u64 = 8 << 20;
+/// The smallest size class.
+const MIN_SIZE_BYTES: u64 = 256;
+/// Four of the largest elements: kernels load as much at once.
+const ALIGNMENT_BYTES: u64 = 64;
+/// The least that may be reserved before garbage is collected.
+const MIN_HEADROOM_BYTES: u64 = 64 << 20;
+/// The share of the reserved memory that the headroom grows by once there was no garbage to collect.
+const HEADROOM_DIVISOR: u64 = 4;
+/// The share that smaller allocations may add when a larger one asks for a collection, so that not each of them asks for one.
+const SMALL_HEADROOM_DIVISOR: u64 = 64;
+/// Size of the pieces of device memory that small allocations are cut from.
+const DEVICE_SLAB_BYTES: u64 = 32 << 20;
+/// Size of the pieces of host memory: 32 MiB of it took the driver of an H200 10 ms.
+const HOST_SLAB_BYTES: u64 = 8 << 20;
+/// A tensor from this size on is worth a collection of garbage while the device works.
+const LARGE_BYTES: u64 = 8 << 20;
 
 /// Rounds up to the size class: four classes to each power of two, so that at most a quarter is lost.
 fn size_class(len: u64) -> Option<u64> {
-    let len = len.max(SMALLEST);
+    let len = len.max(MIN_SIZE_BYTES);
     let step = 1u64 << ((len - 1).ilog2().max(8) - 2);
     len.checked_next_multiple_of(step)
 }
 
 impl Pool {
+    /// An empty pool that reserves at most `limit` bytes.
     pub fn new(device: Arc<Device>, timeline: Arc<Timeline>, limit: u64) -> Self {
         let slab = |ty: &MemoryType| {
-            if ty.property_flags.contains(MemoryPropertyFlags::DEVICE_LOCAL) { SLAB } else { HOST_SLAB }
+            if ty.property_flags.contains(MemoryPropertyFlags::DEVICE_LOCAL) {
+                DEVICE_SLAB_BYTES
+            } else {
+                HOST_SLAB_BYTES
+            }
         };
         let slabs: Vec<_> = device.physical_device().memory_properties().memory_types.iter().map(slab).collect();
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let state = State {
+        let state = PoolState {
             free: BTreeMap::new(),
-            taken: 0,
+            reserved: 0,
             used: 0,
-            leased: 0,
-            readbacks: 0,
+            live: 0,
+            live_readbacks: 0,
             peak: 0,
-            slack: FIRST.min(limit),
-            asked: 0,
-            low: false,
+            headroom: MIN_HEADROOM_BYTES.min(limit),
+            collected_for: 0,
+            short: false,
             handed_out: 0,
         };
-        Self(Arc::new(Shared { device, allocator, timeline, limit, state: Mutex::new(state) }))
+        Self(Arc::new(PoolShared { device, allocator, timeline, limit, state: Mutex::new(state) }))
     }
 
+    /// What the pool holds now.
     pub fn info(&self) -> MemoryInfo {
         let state = self.0.state.lock();
-        MemoryInfo { limit: self.0.limit, pool: state.taken, used: state.used, buffers: state.leased }
+        MemoryInfo { limit: self.0.limit, pool: state.reserved, used: state.used, buffers: state.live }
     }
 
-    /// A block of at least `len` bytes, contents undefined, without waiting for the device.
+    /// An allocation of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// Prompt callers get [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and [`Retry::Blocking`] where
-    /// that has happened and the driver must be asked for memory, which can take it milliseconds.
+    /// A call that may not block gets [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and
+    /// [`Retry::Blocking`] where that has happened and the driver must be asked for memory, which can take milliseconds.
     pub fn allocate(&self, kind: Kind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
-        let size = size.min(shared.limit.max(SMALLEST));
+        let size = size.min(shared.limit.max(MIN_SIZE_BYTES));
         let released = {
             let mut state = shared.state.lock();
-            if let Some(block) = shared.reuse(&mut state, kind, size) {
-                return Ok(self.hand_out(&mut state, block));
+            if let Some(allocation) = shared.reuse(&mut state, kind, size) {
+                return Ok(self.hand_out(&mut state, allocation));
             }
-            if state.slack < size {
+            if state.headroom < size {
                 match blocking {
                     Blocking::Refused => {
-                        state.slack = state.slack.max(state.taken / SMALL).min(size - 1);
+                        state.headroom = state.headroom.max(state.reserved / SMALL_HEADROOM_DIVISOR).min(size - 1);
                         return Err(Retry::AfterCollection.into());
                     }
                     Blocking::Allowed => {
-                        let rest = shared.limit.saturating_sub(state.taken).max(size);
-                        state.slack = (size + (state.taken / GROWTH).max(FIRST)).min(rest);
+                        let rest = shared.limit.saturating_sub(state.reserved).max(size);
+                        state.headroom = (size + (state.reserved / HEADROOM_DIVISOR).max(MIN_HEADROOM_BYTES)).min(rest);
                         state.peak = state.peak.max(state.used + size);
                     }
                 }
             }
-            // Sizes that come and go do not add up: what lies free of other sizes makes room.
-            let most = (FIRST + 2 * state.peak).min(shared.limit);
-            let wanted = (state.taken + size).saturating_sub(most);
+            // Where sizes change, free allocations of other sizes make room: they would add up otherwise.
+            let most = (MIN_HEADROOM_BYTES + 2 * state.peak).min(shared.limit);
+            let wanted = (state.reserved + size).saturating_sub(most);
             let released = shared.release(&mut state, wanted);
-            if state.taken + size > shared.limit {
+            if state.reserved + size > shared.limit {
                 return Err(Error::OutOfMemory(format!(
                     "{size} bytes more than the {} in use would pass the limit of {}",
-                    state.taken, shared.limit
+                    state.reserved, shared.limit
                 ))
                 .into());
             }
-            state.taken += size;
-            state.slack -= size;
+            state.reserved += size;
+            state.headroom -= size;
             released
         };
         drop(released);
         let created = shared.create(kind, size, blocking);
         let mut state = shared.state.lock();
         match created {
-            Ok(block) => Ok(self.hand_out(&mut state, block)),
+            Ok(allocation) => Ok(self.hand_out(&mut state, allocation)),
             Err(error) => {
-                state.taken -= size;
-                state.slack += size;
+                state.reserved -= size;
+                state.headroom += size;
                 if blocking == Blocking::Refused {
-                    // Garbage costs less than memory of the driver's. But with a few blocks more it is collected less often.
-                    let again = state.asked == size;
-                    state.asked = if again { 0 } else { size };
+                    // A collection costs less than memory of the driver's, but each second time the driver is asked: a pool that never grows
+                    // collects too often.
+                    let again = state.collected_for == size;
+                    state.collected_for = if again { 0 } else { size };
                     return Err(if again { Retry::Blocking } else { Retry::AfterCollection }.into());
                 }
                 drop(state);
@@ -248,35 +266,35 @@ impl Pool {
         }
     }
 
-    fn hand_out(&self, state: &mut State, mut block: Allocation) -> AllocationHandle {
+    fn hand_out(&self, state: &mut PoolState, mut allocation: Allocation) -> AllocationHandle {
         state.handed_out += 1;
-        block.id = state.handed_out;
-        match block.kind {
+        allocation.id = state.handed_out;
+        match allocation.kind {
             Kind::Device => {
-                state.used += block.size;
-                state.leased += 1;
-                if block.size >= LARGE {
-                    let free = state.free.get(&(block.kind, block.size));
-                    state.low = free.is_none_or(Vec::is_empty);
+                state.used += allocation.size;
+                state.live += 1;
+                if allocation.size >= LARGE_BYTES {
+                    let free = state.free.get(&(allocation.kind, allocation.size));
+                    state.short = free.is_none_or(Vec::is_empty);
                 }
             }
-            Kind::Readback => state.readbacks += 1,
+            Kind::Readback => state.live_readbacks += 1,
             Kind::Upload => {}
         }
-        AllocationHandle { block: Some(block), pool: self.0.clone() }
+        AllocationHandle { allocation: Some(allocation), pool: self.0.clone() }
     }
 
-    /// Whether callers who wait for the device should collect garbage meanwhile, or the next large tensor has to wait for
-    /// that. Told once for each tensor.
-    pub fn take_low(&self) -> bool {
-        std::mem::take(&mut self.0.state.lock().low)
+    /// Whether callers that wait for the device should collect garbage meanwhile: the next large tensor would have to wait for a collection.
+    /// True once for each tensor.
+    pub fn take_shortage(&self) -> bool {
+        std::mem::take(&mut self.0.state.lock().short)
     }
 
-    /// Whether a block for reading back `len` bytes would have to be made while earlier ones are still held.
-    pub fn is_short_of_readback(&self, len: u64) -> bool {
+    /// Whether a readback of `len` bytes needs new memory while the host holds earlier ones.
+    pub fn must_grow_for_readback(&self, len: u64) -> bool {
         let state = self.0.state.lock();
         let free = size_class(len).and_then(|size| state.free.get(&(Kind::Readback, size)));
-        state.readbacks > 0 && free.is_none_or(|list| self.0.first_passed(list).is_none())
+        state.live_readbacks > 0 && free.is_none_or(|list| self.0.first_finished(list).is_none())
     }
 
     /// Gives all free memory that the device no longer uses back to the driver.
@@ -286,57 +304,57 @@ impl Pool {
     }
 }
 
-impl Shared {
-    /// Tells blocks that the device is through with. It is asked once, not for each block.
-    fn passed(&self) -> impl Fn(&Allocation) -> bool {
+impl PoolShared {
+    /// A test for allocations that the device no longer uses. It asks for the timeline's value once, not for each allocation.
+    fn finished(&self) -> impl Fn(&Allocation) -> bool {
         let completed = self.timeline.completed().unwrap_or(0);
-        move |block| block.last_use.load(Relaxed) <= completed
+        move |allocation| allocation.last_use.load(Relaxed) <= completed
     }
 
-    fn first_passed(&self, list: &[Allocation]) -> Option<usize> {
-        if list.is_empty() { None } else { list.iter().position(self.passed()) }
+    fn first_finished(&self, list: &[Allocation]) -> Option<usize> {
+        if list.is_empty() { None } else { list.iter().position(self.finished()) }
     }
 
-    /// Takes a free block of the class. The host may write or read only what the device is through with; for device
-    /// memory the stream's barriers order the uses.
-    fn reuse(&self, state: &mut State, kind: Kind, size: u64) -> Option<Allocation> {
+    /// Takes a free allocation of the class. The host may write or read only what the device no longer uses; the stream's barriers order
+    /// the uses of device memory.
+    fn reuse(&self, state: &mut PoolState, kind: Kind, size: u64) -> Option<Allocation> {
         let list = state.free.get_mut(&(kind, size))?;
         match kind {
             Kind::Device => list.pop(),
             Kind::Upload | Kind::Readback => {
-                let index = self.first_passed(list)?;
+                let index = self.first_finished(list)?;
                 Some(list.swap_remove(index))
             }
         }
     }
 
-    /// Takes free blocks that the device is through with, until they are `bytes` together. Dropping them frees their
-    /// memory, which takes the driver long: that is for the caller to do once the state is unlocked.
+    /// Takes free allocations that the device no longer uses, `bytes` bytes of them or all. Dropping them frees their memory, which takes
+    /// the driver long: the caller drops them once the state is unlocked.
     #[must_use]
-    fn release(&self, state: &mut State, bytes: u64) -> Vec<Allocation> {
+    fn release(&self, state: &mut PoolState, bytes: u64) -> Vec<Allocation> {
         let (mut released, mut sum) = (vec![], 0);
         if bytes == 0 {
             return released;
         }
-        let passed = self.passed();
+        let finished = self.finished();
         for list in state.free.values_mut() {
             let mut index = 0;
             while index < list.len() && sum < bytes {
-                if passed(&list[index]) {
-                    let block = list.swap_remove(index);
-                    sum += block.size;
-                    released.push(block);
+                if finished(&list[index]) {
+                    let allocation = list.swap_remove(index);
+                    sum += allocation.size;
+                    released.push(allocation);
                 } else {
                     index += 1;
                 }
             }
         }
         state.free.retain(|_, list| !list.is_empty());
-        state.taken -= sum;
+        state.reserved -= sum;
         released
     }
 
-    /// Prompt callers get a piece of memory that the driver has given before, or an error.
+    /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
     fn create(&self, kind: Kind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
         let (usage, memory_type_filter) = match kind {
@@ -344,7 +362,7 @@ impl Shared {
                 transfer | BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
                 MemoryTypeFilter {
                     required_flags: MemoryPropertyFlags::DEVICE_LOCAL,
-                    // Of the device's own memory, the host sees a small window only on many machines.
+                    // On many machines the host sees only a small window of the device's memory.
                     not_preferred_flags: MemoryPropertyFlags::HOST_VISIBLE,
                     ..MemoryTypeFilter::empty()
                 },
@@ -357,7 +375,8 @@ impl Shared {
             Blocking::Allowed => MemoryAllocatePreference::Unknown,
         };
         let failed = |why: String| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
-        let layout = DeviceLayout::from_size_alignment(size, ALIGNMENT).ok_or_else(|| failed("too large".into()))?;
+        let layout =
+            DeviceLayout::from_size_alignment(size, ALIGNMENT_BYTES).ok_or_else(|| failed("too large".into()))?;
         let buffer = Buffer::new(
             self.allocator.clone(),
             BufferCreateInfo { usage, ..Default::default() },
@@ -371,7 +390,7 @@ impl Shared {
             _ => 0,
         };
         debug_assert_eq!(buffer.offset(), 0);
-        if !address.is_multiple_of(ALIGNMENT) {
+        if !address.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(Error::Unsupported(format!(
                 "the device's memory starts at {address:#x}, which is not aligned"
             ))
@@ -391,10 +410,10 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PoolShared {
     fn drop(&mut self) {
-        // The device must be idle before its buffers go; nothing can be done about a failure here.
-        // SAFETY: the queue is not used any more, this is the last owner of the pool.
+        // The device must be idle before its buffers are destroyed; nothing can be done about a failure here.
+        // SAFETY: the queue is not used any more, as this is the last owner of the pool.
         let _ = unsafe { self.device.wait_idle() };
     }
 }
@@ -408,7 +427,7 @@ mod tests {
         for len in (0..100_000).chain((0..60).map(|e| (1u64 << e) + 1)) {
             let size = size_class(len).unwrap();
             assert!(size >= len && size.is_multiple_of(64), "{len} → {size}");
-            assert!(size - len <= (len / 4).max(SMALLEST), "{len} → {size}");
+            assert!(size - len <= (len / 4).max(MIN_SIZE_BYTES), "{len} → {size}");
             assert_eq!(size_class(size), Some(size), "{len}");
         }
         assert_eq!(size_class(u64::MAX), None);

@@ -27,25 +27,25 @@ fn upload_into(buffer: Term, data: Term, blocking: Blocking) -> Attempt<()> {
 }
 
 fn download(buffer: Term, blocking: Blocking) -> Attempt<Term> {
-    let held = buffer_arg(buffer, "ref")?;
-    let len = held.len();
-    read(buffer.get_env(), held, 0, len, blocking)
+    let stored = buffer_arg(buffer, "ref")?;
+    let len = stored.len();
+    read(buffer.get_env(), stored, 0, len, blocking)
 }
 
 fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, blocking: Blocking) -> Attempt<Term<'a>> {
-    let held = buffer_arg(buffer, "ref")?;
-    read(buffer.get_env(), held, size_arg(offset, "offset")?, size_arg(len, "len")?, blocking)
+    let stored = buffer_arg(buffer, "ref")?;
+    read(buffer.get_env(), stored, size_arg(offset, "offset")?, size_arg(len, "len")?, blocking)
 }
 
-/// Results of at most this size are copied: small binaries should not each hold a block of staging memory.
-const COPIED: usize = 64 << 10;
+/// Results up to this size are copied: small binaries should not each keep staging memory.
+const MAX_COPIED_BYTES: usize = 64 << 10;
 
 fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Term<'a>> {
     let gpu = gpu(blocking)?;
     Ok(binary(
         env,
         match blocking {
-            Blocking::Refused => gpu.read_promptly(buffer, offset, len)?,
+            Blocking::Refused => gpu.try_read(buffer, offset, len)?,
             Blocking::Allowed => gpu.read(buffer, offset, len)?,
         },
     )?)
@@ -54,7 +54,7 @@ fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, blocking: Bloc
 /// Bytes read back as a binary: a copy where small, else the staging memory itself.
 pub(super) fn binary(env: Env, readback: Readback) -> Result<Term> {
     let bytes = readback.bytes();
-    if bytes.len() <= COPIED {
+    if bytes.len() <= MAX_COPIED_BYTES {
         let mut copy = OwnedBinary::new(bytes.len());
         copy.as_mut_slice().copy_from_slice(bytes);
         return Ok(copy.release(env).encode(env));

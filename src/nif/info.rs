@@ -78,11 +78,11 @@ impl Encoder for MemoryInfo {
 
 pair!(sync, sync_dirty, (), reply_ok, wait);
 
-/// A prompt caller has the device start before it goes where it may wait.
+/// A call that may not block has the device start before it is repeated where it may.
 fn wait(blocking: Blocking) -> Attempt<()> {
     let gpu = gpu(blocking)?;
     match blocking {
-        Blocking::Refused => gpu.finish_promptly(),
+        Blocking::Refused => gpu.try_finish(),
         Blocking::Allowed => Ok(gpu.stream.finish()?),
     }
 }

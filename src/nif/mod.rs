@@ -167,13 +167,13 @@ macro_rules! pair {
 }
 use pair;
 
-/// The device, once it has caught up with its callers: made and waited for by patient ones, deferred by prompt ones.
+/// The device, once it is not too far behind its callers. A call that may block makes it and waits for it.
 fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::gpu::Gpu> {
     let gpu = match blocking {
         crate::memory::Blocking::Refused => crate::gpu::gpu_if_ready()?,
         crate::memory::Blocking::Allowed => crate::gpu::gpu()?,
     };
-    gpu.stream.keep_up(blocking)?;
+    gpu.stream.apply_backpressure(blocking)?;
     Ok(gpu)
 }
 

@@ -1,4 +1,4 @@
-//! Elements between the host's packing and a buffer's.
+//! Conversion of elements between the host's packing and a buffer's.
 
 use rustler::{Encoder, Env, OwnedBinary, Term};
 
@@ -6,16 +6,16 @@ use super::*;
 use crate::memory::{Blocking, Packing};
 
 pair!(pack, pack_dirty, (data, bits, held), packed, to_host);
-pair!(unpack, unpack_dirty, (data, bits, held, count), packed, to_held);
+pair!(unpack, unpack_dirty, (data, bits, held, count), packed, to_buffer);
 
-/// More bytes than this would hold up a normal scheduler.
-const PROMPT: usize = 64 << 10;
+/// Packing more bytes would hold up a normal scheduler.
+const MAX_NONBLOCKING_PACK_BYTES: usize = 64 << 10;
 
-/// What fills a binary of a length.
-struct Filled<F>(usize, F);
+/// The length of a binary, and the function that fills it.
+struct BinaryOf<F>(usize, F);
 
-fn packed<'a>(env: Env<'a>, filled: Attempt<Filled<impl FnOnce(&mut [u8])>>) -> NifResult<Term<'a>> {
-    let binary = filled.map(|Filled(len, fill)| {
+fn packed<'a>(env: Env<'a>, filled: Attempt<BinaryOf<impl FnOnce(&mut [u8])>>) -> NifResult<Term<'a>> {
+    let binary = filled.map(|BinaryOf(len, fill)| {
         let mut binary = OwnedBinary::new(len);
         fill(binary.as_mut_slice());
         binary.release(env).encode(env)
@@ -28,28 +28,28 @@ fn to_host<'a>(
     bits: Term,
     held: Term,
     blocking: Blocking,
-) -> Attempt<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+) -> Attempt<BinaryOf<impl FnOnce(&mut [u8]) + 'a>> {
     let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
-    if data.len() > PROMPT {
+    if data.len() > MAX_NONBLOCKING_PACK_BYTES {
         blocking.require()?;
     }
-    Ok(Filled(packing.packed_bytes(&data), move |host: &mut [u8]| packing.pack(&data, host)))
+    Ok(BinaryOf(packing.packed_bytes(&data), move |host: &mut [u8]| packing.pack(&data, host)))
 }
 
-fn to_held<'a>(
+fn to_buffer<'a>(
     data: Term<'a>,
     bits: Term,
     held: Term,
     count: Term,
     blocking: Blocking,
-) -> Attempt<Filled<impl FnOnce(&mut [u8]) + 'a>> {
+) -> Attempt<BinaryOf<impl FnOnce(&mut [u8]) + 'a>> {
     let (data, packing) = (bytes_arg(data, "data")?, packing_arg(bits, held)?);
     let count = usize::try_from(size_arg(count, "count")?).map_err(|_| Error::SizeMismatch)?;
-    let len = packing.held_bytes(&data, count).ok_or(Error::SizeMismatch)?;
-    if len > PROMPT {
+    let len = packing.unpacked_bytes(&data, count).ok_or(Error::SizeMismatch)?;
+    if len > MAX_NONBLOCKING_PACK_BYTES {
         blocking.require()?;
     }
-    Ok(Filled(len, move |held: &mut [u8]| packing.unpack(&data, held)))
+    Ok(BinaryOf(len, move |held: &mut [u8]| packing.unpack(&data, held)))
 }
 
 fn packing_arg(bits: Term, held: Term) -> Result<Packing> {

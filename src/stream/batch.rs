@@ -1,3 +1,5 @@
+//! Batches: recorded commands before they are a command buffer.
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -5,20 +7,19 @@ use ash::vk;
 
 use crate::pipeline::Pipeline;
 
-/// Commands that are submitted together, in order, before they are a command buffer.
+/// Commands that are submitted together, in order.
 #[derive(Default)]
 pub(super) struct Batch {
     pub commands: Vec<Command>,
-    /// The bytes of push constants and updates.
+    /// Bytes of push constants and updates.
     pub data: Vec<u8>,
-    /// The storage buffers of foreign kernels.
+    /// Storage buffers of user SPIR-V.
     pub bindings: Vec<vk::DescriptorBufferInfo>,
     /// Keeps the commands' pipelines alive.
     pipelines: Vec<Arc<Pipeline>>,
 }
 
-/// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only once
-/// their last use has passed.
+/// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only after their last use.
 pub(super) enum Command {
     /// `push` lies in the batch's data, `bindings` in its list.
     Dispatch {
@@ -43,7 +44,7 @@ pub(super) enum Command {
         buffer: vk::Buffer,
         len: u64,
     },
-    /// From and to these stages.
+    /// A memory barrier from the first stages and accesses to the second.
     Barrier {
         stages: [vk::PipelineStageFlags; 2],
         access: [vk::AccessFlags; 2],
@@ -55,14 +56,15 @@ impl Batch {
         Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), ..Self::default() }
     }
 
-    /// Keeps a command's pipeline. Runs of one kernel share a reference: the thread that submits has the counter's cache line.
+    /// Keeps a command's pipeline. Dispatches of one kernel in a row share a reference: the counter's cache line is in use by the thread
+    /// that submits.
     pub fn keep(&mut self, pipeline: &Arc<Pipeline>) {
         if !self.pipelines.last().is_some_and(|last| Arc::ptr_eq(last, pipeline)) {
             self.pipelines.push(pipeline.clone());
         }
     }
 
-    /// Takes bytes in; where they are.
+    /// Stores bytes; returns their range in the batch's data.
     pub fn store(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.data.len();
         self.data.extend_from_slice(bytes);

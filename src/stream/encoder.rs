@@ -1,3 +1,5 @@
+//! The encoder: command buffers from batches, kept until they have run.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -35,7 +37,7 @@ impl Encoder {
         Ok(Self { device, timeline, pool, free: vec![], begun: None, in_flight: VecDeque::new() })
     }
 
-    /// A command buffer of the batch, to be submitted with the timeline's `value`: both are kept until that has passed.
+    /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached.
     pub fn encode(&mut self, batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
         let buffer = match self.begun.take() {
             Some(buffer) => buffer,
@@ -54,7 +56,7 @@ impl Encoder {
         Ok(handle)
     }
 
-    /// Begins the command buffer of the next batch, so that it need not be done while somebody waits for that.
+    /// Begins the command buffer of the next batch ahead of time, while no caller waits for it.
     pub fn prepare(&mut self) -> Result<()> {
         if self.begun.is_none() {
             self.begun = Some(self.begin()?);
@@ -63,7 +65,7 @@ impl Encoder {
     }
 
     fn begin(&mut self) -> Result<CommandPoolAlloc> {
-        while self.in_flight.front().is_some_and(|(value, ..)| self.timeline.passed(*value)) {
+        while self.in_flight.front().is_some_and(|(value, ..)| self.timeline.reached(*value)) {
             if let Some((_, buffer, _)) = self.in_flight.pop_front() {
                 self.free.push(buffer);
             }
@@ -73,7 +75,7 @@ impl Encoder {
             None => self.allocate()?,
         };
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        // SAFETY: the command buffer is new or its last submission has passed; beginning it resets it. `&mut self` is the
+        // SAFETY: the command buffer is new or its last submission has run; beginning it resets it. `&mut self` is the
         // only way to it and its pool.
         unsafe { (self.device.fns().v1_0.begin_command_buffer)(buffer.handle(), &info) }
             .result()
@@ -90,37 +92,37 @@ impl Encoder {
 
     fn record(&self, to: vk::CommandBuffer, batch: &Batch, command: &Command, bound: &mut vk::Pipeline) {
         let fns = &self.device.fns().v1_0;
-        // SAFETY (all commands): `to` is in the recording state; pipelines and layouts belong to this device and live with
-        // the batch, buffers longer (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges
-        // against pipeline, limits and blocks. What pointers point to outlives the calls.
-        match command {
-            Command::Dispatch { pipeline, layout, groups: [x, y, z], push, bindings } => {
-                let push = &batch.data[push.clone()];
-                if bound != pipeline {
-                    unsafe { (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, *pipeline) };
-                    *bound = *pipeline;
+        // SAFETY: `to` is in the recording state; pipelines and layouts belong to this device and live with the batch, buffers longer
+        // (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges against pipeline, limits and
+        // allocations. What the pointers point to outlives the calls.
+        unsafe {
+            match command {
+                Command::Dispatch { pipeline, layout, groups: [x, y, z], push, bindings } => {
+                    let push = &batch.data[push.clone()];
+                    if bound != pipeline {
+                        (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, *pipeline);
+                        *bound = *pipeline;
+                    }
+                    if !bindings.is_empty() {
+                        self.push_descriptors(to, *layout, &batch.bindings[bindings.clone()]);
+                    }
+                    let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
+                    if len > 0 {
+                        (fns.cmd_push_constants)(to, *layout, stage, 0, len, push.as_ptr().cast());
+                    }
+                    (fns.cmd_dispatch)(to, *x, *y, *z);
                 }
-                if !bindings.is_empty() {
-                    self.push_descriptors(to, *layout, &batch.bindings[bindings.clone()]);
+                Command::Copy { from, to: target, region } => (fns.cmd_copy_buffer)(to, *from, *target, 1, region),
+                Command::Update { buffer, data } => {
+                    let data = &batch.data[data.clone()];
+                    (fns.cmd_update_buffer)(to, *buffer, 0, data.len() as u64, data.as_ptr().cast());
                 }
-                let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
-                if len > 0 {
-                    unsafe { (fns.cmd_push_constants)(to, *layout, stage, 0, len, push.as_ptr().cast()) };
+                Command::Zero { buffer, len } => (fns.cmd_fill_buffer)(to, *buffer, 0, *len, 0),
+                Command::Barrier { stages: [before, after], access: [made, seen] } => {
+                    let barrier = vk::MemoryBarrier::default().src_access_mask(*made).dst_access_mask(*seen);
+                    let (flags, none, no_image) = (vk::DependencyFlags::empty(), std::ptr::null(), std::ptr::null());
+                    (fns.cmd_pipeline_barrier)(to, *before, *after, flags, 1, &barrier, 0, none, 0, no_image);
                 }
-                unsafe { (fns.cmd_dispatch)(to, *x, *y, *z) };
-            }
-            Command::Copy { from, to: target, region } => unsafe {
-                (fns.cmd_copy_buffer)(to, *from, *target, 1, region);
-            },
-            Command::Update { buffer, data } => {
-                let data = &batch.data[data.clone()];
-                unsafe { (fns.cmd_update_buffer)(to, *buffer, 0, data.len() as u64, data.as_ptr().cast()) };
-            }
-            Command::Zero { buffer, len } => unsafe { (fns.cmd_fill_buffer)(to, *buffer, 0, *len, 0) },
-            Command::Barrier { stages: [before, after], access: [made, seen] } => {
-                let barrier = vk::MemoryBarrier::default().src_access_mask(*made).dst_access_mask(*seen);
-                let (flags, none, no_image) = (vk::DependencyFlags::empty(), std::ptr::null(), std::ptr::null());
-                unsafe { (fns.cmd_pipeline_barrier)(to, *before, *after, flags, 1, &barrier, 0, none, 0, no_image) };
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The stream: records work in the order of the calls, puts a barrier only where two pieces of it conflict, submits
-//! in batches, and never waits until somebody reads.
+//! The stream: records commands in the order of the calls, with barriers only where two conflict, submits them in batches, and waits only
+//! for reads. It knows allocations and pipelines, and nothing of kernels or tensors.
 
 mod batch;
 mod encoder;
@@ -20,6 +20,7 @@ use crate::memory::{Allocation, Blocking};
 use recorder::Recorder;
 use submitter::Submitter;
 
+/// The order of all work on the device.
 pub struct Stream {
     recorder: Mutex<Recorder>,
     submitter: Arc<Submitter>,
@@ -27,6 +28,7 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// A stream on a queue that nothing else uses.
     pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
         let timeline = Arc::new(Timeline::new(device.clone())?);
         let submitter = Submitter::new(device, queue, timeline.clone())?;
@@ -34,6 +36,7 @@ impl Stream {
         Ok(Self { recorder: Mutex::new(recorder), submitter, timeline })
     }
 
+    /// The timeline of the submissions.
     pub fn timeline(&self) -> Arc<Timeline> {
         self.timeline.clone()
     }
@@ -45,7 +48,7 @@ impl Stream {
 
     /// What is recorded while the guard lives is submitted together: the device pauses between submissions.
     pub fn batch(&self) -> SubmissionGuard<'_> {
-        self.recorder().hold();
+        self.recorder().begin_batch();
         SubmissionGuard(self)
     }
 
@@ -54,14 +57,14 @@ impl Stream {
         self.recorder().copy(copy)
     }
 
-    /// Records writing `data` (at most 64 KiB) to the start of a block.
-    pub fn update(&self, block: &Allocation, data: &[u8]) -> Result<()> {
-        self.recorder().update(block, data)
+    /// Records writing `data` (at most 64 KiB) to the start of a allocation.
+    pub fn update(&self, allocation: &Allocation, data: &[u8]) -> Result<()> {
+        self.recorder().update(allocation, data)
     }
 
-    /// Records setting the first `len` bytes of a block, rounded up to four, to zero.
-    pub fn zero(&self, block: &Allocation, len: u64) -> Result<()> {
-        self.recorder().zero(block, len)
+    /// Records setting the first `len` bytes of a allocation, rounded up to four, to zero.
+    pub fn zero(&self, allocation: &Allocation, len: u64) -> Result<()> {
+        self.recorder().zero(allocation, len)
     }
 
     /// Submits what is recorded, without waiting for it.
@@ -69,7 +72,7 @@ impl Stream {
         self.recorder().submit(false).map(drop)
     }
 
-    /// Has the device start on what is recorded; the timeline value after which all of it has run.
+    /// Has the device start on what is recorded. Returns the timeline value after which all of it has run.
     pub fn start(&self) -> Result<u64> {
         let value = self.recorder().submit(true)?;
         self.submitter.try_flush()?;
@@ -78,22 +81,22 @@ impl Stream {
 
     /// Submits what is recorded and waits as long as a normal scheduler may: [`Retry::Later`] where that was not enough,
     /// [`Retry::Blocking`] where the device needs the scheduler's core.
-    pub fn submit_and_look(&self) -> Attempt<()> {
+    pub fn submit_and_poll(&self) -> Attempt<()> {
         let value = self.start()?;
-        match self.timeline.passes_soon(value)? {
+        match self.timeline.reached_soon(value)? {
             true => Ok(()),
             false => Err(if self.timeline.on_cpu() { Retry::Blocking } else { Retry::Later }.into()),
         }
     }
 
-    /// Where callers are far ahead of the device, waits until half of what was submitted has run.
-    pub fn keep_up(&self, blocking: Blocking) -> Attempt<()> {
+    /// Where callers are far ahead of the device, waits until half of the submissions have run.
+    pub fn apply_backpressure(&self, blocking: Blocking) -> Attempt<()> {
         let ahead_of = |most| self.timeline.submitted.load(Relaxed).saturating_sub(most);
-        if self.timeline.passed(ahead_of(MOST_AHEAD)) {
+        if self.timeline.reached(ahead_of(MAX_PENDING_SUBMISSIONS)) {
             return Ok(());
         }
         blocking.require()?;
-        Ok(self.wait(ahead_of(MOST_AHEAD / 2))?)
+        Ok(self.wait(ahead_of(MAX_PENDING_SUBMISSIONS / 2))?)
     }
 
     /// Submits what is recorded and waits until all of it has run.
@@ -102,10 +105,10 @@ impl Stream {
         self.wait(value)
     }
 
-    /// The recorder, tried for a while before sleeping: recording a command takes a microsecond or two, being woken much
-    /// longer. A device that is the CPU itself needs the core.
+    /// Locks the recorder. It spins before it sleeps: recording a command takes a microsecond or two, being woken much longer. A CPU device
+    /// needs the core.
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        let tries = if self.timeline.on_cpu() { 0 } else { TRIES };
+        let tries = if self.timeline.on_cpu() { 0 } else { LOCK_SPINS };
         let tried = (0..tries).find_map(|_| {
             let recorder = self.recorder.try_lock();
             if recorder.is_none() {
@@ -137,12 +140,12 @@ impl Drop for Stream {
     }
 }
 
-/// Some tens of microseconds.
-const TRIES: u32 = 500;
+/// How often a lock is tried before sleeping: some tens of microseconds.
+const LOCK_SPINS: u32 = 500;
 
-/// Submissions that may wait for the device. A driver's queue ends somewhere too, and there blocks whoever comes next;
-/// and each submission holds its commands' memory.
-const MOST_AHEAD: u64 = 256;
+/// Submissions that may be pending. A driver's queue has a limit, too, at which the next call blocks; each submission keeps its commands'
+/// memory.
+const MAX_PENDING_SUBMISSIONS: u64 = 256;
 
 /// See [`Stream::batch`].
 pub struct SubmissionGuard<'a>(&'a Stream);
@@ -150,6 +153,6 @@ pub struct SubmissionGuard<'a>(&'a Stream);
 impl Drop for SubmissionGuard<'_> {
     fn drop(&mut self) {
         // The recorder keeps a failure for the next call.
-        let _ = self.0.recorder().release();
+        let _ = self.0.recorder().end_batch();
     }
 }

@@ -1,3 +1,5 @@
+//! The recorder: commands in order, the barriers between them, and when a batch is due.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,59 +12,69 @@ use crate::error::Result;
 use crate::memory::Allocation;
 use crate::pipeline::Pipeline;
 
-/// One storage buffer of a foreign kernel, at the binding of its position.
+/// One storage buffer of a kernel of user SPIR-V, at the binding of its position.
 pub struct Binding<'a> {
-    pub block: &'a Allocation,
-    /// Bytes; a multiple of the device's storage buffer alignment.
+    /// The memory that the buffer is a part of.
+    pub allocation: &'a Allocation,
+    /// First byte: a multiple of the device's storage buffer alignment.
     pub offset: u64,
     /// Bytes that the kernel may touch; at least one.
     pub range: u64,
 }
 
-/// One run of a compute pipeline.
+/// One dispatch of a compute pipeline.
 pub struct Dispatch<'a> {
+    /// The pipeline, kept until the dispatch has run.
     pub pipeline: &'a Arc<Pipeline>,
+    /// The push constants.
     pub push: &'a [u8],
+    /// Workgroups along each axis.
     pub groups: [u32; 3],
+    /// What the kernel reads.
     pub reads: &'a [&'a Allocation],
+    /// What the kernel writes.
     pub writes: &'a [&'a Allocation],
-    /// Pushed descriptors, for kernels that take their buffers so; ours take addresses in `push`.
+    /// Pushed descriptors, for user SPIR-V; built-in kernels take addresses in `push`.
     pub bindings: &'a [Binding<'a>],
 }
 
-/// A copy of `len` bytes between two different blocks.
+/// A copy between two different allocations.
 pub struct Copy<'a> {
+    /// The source.
     pub from: &'a Allocation,
+    /// First byte of the source.
     pub from_offset: u64,
+    /// The destination.
     pub to: &'a Allocation,
+    /// First byte of the destination.
     pub to_offset: u64,
+    /// Bytes.
     pub len: u64,
-    /// Whether the host reads the result once the timeline has passed.
+    /// Whether the host reads the destination once the copy has run.
     pub to_host: bool,
 }
 
 /// Submit after this many commands. Measured on an H200: the device starting early on a chain of small commands is worth
 /// more than the submissions that larger batches save.
-const BATCH_COMMANDS: u32 = 16;
-/// Or after this many bytes touched: the device should start on large work while more is recorded.
-const BATCH_BYTES: u64 = 64 << 20;
-/// Whether a batch is due is looked at after this many commands.
-const LOOK_EVERY: u32 = 4;
-/// While the device has work, batches grow up to this many times as many commands: between two submissions an H200
-/// pauses for about 10 µs.
-const MOST: u32 = 8;
+const MIN_BATCH_COMMANDS: u32 = 16;
+/// Submit after commands that touch this many bytes: the device should start on large work while more is recorded.
+const MIN_BATCH_BYTES: u64 = 64 << 20;
+/// The device is polled after this many commands for whether a batch is due.
+const POLL_EVERY_COMMANDS: u32 = 4;
+/// While the device has work, batches grow to this many times the commands: an H200 pauses for about 10 µs between submissions.
+const MAX_BATCH_FACTOR: u32 = 8;
 
-/// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A caller holds it for
-/// a fraction of a microsecond, but where large work is submitted at once, which takes some 10 µs.
+/// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A call locks it for a fraction of
+/// a microsecond, and for some 10 µs where it submits large work immediately.
 pub(super) struct Recorder {
     timeline: Arc<Timeline>,
     submitter: Arc<Submitter>,
     batch: Batch,
     commands: u32,
     bytes: u64,
-    /// How many callers record commands that belong together.
-    holding: u32,
-    /// Counts the runs between two barriers: two commands of one epoch are unordered.
+    /// How many submission guards live.
+    open_batches: u32,
+    /// Counts the intervals between two barriers: two commands of one epoch are unordered.
     epoch: u64,
     /// The stages of this epoch's commands: a barrier waits for no others.
     stages: vk::PipelineStageFlags,
@@ -76,29 +88,29 @@ impl Recorder {
             batch: Batch::default(),
             commands: 0,
             bytes: 0,
-            holding: 0,
+            open_batches: 0,
             epoch: 1,
             stages: vk::PipelineStageFlags::empty(),
         }
     }
 
-    /// Groups, push size and descriptors are the caller's to check, against pipeline and limits.
+    /// Records a dispatch. The caller has checked groups, push size and descriptors against pipeline and limits.
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
         let push = self.batch.store(d.push);
         let first = self.batch.bindings.len();
         let binding =
-            |b: &Binding| vk::DescriptorBufferInfo { buffer: b.block.handle, offset: b.offset, range: b.range };
+            |b: &Binding| vk::DescriptorBufferInfo { buffer: b.allocation.handle, offset: b.offset, range: b.range };
         self.batch.bindings.extend(d.bindings.iter().map(binding));
         let bindings = first..self.batch.bindings.len();
         self.batch.keep(d.pipeline);
         let (pipeline, layout) = (d.pipeline.handle(), d.pipeline.layout());
         self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push, bindings });
-        let bytes = d.reads.iter().chain(d.writes).map(|block| block.size).sum();
+        let bytes = d.reads.iter().chain(d.writes).map(|allocation| allocation.size).sum();
         self.recorded(bytes)
     }
 
-    /// The ranges are the caller's to check.
+    /// Records a copy. The caller has checked the ranges.
     pub fn copy(&mut self, c: &Copy) -> Result<()> {
         self.order(vk::PipelineStageFlags::TRANSFER, &[c.from], &[c.to])?;
         let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
@@ -112,25 +124,25 @@ impl Recorder {
         self.recorded(c.len)
     }
 
-    pub fn update(&mut self, block: &Allocation, data: &[u8]) -> Result<()> {
-        self.order(vk::PipelineStageFlags::TRANSFER, &[], &[block])?;
-        // The command takes multiples of four bytes, at most 64 KiB; every block holds a multiple of 64.
+    pub fn update(&mut self, allocation: &Allocation, data: &[u8]) -> Result<()> {
+        self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
+        // The command takes multiples of four bytes, at most 64 KiB; every allocation has a multiple of 64.
         let mut stored = self.batch.store(data);
         stored.end = stored.start + data.len().next_multiple_of(4);
         self.batch.data.resize(stored.end, 0);
-        self.push(Command::Update { buffer: block.handle, data: stored });
+        self.push(Command::Update { buffer: allocation.handle, data: stored });
         self.recorded(data.len() as u64)
     }
 
-    pub fn zero(&mut self, block: &Allocation, len: u64) -> Result<()> {
-        self.order(vk::PipelineStageFlags::TRANSFER, &[], &[block])?;
-        let len = len.next_multiple_of(4).clamp(4, block.size);
-        self.push(Command::Zero { buffer: block.handle, len });
+    pub fn zero(&mut self, allocation: &Allocation, len: u64) -> Result<()> {
+        self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
+        let len = len.next_multiple_of(4).clamp(4, allocation.size);
+        self.push(Command::Zero { buffer: allocation.handle, len });
         self.recorded(len)
     }
 
-    /// Hands over what is recorded, if anything is; the timeline value after which all of it has run. See [`Submitter::push`].
-    pub fn submit(&mut self, at_once: bool) -> Result<u64> {
+    /// Hands what is recorded to the submitter, see [`Submitter::push`]. Returns the timeline value after which all of it has run.
+    pub fn submit(&mut self, immediately: bool) -> Result<u64> {
         self.submitter.check()?;
         if self.batch.commands.is_empty() {
             return Ok(self.submitted());
@@ -139,7 +151,7 @@ impl Recorder {
         let next = Batch::with_room(self.batch.commands.len());
         let batch = std::mem::replace(&mut self.batch, next);
         let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
-        self.submitter.push(batch, value, at_once)?;
+        self.submitter.push(batch, value, immediately)?;
         Ok(value)
     }
 
@@ -152,12 +164,12 @@ impl Recorder {
         self.batch.commands.push(command);
     }
 
-    /// Puts a barrier before the next command if it conflicts with one since the last barrier, and marks its uses.
+    /// Puts a barrier before the next command if it conflicts with one since the last barrier, and marks what it reads and writes.
     fn order(&mut self, stage: vk::PipelineStageFlags, reads: &[&Allocation], writes: &[&Allocation]) -> Result<()> {
         self.submitter.check()?;
         let epoch = self.epoch;
-        let written = |block: &&Allocation| block.write_epoch.load(Relaxed) == epoch;
-        let touched = |block: &&Allocation| written(block) || block.read_epoch.load(Relaxed) == epoch;
+        let written = |allocation: &&Allocation| allocation.write_epoch.load(Relaxed) == epoch;
+        let touched = |allocation: &&Allocation| written(allocation) || allocation.read_epoch.load(Relaxed) == epoch;
         if reads.iter().any(written) || writes.iter().any(touched) {
             let (transfers, kernels) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::COMPUTE_SHADER);
             let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
@@ -172,24 +184,24 @@ impl Recorder {
         }
         self.stages |= stage;
         let value = self.submitted() + 1;
-        for block in reads {
-            block.read_epoch.store(self.epoch, Relaxed);
-            block.last_use.store(value, Relaxed);
+        for allocation in reads {
+            allocation.read_epoch.store(self.epoch, Relaxed);
+            allocation.last_use.store(value, Relaxed);
         }
-        for block in writes {
-            block.write_epoch.store(self.epoch, Relaxed);
-            block.last_use.store(value, Relaxed);
+        for allocation in writes {
+            allocation.write_epoch.store(self.epoch, Relaxed);
+            allocation.last_use.store(value, Relaxed);
         }
         Ok(())
     }
 
-    /// Until [`Recorder::release`] batches are submitted only when they are as large as can be.
-    pub fn hold(&mut self) {
-        self.holding += 1;
+    /// Until [`Recorder::end_batch`] batches are submitted only at their largest.
+    pub fn begin_batch(&mut self) {
+        self.open_batches += 1;
     }
 
-    pub fn release(&mut self) -> Result<()> {
-        self.holding -= 1;
+    pub fn end_batch(&mut self) -> Result<()> {
+        self.open_batches -= 1;
         self.submit_if_due()
     }
 
@@ -200,15 +212,15 @@ impl Recorder {
     }
 
     fn submit_if_due(&mut self) -> Result<()> {
-        // The driver need not be asked after each command.
-        if self.bytes < BATCH_BYTES && !self.commands.is_multiple_of(LOOK_EVERY) {
+        // Asking the driver after each command would cost more than it gains.
+        if self.bytes < MIN_BATCH_BYTES && !self.commands.is_multiple_of(POLL_EVERY_COMMANDS) {
             return Ok(());
         }
-        let full = self.commands >= MOST * BATCH_COMMANDS;
-        let large = self.bytes >= BATCH_BYTES;
-        let due = self.commands >= BATCH_COMMANDS || large;
-        // One batch is enough for the device not to run dry. Many who hold in turn do not keep it waiting for ever.
-        let idle = || self.holding == 0 && self.timeline.passed(self.submitted().saturating_sub(1));
+        let full = self.commands >= MAX_BATCH_FACTOR * MIN_BATCH_COMMANDS;
+        let large = self.bytes >= MIN_BATCH_BYTES;
+        let due = self.commands >= MIN_BATCH_COMMANDS || large;
+        // One pending batch is enough for the device not to run dry. Guards that follow each other do not delay a full batch.
+        let idle = || self.open_batches == 0 && self.timeline.reached(self.submitted().saturating_sub(1));
         if full || due && idle() {
             self.submit(large)?;
         }

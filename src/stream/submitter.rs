@@ -1,4 +1,4 @@
-//! Makes command buffers of recorded batches, and gives them to the queue in the order of recording.
+//! The submitter: encodes batches as command buffers and submits them to the queue in the order of recording.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::encoder::Encoder;
 use crate::device::Timeline;
 use crate::error::{Error, Result};
 
-/// What is recorded and waits for the queue, and the first failure of all that was given to it.
+/// Batches that wait for the queue, and the first failure of a submission.
 pub(super) struct Submitter {
     device: Arc<Device>,
     queue: Arc<Queue>,
     timeline: Arc<Timeline>,
-    waiting: Mutex<Waiting>,
-    pushed: Condvar,
-    /// Held by whoever gives the queue its next command buffers, so that they keep their order.
+    pending: Mutex<Pending>,
+    arrived: Condvar,
+    /// Locked while command buffers are submitted, so that they keep their order.
     encoder: Mutex<Encoder>,
     failed: OnceCell<Error>,
-    /// Whether a thread of its own does it while callers go on. A device that is the CPU itself has better use for the core.
+    /// Whether a thread of its own submits while callers go on. A CPU device needs the core itself.
     threaded: bool,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Pending {
     /// Batches, with the timeline values that they signal.
     list: VecDeque<(Batch, u64)>,
     closed: bool,
@@ -43,52 +43,52 @@ impl Submitter {
             device,
             queue,
             timeline,
-            waiting: Mutex::default(),
-            pushed: Condvar::new(),
+            pending: Mutex::default(),
+            arrived: Condvar::new(),
             encoder: Mutex::new(encoder),
             failed: OnceCell::new(),
             threaded,
         });
         if threaded {
-            let own = submitter.clone();
+            let background = submitter.clone();
             std::thread::Builder::new()
                 .name("nx_vulkan submit".into())
-                .spawn(move || own.work())
+                .spawn(move || background.work())
                 .map_err(|e| Error::DispatchFailed(format!("no thread: {e}")))?;
         }
         Ok(submitter)
     }
 
-    /// Takes a batch; it is submitted soon, at the latest by the next [`Submitter::flush`], and by the caller where the device
-    /// should start at once: waking the thread takes longer.
-    pub fn push(&self, batch: Batch, value: u64, at_once: bool) -> Result<()> {
-        self.waiting.lock().list.push_back((batch, value));
-        match (self.threaded, at_once) {
+    /// Takes a batch, which is submitted at the latest by the next [`Submitter::flush`]. `immediately` has the calling thread submit it:
+    /// waking the other thread takes longer.
+    pub fn push(&self, batch: Batch, value: u64, immediately: bool) -> Result<()> {
+        self.pending.lock().list.push_back((batch, value));
+        match (self.threaded, immediately) {
             (false, _) => self.flush(),
             (true, true) => self.try_flush(),
-            (true, false) => self.leave(),
+            (true, false) => self.wake(),
         }
     }
 
-    /// Leaves what waits to the thread.
-    fn leave(&self) -> Result<()> {
-        self.pushed.notify_one();
+    /// Leaves pending batches to the thread.
+    fn wake(&self) -> Result<()> {
+        self.arrived.notify_one();
         self.check()
     }
 
-    /// Submits what waits.
+    /// Submits all pending batches.
     pub fn flush(&self) -> Result<()> {
         self.flush_by(self.encoder.lock())
     }
 
-    /// As [`Submitter::flush`], but does not wait for its turn: the thread submits what is left then.
+    /// As [`Submitter::flush`] where no other thread submits; else that thread submits these batches, too.
     pub fn try_flush(&self) -> Result<()> {
-        self.encoder.try_lock().map_or_else(|| self.leave(), |encoder| self.flush_by(encoder))
+        self.encoder.try_lock().map_or_else(|| self.wake(), |encoder| self.flush_by(encoder))
     }
 
     fn flush_by(&self, mut encoder: MutexGuard<Encoder>) -> Result<()> {
         loop {
-            let next = self.waiting.lock().list.pop_front();
+            let next = self.pending.lock().list.pop_front();
             let Some((batch, value)) = next else {
                 if let Err(error) = encoder.prepare() {
                     self.fail(error);
@@ -102,7 +102,7 @@ impl Submitter {
         }
     }
 
-    /// From now on every call fails with this: the device is lost or hung.
+    /// Has every later call fail with this error: the device is lost or hung.
     pub fn fail(&self, error: Error) {
         let _ = self.failed.set(error);
     }
@@ -112,18 +112,18 @@ impl Submitter {
     }
 
     pub fn close(&self) {
-        self.waiting.lock().closed = true;
-        self.pushed.notify_one();
+        self.pending.lock().closed = true;
+        self.arrived.notify_one();
     }
 
     fn work(&self) {
         loop {
             {
-                let mut waiting = self.waiting.lock();
-                while waiting.list.is_empty() && !waiting.closed {
-                    self.pushed.wait(&mut waiting);
+                let mut pending = self.pending.lock();
+                while pending.list.is_empty() && !pending.closed {
+                    self.arrived.wait(&mut pending);
                 }
-                if waiting.closed {
+                if pending.closed {
                     return;
                 }
             }
@@ -137,7 +137,8 @@ impl Submitter {
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info =
             vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
-        // SAFETY: the encoder keeps the command buffer, with all it refers to, until the timeline has passed `value`; the queue is locked by `with`; `info` and what it points at outlive the call.
+        // SAFETY: the encoder keeps the command buffer, with all that it refers to, until the timeline has reached `value`; `with` locks
+        // the queue; `info` and what it points at outlive the call.
         let result = unsafe {
             self.queue.with(|queue| {
                 let _locked = &queue;
