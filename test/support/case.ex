@@ -46,10 +46,18 @@ defmodule Nx.Vulkan.Test.Case do
 
   @doc """
   Asserts that `fun`, which takes the list of tensors and is element-wise, gives on the device what it
-  gives on BinaryBackend element by element. Tolerances are those of the operation `op`.
+  gives on BinaryBackend element by element, or what `reference` gives there. Tolerances are those of the
+  operation `op`.
   """
-  def check_elements(op, tensors, fun) do
+  def check_elements(op, tensors, fun, reference \\ nil) do
+    expected = Reference.elementwise(tensors, reference || fun)
     context = [types: Enum.map(tensors, & &1.type), shapes: Enum.map(tensors, & &1.shape)]
-    Compare.assert_same(fun.(operands(tensors)), Reference.elementwise(tensors, fun), op, context)
+    Compare.assert_same(fun.(operands(tensors)), expected, op, context)
+  end
+
+  @doc "Asserts that `Nx.as_type/2` gives on the device the numbers of that type that are nearest."
+  def check_as_type(tensor, type) do
+    fun = fn [tensor] -> Nx.as_type(tensor, type) end
+    check_elements(:as_type, [tensor], fun, fn [tensor] -> Reference.as_type(tensor, type) end)
   end
 end

@@ -132,7 +132,8 @@ defmodule Nx.Vulkan.Test.Examples do
         true -> :any
       end
 
-    each(:as_type, [tensor(shape(), type, values)], [to])
+    call = each(:as_type, [tensor(shape(), type, values)], [to])
+    %{call | expected: fn [tensor] -> Reference.as_type(tensor, to) end}
   end
 
   defp example(:bitcast, {_, size} = type) do

@@ -82,8 +82,10 @@ defmodule Nx.Vulkan.Test.Generators do
 
   `values` names what its elements are:
 
-    * `:any`: for integers any, the extremes often; for floats any bit pattern, NaN, infinities, both
-      zeros and denormals often
+    * `:any`: numbers of every magnitude. Integers of every length, the extremes often; floats of every
+      exponent, those around whole and half numbers, powers of two and 1 among them, NaN, infinities,
+      both zeros and denormals often
+    * `:finite`: the same without NaN and infinities
     * `:moderate`: small integers; floats of a few units, with NaN and the infinities
     * `{:integer, first..last}`: integers of the range, whatever the type
     * `{:float, first, last}`: floats of the interval
@@ -104,11 +106,14 @@ defmodule Nx.Vulkan.Test.Generators do
     {dims |> List.insert_at(axis, length) |> List.to_tuple(), axis}
   end
 
+  defp value({kind, _} = type, :finite) when kind in [:u, :s], do: value(type, :any)
+
   defp value({kind, size}, :any) when kind in [:u, :s] do
-    case :rand.uniform(3) do
+    case :rand.uniform(4) do
       1 -> pick([0, 1, -1, 2 ** (size - 1), 2 ** (size - 1) - 1, 2])
       2 -> :rand.uniform(256) - 128
       3 -> :rand.uniform(2 ** size) - 1
+      4 -> pick([1, -1]) * (2 ** (:rand.uniform(size) - 1) + :rand.uniform(3) - 2)
     end
   end
 
@@ -118,11 +123,20 @@ defmodule Nx.Vulkan.Test.Generators do
   end
 
   defp value(type, :any) do
-    case :rand.uniform(4) do
+    case :rand.uniform(7) do
       1 -> pick(specials(type))
       2 -> {:bits, random_bits(type)}
+      3 -> neighbour(number(power_of_two(type), type))
+      4 -> neighbour(near_whole(type))
+      5 -> neighbour(near_one(type))
       _ -> value(type, :moderate)
     end
+  end
+
+  defp value(type, :finite) do
+    bits = encode(value(type, :any), type)
+    [x] = Nx.to_flat_list(Nx.from_binary(bits, type, backend: Nx.BinaryBackend))
+    if is_number(x), do: {:bits, bits}, else: value(type, :finite)
   end
 
   defp value({kind, _}, :moderate) when kind in [:u, :s], do: :rand.uniform(11) - 1
@@ -164,6 +178,42 @@ defmodule Nx.Vulkan.Test.Generators do
   end
 
   defp random_bits({_, size}), do: :rand.bytes(div(size, 8))
+
+  # Bits of the significand, without the leading one.
+  defp fraction({:f, 64}), do: 52
+  defp fraction({:f, 32}), do: 23
+  defp fraction({:f, 16}), do: 10
+  defp fraction({:bf, 16}), do: 7
+  defp fraction({:f, 8}), do: 2
+  defp fraction({:f8_e4m3fn, 8}), do: 3
+
+  # The bits of powers of two of every exponent, both zeros and the infinity among them.
+  defp power_of_two({_, size} = type) do
+    exponents = 2 ** (size - 1 - fraction(type))
+    (:rand.uniform(exponents) - 1) * 2 ** fraction(type) + pick([0, 2 ** (size - 1)])
+  end
+
+  # A whole number of any length up to a few bits beyond what the significand holds, a quarter or a half
+  # from it, or that number itself.
+  defp near_whole({_, size} = type) do
+    length = :rand.uniform(min(fraction(type) + 3, if(size < 32, do: 8, else: 64)))
+    whole = 2 ** (length - 1) + :rand.uniform(2 ** (length - 1)) - 1
+    encode(pick([1, -1]) * (whole + pick([0, 0, 0.5, -0.5, 0.25, -0.25])), type)
+  end
+
+  defp near_one(type) do
+    distance = 2.0 ** -:rand.uniform(fraction(type)) * :rand.uniform()
+    encode(pick([1, -1]) * (1 + pick([1, -1]) * distance), type)
+  end
+
+  defp number(bits, {_, size}), do: <<bits::size(size)-native>>
+
+  # The number of those bits or the one after or before it, of any type.
+  defp neighbour(bits) do
+    size = bit_size(bits)
+    <<number::size(^size)-native>> = bits
+    {:bits, <<number + pick([-1, 0, 0, 1])::size(size)-native>>}
+  end
 
   defp encode({:bits, bits}, _type), do: bits
 
