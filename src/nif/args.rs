@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use rustler::types::tuple::get_tuple;
-use rustler::{Atom, Binary, ListIterator, Term};
+use rustler::{Atom, Binary, Encoder, Env, ListIterator, Term};
 
 use super::{BufferResource, atoms};
 use crate::error::{Error, Result};
@@ -97,6 +97,12 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
         Type::ALL.into_iter().rev().filter_map(|ty| Some(((kind(ty)?, ty.bits()), ty))).collect()
     });
     types.iter().find(|(ty, _)| *ty == given).map(|&(_, ty)| ty).ok_or_else(invalid)
+}
+
+/// A type as [`type_arg`] takes it.
+pub(super) fn type_term(env: Env, ty: Type) -> Result<Term> {
+    let kind = Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
+    Ok((kind, ty.bits()).encode(env))
 }
 
 /// The parts of a [`Tensor`].

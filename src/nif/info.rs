@@ -44,13 +44,12 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
 fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
     let support = crate::gpu::gpu().and_then(|gpu| {
         let pairs = Type::ALL.map(|ty| {
-            let kind = rustler::Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
             let support = match ty.support(&gpu.caps) {
                 Support::Device => atoms::device(),
                 Support::Emulated => atoms::emulated(),
                 Support::Fallback => atoms::fallback(),
             };
-            Ok(((kind, ty.bits()).encode(env), (support, ty.held_bits()).encode(env)))
+            Ok((type_term(env, ty)?, (support, ty.held_bits()).encode(env)))
         });
         let pairs = pairs.into_iter().collect::<Result<Vec<_>>>()?;
         Term::map_from_pairs(env, &pairs).map_err(|_| Error::Invalid("types are distinct".into()))

@@ -28,11 +28,11 @@ fn cholesky_factor(out_type: Term, a: Term, blocking: Blocking) -> Attempt<Buffe
     matrices_arg(a, "a", |a| cholesky::run(&context(blocking)?, ty, a)).map(BufferRef::from)
 }
 
-/// `{packed, permutation}`.
-fn lu_factors(out_type: Term, a: Term, blocking: Blocking) -> Attempt<(BufferRef, BufferRef)> {
+/// `{packed, type, permutation}`, with the type of what is packed.
+fn lu_factors<'a>(out_type: Term<'a>, a: Term<'a>, blocking: Blocking) -> Attempt<(BufferRef, Term<'a>, BufferRef)> {
     let ty = type_arg(out_type, "out_type")?;
     let factors = matrices_arg(a, "a", |a| lu::run(&context(blocking)?, ty, a))?;
-    Ok((factors.packed.into(), factors.permutation.into()))
+    Ok((factors.packed.into(), type_term(out_type.get_env(), factors.ty)?, factors.permutation.into()))
 }
 
 fn qr_factors(

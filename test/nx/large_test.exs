@@ -47,11 +47,15 @@ defmodule Nx.Vulkan.LargeTest do
 
   # Byte i holds i modulo the period. u8 wraps at 256, so the remainder is taken of the wide index.
   defp counting(shape) do
-    index = {:iota, {:u, 64}, [], nil}
-    period = {:scalar, {:u, 64}, <<@period::64-native>>}
-    nodes = [index, {:remainder, {:u, 64}, [1, 0]}, {:as_type, {:u, 8}, [2]}]
-    out = Nx.template(shape, :u8)
-    Nx.Vulkan.Backend.Program.run(:iota, out, [], nodes, [period], shape)
+    program =
+      ProgramBuilder.new(shape)
+      |> ProgramBuilder.input(:period, {:scalar, {:u, 64}, <<@period::64-native>>})
+      |> ProgramBuilder.op(:index, :iota, {:u, 64}, [], nil)
+      |> ProgramBuilder.op(:remainder, :remainder, {:u, 64}, [:index, :period])
+      |> ProgramBuilder.op(:byte, :as_type, {:u, 8}, [:remainder])
+      |> ProgramBuilder.program()
+
+    Nx.Vulkan.Backend.Dispatch.run(:iota, Nx.template(shape, :u8), [], program)
   end
 
   defp places(size), do: [0, 1, div(size, 2), 2 ** 27 + 1, size - 1]

@@ -27,7 +27,7 @@ defmodule Nx.Vulkan.Compiler do
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, Loops}
+  alias Nx.Vulkan.Compiler.{Fusion, LoopUnrolling}
   alias Nx.Vulkan.VulkanoBackend
 
   # So many functions and types of inputs are kept, as persistent terms, which are read without a copy,
@@ -97,7 +97,7 @@ defmodule Nx.Vulkan.Compiler do
   def __compile__(key, vars, fun, options),
     do: evaluator(key, vars, trace(vars, fun), Keyword.delete(options, :cache))
 
-  defp trace(vars, fun), do: fun.(vars) |> Loops.unroll() |> Fusion.fuse()
+  defp trace(vars, fun), do: fun.(vars) |> LoopUnrolling.unroll() |> Fusion.fuse()
 
   defp evaluator(key, vars, expr, options) do
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)

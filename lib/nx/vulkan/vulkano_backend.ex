@@ -71,11 +71,16 @@ defmodule Nx.Vulkan.VulkanoBackend do
   """
 
   @behaviour Nx.Backend
-  @enforce_keys [:ref]
-  defstruct [:ref]
+  defstruct [:ref, :scalar, :traced]
 
-  @typedoc "The tensor's memory. What `:ref` is, is private."
-  @type t :: %__MODULE__{ref: term()}
+  @typedoc """
+  Where the tensor's elements are: one of the fields, while the others are `nil`.
+
+    * `:ref` - in a buffer of the device, as `Nx.Vulkan.NativeV` takes them
+    * `:scalar` - on the host, a single one that came from there; private
+    * `:traced` - nowhere yet: a value of a function that is being traced for `Nx.reduce/4`; private
+  """
+  @type t :: %__MODULE__{ref: reference() | nil, scalar: term(), traced: term()}
 
   alias Nx.Vulkan.{Backend, Catalogue}
 
@@ -87,13 +92,13 @@ defmodule Nx.Vulkan.VulkanoBackend do
     reshape: Backend.Movement,
     view: Backend.Movement,
     bitcast: Backend.Movement,
-    strided_copy: Backend.Assembly,
+    strided_copy: Backend.StridedCopy,
     indexed: Backend.Indexed,
     reduction: {Backend.Reduction, :reduce},
     fold: Backend.Fold,
     window: {Backend.Window, :reduce},
     window_scatter: {Backend.Window, :scatter},
-    dot: Backend.Reduction,
+    dot: Backend.Dot,
     convolution: Backend.Convolution,
     sort: Backend.Sort,
     fourier: Backend.Fourier,

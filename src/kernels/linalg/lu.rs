@@ -8,6 +8,8 @@ pub struct Factors {
     /// L below the diagonal, which holds ones that are not stored, and U on and above it. Each matrix is transposed:
     /// in column-major order, which is what lets neighbouring threads work on neighbouring rows.
     pub packed: Buffer,
+    /// The type of the elements of `packed`.
+    pub ty: Type,
     /// u32, {batch, n}.
     pub permutation: Buffer,
 }
@@ -24,7 +26,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
     let elements = a.elements();
     let bytes = (elements * ty.size(), a.batch * n * 4);
     if elements == 0 {
-        return Ok(Factors { packed: cx.zeroed(0)?, permutation: cx.zeroed(0)? });
+        return Ok(Factors { packed: cx.zeroed(0)?, ty, permutation: cx.zeroed(0)? });
     }
     let threads = panel_threads(cx, n).filter(|_| n > width(ty) && !processor(cx));
     let block = if threads.is_some() { REGISTERS } else { width(ty) };
@@ -73,7 +75,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
         }
         .record(cx)?;
     }
-    Ok(Factors { packed: Buffer::new(bytes.0, packed), permutation: Buffer::new(bytes.1, permutation) })
+    Ok(Factors { packed: Buffer::new(bytes.0, packed), ty, permutation: Buffer::new(bytes.1, permutation) })
 }
 
 /// The columns `start` to `start + size` from row `start` on.

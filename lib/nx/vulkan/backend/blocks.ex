@@ -1,11 +1,11 @@
 defmodule Nx.Vulkan.Backend.Blocks do
   @moduledoc false
-  # `Nx.Block` structs: those with kernels of their own, and all others by their default body, whose
-  # operations run on the device.
+  # `Nx.Block` structs: those with built-in kernels go to their family, all others to their default body, whose
+  # operations run on the device. Nothing is computed here.
 
   alias Nx.Block
-  alias Nx.Vulkan.Backend.{Decompositions, Fourier, Indexed, LinearAlgebra, Scan, Sort}
-  alias Nx.Vulkan.Compiler.Fused
+  alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort}
+  alias Nx.Vulkan.Compiler.FusionGroup
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   def block(struct, output, args, fun) do
@@ -16,7 +16,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   end
 
   # One clause a block: `:default` where its kernel does not apply.
-  defp native(%Fused{} = fused, out, args), do: Fused.run(fused, out, args)
+  defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
 
   defp native(%Block.Take{axis: axis}, out, [tensor, indices]),
     do: Indexed.take(out, tensor, indices, axis)
@@ -43,9 +43,9 @@ defmodule Nx.Vulkan.Backend.Blocks do
   defp native(%Block.LinAlg.LU{}, outs, [a]), do: LinearAlgebra.lu(outs, a)
   defp native(%Block.LinAlg.Solve{}, out, [a, b]), do: LinearAlgebra.solve(out, a, b)
   defp native(%Block.LinAlg.Determinant{}, out, [a]), do: LinearAlgebra.determinant(out, a)
-  defp native(%Block.LinAlg.QR{} = qr, outs, args), do: Decompositions.qr(qr, outs, args)
-  defp native(%Block.LinAlg.Eigh{} = eigh, outs, args), do: Decompositions.eigh(eigh, outs, args)
-  defp native(%Block.LinAlg.SVD{} = svd, outs, args), do: Decompositions.svd(svd, outs, args)
+  defp native(%Block.LinAlg.QR{} = qr, outs, args), do: LinearAlgebra.qr(qr, outs, args)
+  defp native(%Block.LinAlg.Eigh{} = eigh, outs, args), do: LinearAlgebra.eigh(eigh, outs, args)
+  defp native(%Block.LinAlg.SVD{} = svd, outs, args), do: LinearAlgebra.svd(svd, outs, args)
   defp native(_struct, _output, _args), do: :default
 
   # The default body runs on the tensors' backend. What it creates must be there too, whatever the

@@ -1,10 +1,12 @@
 defmodule Nx.Vulkan.Backend.Convolution do
   @moduledoc false
-  # A convolution is a contraction of the kernel with an overlapping view of the input: the groups are its
-  # batch axes, the features of a group its rows, batch and space of the result its columns, the channels of
-  # a group and the window what it sums over. Padding is a border of the input's spatial axes, beyond which
-  # are zeros. Where features are innermost in the result, rows and columns change places, so that
-  # neighbours are written together.
+  # Convolutions, as contractions of the kernel with an overlapping view of the input. This module maps axes to
+  # rows, columns and depth; which kernels contract them is decided in src/kernels/contraction.
+  #
+  # The groups are the contraction's batch axes, the features of a group its rows, batch and space of the result its
+  # columns, the channels of a group and the window its depth. Outside a spatial axis of the input lies padding, which
+  # is zero. Where features are innermost in the result, rows and columns are swapped: adjacent elements are
+  # written together.
   #
   # Of an input dilated by d every d-th result along an axis meets the same elements of the kernel, each
   # d-th one, and otherwise the zeros in between. That is a convolution without dilation, one of d phases
@@ -13,7 +15,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Assembly, Movement, Program, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage, StridedCopy}
 
   def conv(%T{type: type} = out, input, kernel, options) do
     args = [input, kernel, options]
@@ -21,25 +23,30 @@ defmodule Nx.Vulkan.Backend.Convolution do
     combinations = combinations(phases(out, kernel, options))
 
     if Enum.all?(options[:input_dilation], &(&1 == 1)) do
-      Program.result(contraction(out, input, kernel, options, hd(combinations)), :conv, out, args)
+      Dispatch.result(
+        contraction(out, input, kernel, options, hd(combinations)),
+        :conv,
+        out,
+        args
+      )
     else
       answers =
         for phases <- combinations do
           {shape, offset, strides} = place(out, options, phases)
-          part = %{out | shape: shape}
+          region = %{out | shape: shape}
 
-          with {:ok, ref} <- contraction(part, input, kernel, options, phases),
+          with {:ok, ref} <- contraction(region, input, kernel, options, phases),
                do: {[{ref, type, shape}], shape, offset, strides, []}
         end
 
       case Enum.find(answers, &(elem(&1, 0) == :error)) do
-        nil -> Assembly.assemble(:conv, args, out, uncovered(out, answers) ++ answers)
-        error -> Program.result(error, :conv, out, args)
+        nil -> StridedCopy.copy(:conv, args, out, uncovered(out, answers) ++ answers)
+        error -> Dispatch.result(error, :conv, out, args)
       end
     end
   end
 
-  # Along axes where windows, or the elements of a window, are apart too the zeros in between are written.
+  # Along axes where windows, or the elements of a window, are apart, too, the zeros in between are written.
   defp dilate(%T{shape: shape} = input, options) do
     [_, _ | space] = options[:input_permutation]
 
@@ -47,7 +54,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
       [space, options[:input_dilation], options[:strides], options[:kernel_dilation]]
       |> Enum.zip_with(fn
         [axis, by, 1, 1] -> {{axis, 1}, by}
-        [axis, by, _stride, _apart] -> {{axis, by}, 1}
+        [axis, by, _stride, _dilation] -> {{axis, by}, 1}
       end)
       |> Enum.unzip()
 
@@ -60,7 +67,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
     else
       zero = Nx.tensor(0, type: input.type, backend: Nx.BinaryBackend)
       dilated = %{input | shape: Nx.Shape.pad(shape, config)}
-      {Assembly.pad(dilated, input, zero, config), options}
+      {StridedCopy.pad(dilated, input, zero, config), options}
     end
   end
 
@@ -68,8 +75,8 @@ defmodule Nx.Vulkan.Backend.Convolution do
   #
   #   * `first`, `every`, `count`: their results
   #   * `tap`, `taps`: the first of their elements of the kernel, `every` apart, and how many there are
-  #   * `start`, `stride`, `apart`: where the first window begins in the input, and how far windows, and
-  #     the elements of a window, are apart there
+  #   * `start`, `stride`, `dilation`: where the first window begins in the input, and the distances between windows, and
+  #     between the elements of a window, there
   defp phases(out, kernel, options) do
     [_, _ | results] = steps(out, options[:output_permutation])
     [_, _ | windows] = steps(kernel, options[:kernel_permutation])
@@ -78,7 +85,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
       [results, windows, options[:padding], options[:strides]] ++
         [options[:kernel_dilation], options[:input_dilation]]
 
-    Enum.zip_with(axes, fn [{results, _}, {taps, _}, {low, _high}, stride, apart, every] ->
+    Enum.zip_with(axes, fn [{results, _}, {taps, _}, {low, _high}, stride, dilation, every] ->
       for first <- 0..(min(every, results) - 1),
           tap = Integer.mod(low - first, every),
           tap < taps do
@@ -90,7 +97,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
           taps: div(taps - tap - 1, every) + 1,
           start: div(first + tap - low, every),
           stride: stride,
-          apart: apart
+          dilation: dilation
         }
       end
     end)
@@ -123,10 +130,10 @@ defmodule Nx.Vulkan.Backend.Convolution do
   end
 
   # Results of phases that meet nothing of the kernel are zeros.
-  defp uncovered(out, parts) do
-    covered = Enum.sum(for {_, shape, _, _, _} <- parts, do: Tuple.product(shape))
+  defp uncovered(out, regions) do
+    covered = Enum.sum(for {_, shape, _, _, _} <- regions, do: Tuple.product(shape))
     zero = Nx.tensor(0, type: out.type, backend: Nx.BinaryBackend)
-    if covered == Nx.size(out), do: [], else: [Assembly.whole(out, zero)]
+    if covered == Nx.size(out), do: [], else: [StridedCopy.whole(out, zero)]
   end
 
   # The results of a combination of phases; `out` has their shape.
@@ -144,7 +151,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
   end
 
   # The kernel's first element, and the axes. The strides of an axis are those in the kernel, in the input and in the
-  # result, then the border that it meets and by how much it steps along it.
+  # result, then the padding that it meets and by how much it steps along it.
   defp axes(out, input, kernel, options, phases) do
     [{batch, in_batch}, {_, in_channel} | in_space] = steps(input, options[:input_permutation])
 
@@ -165,23 +172,24 @@ defmodule Nx.Vulkan.Backend.Convolution do
 
     first = Enum.sum(Enum.zip_with(phases, window, fn phase, {_, step} -> phase.tap * step end))
 
-    borders =
+    paddings =
       Enum.zip_with(phases, in_space, fn phase, {dim, step} -> {phase.start, dim, step} end)
 
     space =
-      for {{{dim, out}, {_, step}, phase}, border} <- indexed([out_space, in_space, phases]),
-          do: {dim, 0, step * phase.stride, out, border, phase.stride}
+      for {{{dim, out}, {_, step}, phase}, padding} <- indexed([out_space, in_space, phases]),
+          do: {dim, 0, step * phase.stride, out, padding, phase.stride}
 
     depth =
-      for {{{_, kernel}, {_, step}, phase}, border} <- indexed([window, in_space, phases]),
-          do: {phase.taps, kernel * phase.every, step * phase.apart, 0, border, phase.apart}
+      for {{{_, kernel}, {_, step}, phase}, padding} <- indexed([window, in_space, phases]),
+          do:
+            {phase.taps, kernel * phase.every, step * phase.dilation, 0, padding, phase.dilation}
 
     axes = {
       [{groups, features * feature, step, features * out_feature}],
       [{features, feature, 0, out_feature}],
       [{div(batch, batch_groups), 0, in_batch, out_batch} | space],
       Enum.sort_by([{channels, channel, in_channel, 0} | depth], &elem(&1, 1), :desc),
-      borders
+      paddings
     }
 
     {first, axes, out_feature == 1}
@@ -195,8 +203,8 @@ defmodule Nx.Vulkan.Backend.Convolution do
     Enum.map(permutation, &{elem(shape, &1), elem(strides, &1)})
   end
 
-  defp swap({batch, rows, columns, depth, borders}),
-    do: {swap_all(batch), swap_all(columns), swap_all(rows), swap_all(depth), borders}
+  defp swap({batch, rows, columns, depth, paddings}),
+    do: {swap_all(batch), swap_all(columns), swap_all(rows), swap_all(depth), paddings}
 
   defp swap_all(axes),
     do: Enum.map(axes, &(&1 |> put_elem(1, elem(&1, 2)) |> put_elem(2, elem(&1, 1))))

@@ -1,22 +1,39 @@
 defmodule Nx.Vulkan.Backend.Elementwise do
   @moduledoc false
-  # One node a callback, broadcasting left to the program.
+  # Callbacks whose elements come each from those at the same index of the operands, or from the index alone. Each is a
+  # program of one op, to which broadcasting and conversions are left.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Trace}
+  alias Nx.Vulkan.Backend.{Dispatch, Trace}
+  alias Nx.Vulkan.ProgramBuilder
 
-  def unary(op, %T{type: type, shape: shape} = out, tensor),
-    do: Program.run(op, out, [tensor], [{op, type, [0]}], [Trace.operand(tensor)], shape)
+  def unary(op, %T{type: type, shape: shape} = out, tensor) do
+    program = ProgramBuilder.single(op, type, [Trace.operand(tensor)], shape)
+    Dispatch.run(op, out, [tensor], program)
+  end
 
   def binary(op, %T{type: type, shape: shape} = out, left, right) do
-    nodes = [{op, type, [0, 1]}]
-    Program.run(op, out, [left, right], nodes, [Trace.operand(left), Trace.operand(right)], shape)
+    operands = [Trace.operand(left), Trace.operand(right)]
+    Dispatch.run(op, out, [left, right], ProgramBuilder.single(op, type, operands, shape))
   end
 
   def ternary(op, %T{type: type, shape: shape} = out, first, second, third) do
-    inputs = [Trace.operand(first), Trace.operand(second), Trace.operand(third)]
-    Program.run(op, out, [first, second, third], [{op, type, [0, 1, 2]}], inputs, shape)
+    operands = [Trace.operand(first), Trace.operand(second), Trace.operand(third)]
+    program = ProgramBuilder.single(op, type, operands, shape)
+    Dispatch.run(op, out, [first, second, third], program)
   end
+
+  def iota(%T{type: type, shape: shape} = out, axis, options),
+    do:
+      Dispatch.run(
+        :iota,
+        out,
+        [axis, options],
+        ProgramBuilder.single(:iota, type, [], shape, axis)
+      )
+
+  def eye(%T{type: type, shape: shape} = out, options),
+    do: Dispatch.run(:eye, out, [options], ProgramBuilder.single(:eye, type, [], shape))
 
   # The catalogue's checks. Negative amounts and exponents of integers raise in Nx, and a kernel cannot. A signed
   # tensor of them is reduced and read first; literals and unsigned tensors cost nothing.
@@ -50,16 +67,20 @@ defmodule Nx.Vulkan.Backend.Elementwise do
     binary(op, out, left, right)
   end
 
+  # The operands that a check of the catalogue reads: of the others their types say that they pass it.
+  @spec read_by(atom(), T.t(), [T.t()]) :: [T.t()]
+  def read_by(:amount, _out, [_, right]), do: signed(right)
+  def read_by(:exponent, %T{type: {kind, _}}, [_, right]) when kind in [:s, :u], do: signed(right)
+  def read_by(:real, _out, operands), do: Enum.filter(operands, &match?({:c, _}, &1.type))
+  def read_by(_check, _out, _operands), do: []
+
+  defp signed(%T{type: {:u, _}}), do: []
+  defp signed(tensor), do: [tensor]
+
   defp imaginary?(%T{type: {:c, _}} = tensor), do: Nx.to_number(Nx.any(Nx.imag(tensor))) == 1
   defp imaginary?(%T{}), do: false
 
   defp minimum(%T{type: {:u, _}}), do: 0
   defp minimum(%T{shape: {}} = tensor), do: Nx.to_number(tensor)
   defp minimum(tensor), do: Nx.to_number(Nx.reduce_min(tensor))
-
-  def iota(%T{type: type, shape: shape} = out, axis, options),
-    do: Program.run(:iota, out, [axis, options], [{:iota, type, [], axis}], [], shape)
-
-  def eye(%T{type: type, shape: shape} = out, options),
-    do: Program.run(:eye, out, [options], [{:eye, type, []}], [], shape)
 end

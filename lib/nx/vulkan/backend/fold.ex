@@ -1,17 +1,17 @@
 defmodule Nx.Vulkan.Backend.Fold do
   @moduledoc false
-  # Reductions by a function of the caller. It is called once, with traced scalars, and what it does
-  # becomes the body of a kernel that goes through the elements in BinaryBackend's order, the results
-  # side by side. A function that cannot be traced is the fallback's.
+  # Reductions by a function of the caller. It is called once, with traced scalars, and what it does becomes the body of a
+  # kernel that goes through the elements in BinaryBackend's order, the results side by side. A function that cannot be
+  # traced is the fallback's.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage, Trace, Window}
-  alias Nx.Vulkan.Fallback
+  alias Nx.Vulkan.Backend.{Dispatch, Storage, Trace, Window}
+  alias Nx.Vulkan.{Fallback, ProgramBuilder}
 
   def reduce(out, %T{shape: shape} = tensor, acc, options, fun) do
     axes = Enum.sort(options[:axes] || Nx.axes(shape))
     args = [tensor, acc, options, fun]
-    fold(:reduce, out, args, Storage.input(tensor), acc, shape, axes, fun)
+    fold(:reduce, out, args, {Storage.operand(tensor), shape, axes}, acc, fun)
   end
 
   def window_reduce(%T{type: type} = out, tensor, acc, window, options, fun) do
@@ -23,18 +23,20 @@ defmodule Nx.Vulkan.Backend.Fold do
         do: tensor,
         else: Nx.pad(tensor, Nx.as_type(acc, type), padding)
 
-    {input, shape, axes} = Window.windows(padded, out, window, options)
-    fold(:window_reduce, out, args, input, acc, shape, axes, fun)
+    fold(:window_reduce, out, args, Window.windows(padded, out, window, options), acc, fun)
   end
 
-  defp fold(op, %T{type: type} = out, args, input, acc, shape, axes, fun) do
-    element = Trace.tensor(elem(input, 1), {}, input)
-    so_far = Trace.tensor(type, {}, {:accumulator, [Storage.input(acc)]})
+  # `operand` is read over the iteration space `shape`, of which `axes` are reduced.
+  defp fold(op, %T{type: type} = out, args, {operand, shape, axes}, acc, fun) do
+    element = Trace.input(operand)
+    so_far = Trace.op(:accumulator, type, [Storage.operand(acc)])
 
     with {:ok, %T{shape: {}} = next} <- Trace.call(fun, [element, so_far]) do
-      operands = [Trace.operand(so_far), Trace.operand(next)]
-      {inputs, nodes, results} = Trace.program(operands)
-      Program.run(op, out, args, nodes ++ [{:fold, type, results, axes}], inputs, shape)
+      {values, builder} =
+        Enum.map_reduce([so_far, next], ProgramBuilder.new(shape), &Trace.add/2)
+
+      builder = ProgramBuilder.op(builder, :result, :fold, type, values, axes)
+      Dispatch.run(op, out, args, ProgramBuilder.program(builder))
     else
       {:ok, _tensor} -> Fallback.call(op, out, args, "the function gives no scalar")
       {:error, reason} -> Fallback.call(op, out, args, reason)

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Backend.Fourier do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Storage}
 
   def fft(out, tensor, options), do: complex(:fft, out, tensor, options)
   def ifft(out, tensor, options), do: complex(:ifft, out, tensor, options)
@@ -14,7 +14,7 @@ defmodule Nx.Vulkan.Backend.Fourier do
   defp complex(kind, out, tensor, options) do
     kind
     |> transform(out, tensor, options[:axis], options[:length], options[:eps])
-    |> Program.result(kind, out, [tensor, options])
+    |> Dispatch.result(kind, out, [tensor, options])
   end
 
   # The blocks: `:default` where the device cannot.
@@ -32,7 +32,7 @@ defmodule Nx.Vulkan.Backend.Fourier do
   defp block(_kind, _out, _tensor, _axis, 0, _eps), do: :default
 
   defp block(kind, out, tensor, axis, length, eps),
-    do: Program.block(transform(kind, out, tensor, axis, length, eps), kind, out)
+    do: Dispatch.block(transform(kind, out, tensor, axis, length, eps), kind, out)
 
   defp transform(kind, %T{type: type}, tensor, axis, length, eps),
     do: Native.call(fft(kind, type, Storage.buffer(tensor), axis, length, eps / 1))

@@ -1,10 +1,10 @@
 defmodule Nx.Vulkan.Backend.Indexed do
   @moduledoc false
   # Elements chosen by indices: `gather`, `indexed_add`, `indexed_put`, and the blocks `Take` and
-  # `TakeAlongAxis`.
+  # `TakeAlongAxis`. It checks bounds, and says which axes indices choose from; it chooses no kernels.
   #
-  # Reading by indices is a program with one `gather` node: the tensor is a view whose remaining axes are
-  # those of the result, and each index moves its place by steps of its axis.
+  # Reading by indices is a program of one `gather`: the tensor is a view whose remaining axes are
+  # those of the result, and each index moves its offset by steps of its axis.
   #
   # Indices out of bounds raise as in BinaryBackend. Those on the device are reduced to one flag, which
   # is read: that waits for the device. Types that cannot hold a wrong index are not looked at.
@@ -12,8 +12,8 @@ defmodule Nx.Vulkan.Backend.Indexed do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Error
-  alias Nx.Vulkan.Backend.{Movement, Program, Storage}
+  alias Nx.Vulkan.{Error, ProgramBuilder}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   ## Reading
@@ -27,17 +27,17 @@ defmodule Nx.Vulkan.Backend.Indexed do
     # The result: the rows of the indices, then the axes that no index chooses from.
     rows = tuple_size(indices_shape) - 1
     strides = strides(shape)
-    ours = Enum.map(others, &elem(strides, &1))
+    other_strides = Enum.map(others, &elem(strides, &1))
     row_strides = indices_shape |> strides() |> Tuple.to_list() |> Enum.take(rows)
     index_strides = row_strides ++ Enum.map(others, fn _ -> 0 end)
-    all = Storage.input(indices)
+    all = Storage.operand(indices)
     # Of each row of indices the kth.
-    inputs = for k <- 0..(depth - 1), do: Storage.view(all, k, index_strides)
-    tensor_strides = List.duplicate(0, rows) ++ ours
+    inputs = for k <- 0..(depth - 1), do: ProgramBuilder.view(all, k, index_strides)
+    tensor_strides = List.duplicate(0, rows) ++ other_strides
 
     out
     |> choose(tensor, tensor_strides, inputs, Enum.map(axes, &step(shape, strides, &1)))
-    |> Program.result(:gather, out, [tensor, indices, options])
+    |> Dispatch.result(:gather, out, [tensor, indices, options])
   end
 
   # `:default` where the device does not compute with the types.
@@ -46,34 +46,33 @@ defmodule Nx.Vulkan.Backend.Indexed do
     strides = strides(shape)
     {leading, [_ | trailing]} = strides |> Tuple.to_list() |> Enum.split(axis)
     zeros = fn list -> Enum.map(list, fn _ -> 0 end) end
-    own = indices_shape |> strides() |> Tuple.to_list()
-    index_strides = zeros.(leading) ++ own ++ zeros.(trailing)
-    index = Storage.view(Storage.input(indices), 0, index_strides)
-    tensor_strides = leading ++ zeros.(own) ++ trailing
+    by_index = indices_shape |> strides() |> Tuple.to_list()
+    index_strides = zeros.(leading) ++ by_index ++ zeros.(trailing)
+    index = ProgramBuilder.view(Storage.operand(indices), 0, index_strides)
+    tensor_strides = leading ++ zeros.(by_index) ++ trailing
 
     out
     |> choose(tensor, tensor_strides, [index], [step(shape, strides, axis)])
-    |> Program.block(:take, out)
+    |> Dispatch.block(:take, out)
   end
 
   def take_along_axis(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
     check!(indices, 1, Nx.axes(shape), shape, axis)
     strides = strides(shape)
-    index = Storage.view(Storage.input(indices), 0, Movement.strides(indices_shape))
+    index = ProgramBuilder.view(Storage.operand(indices), 0, Movement.strides(indices_shape))
     tensor_strides = strides |> Tuple.to_list() |> List.replace_at(axis, 0)
 
     out
     |> choose(tensor, tensor_strides, [index], [step(shape, strides, axis)])
-    |> Program.block(:take_along_axis, out)
+    |> Dispatch.block(:take_along_axis, out)
   end
 
-  # `indices` and `steps`: the inputs that are indices, and extent and stride of the axis of each.
+  # `indices` and `steps`: the operands that are indices, and extent and stride of the axis of each.
   defp choose(%T{shape: shape}, tensor, strides, indices, steps) do
     {ref, type, _shape} = Storage.buffer(tensor)
-    type = Movement.carrier(type)
-    args = Enum.to_list(0..length(indices))
-    inputs = [{ref, type, 0, strides} | indices]
-    Native.call(run([{:gather, type, args, steps}], inputs, shape))
+    type = Movement.storage_type(type)
+    operands = [{ref, type, 0, strides} | indices]
+    Dispatch.compute(ProgramBuilder.single(:gather, type, operands, shape, steps))
   end
 
   defp step(shape, strides, axis), do: {elem(shape, axis), elem(strides, axis)}
@@ -86,7 +85,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
   # Only the width matters where nothing is converted.
   def indexed_put(%T{type: type} = out, target, indices, updates, options) do
     type =
-      if target.type == type and updates.type == type, do: Movement.carrier(type), else: type
+      if target.type == type and updates.type == type, do: Movement.storage_type(type), else: type
 
     scatter(:put, :indexed_put, type, out, target, indices, updates, options)
   end
@@ -97,12 +96,12 @@ defmodule Nx.Vulkan.Backend.Indexed do
     [target_arg, updates_arg] = for tensor <- [target, updates], do: as(type, out.type, tensor)
 
     Native.call(scatter(mode, type, target_arg, Storage.buffer(indices), updates_arg, axes))
-    |> Program.result(op, out, [target, indices, updates, options])
+    |> Dispatch.result(op, out, [target, indices, updates, options])
   end
 
-  defp as(carrier, type, tensor) do
-    {ref, own, shape} = Storage.buffer(tensor)
-    {ref, if(own == type, do: carrier, else: own), shape}
+  defp as(storage_type, type, tensor) do
+    {ref, from, shape} = Storage.buffer(tensor)
+    {ref, if(from == type, do: storage_type, else: from), shape}
   end
 
   ## Bounds
@@ -129,10 +128,10 @@ defmodule Nx.Vulkan.Backend.Indexed do
   end
 
   # What is on the host anyway is looked at there.
-  defp host?(%T{data: %B{ref: ref}}), do: not is_reference(ref)
+  defp host?(%T{data: %B{ref: ref}}), do: ref == nil
   defp host?(%T{}), do: true
 
-  # Programs have at most 255 inputs and nodes.
+  # Programs have at most 255 values.
   defp out_of_bounds?(indices, depth, limits) do
     limits
     |> Enum.filter(& &1)
@@ -142,37 +141,26 @@ defmodule Nx.Vulkan.Backend.Indexed do
 
   defp some_out_of_bounds?(%T{type: type} = indices, depth, limits) do
     {ref, _type, _shape} = Storage.buffer(indices)
-    scalar = &Storage.literal(&1, type)
 
-    inputs =
-      Enum.flat_map(limits, fn {k, _negative, upper} ->
-        [{ref, type, k, [depth]}, scalar.(0), scalar.(upper || 0)]
+    {tests, builder} =
+      Enum.flat_map_reduce(limits, ProgramBuilder.new({div(Nx.size(indices), depth)}), fn
+        {k, negative?, upper}, builder ->
+          builder = ProgramBuilder.input(builder, k, {ref, type, k, [depth]})
+          below = if negative?, do: [{:less, k, 0}], else: []
+          above = if upper, do: [{:greater, k, upper}], else: []
+          tests = below ++ above
+          {tests, Enum.reduce(tests, builder, &add_test(&1, type, &2))}
       end)
 
-    tests =
-      limits
-      |> Enum.with_index()
-      |> Enum.flat_map(fn {{_k, negative, upper}, i} ->
-        below = if negative, do: [{:less, {:u, 8}, [3 * i, 3 * i + 1]}], else: []
-        above = if upper, do: [{:greater, {:u, 8}, [3 * i, 3 * i + 2]}], else: []
-        below ++ above
+    {found, builder} =
+      Enum.reduce(tl(tests), {hd(tests), builder}, fn test, {found, builder} ->
+        both = {:or, found, test}
+        {both, ProgramBuilder.op(builder, both, :logical_or, {:u, 8}, [found, test])}
       end)
 
-    # The first test, then each joined with what the ones before it found.
-    first = length(inputs)
-    count = length(tests)
+    builder = ProgramBuilder.op(builder, :any, :any, {:u, 8}, [found], [0])
 
-    joined =
-      for i <- 1..(count - 1)//1 do
-        before = if i == 1, do: first, else: first + count + i - 2
-        {:logical_or, {:u, 8}, [before, first + i]}
-      end
-
-    found = first + count + length(joined) - 1
-    nodes = tests ++ joined ++ [{:any, {:u, 8}, [found], [0]}]
-    rows = div(Nx.size(indices), depth)
-
-    with {:ok, flag} <- Native.call(run(nodes, inputs, {rows})),
+    with {:ok, flag} <- Dispatch.compute(ProgramBuilder.program(builder)),
          {:ok, binary} <- Native.call(buf_read(flag, 0, 1)) do
       binary != <<0>>
     else
@@ -180,6 +168,13 @@ defmodule Nx.Vulkan.Backend.Indexed do
       {:error, :unsupported, _} -> true
       error -> Error.raise!(:indices, error)
     end
+  end
+
+  # A comparison of an index with a limit is its own key.
+  defp add_test({comparison, k, limit} = test, type, builder) do
+    builder
+    |> ProgramBuilder.input({:limit, limit}, Storage.integer(limit, type))
+    |> ProgramBuilder.op(test, comparison, {:u, 8}, [k, {:limit, limit}])
   end
 
   defp find!(indices, dims, only, shape) do

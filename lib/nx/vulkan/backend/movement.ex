@@ -5,8 +5,16 @@ defmodule Nx.Vulkan.Backend.Movement do
   # elements travel as unsigned integers: reading and writing them as floats might change them.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage, Trace}
+  alias Nx.Vulkan.Backend.{Dispatch, Storage}
+  alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @compile {:inline,
+            broadcast_view: 3,
+            transpose_view: 2,
+            reverse_view: 2,
+            slice_view: 4,
+            as_storage_type: 1}
 
   # No copy: the result shares the buffer. As with the other backends, deallocating one of them
   # deallocates the other.
@@ -22,10 +30,38 @@ defmodule Nx.Vulkan.Backend.Movement do
     broadcast(out, Storage.number(scalar, number), shape, [])
   end
 
-  def broadcast(%T{} = out, %T{shape: from} = tensor, shape, axes) do
-    strides = broadcast_strides(axes, 0, tuple_size(shape), from, shape, 0, strides(from))
-    view(:broadcast, [tensor, shape, axes], out, tensor, 0, strides)
+  def broadcast(out, %T{shape: from} = tensor, shape, axes),
+    do: view(:broadcast, [tensor, shape, axes], out, tensor, broadcast_view(from, shape, axes))
+
+  def transpose(out, %T{shape: from} = tensor, axes),
+    do: view(:transpose, [tensor, axes], out, tensor, transpose_view(from, axes))
+
+  def reverse(out, %T{shape: from} = tensor, axes),
+    do: view(:reverse, [tensor, axes], out, tensor, reverse_view(from, axes))
+
+  def slice(out, %T{shape: from} = tensor, starts, lengths, steps) do
+    {offset, strides, indices, chosen} = slice_view(from, starts, lengths, steps)
+    args = [tensor, starts, lengths, steps]
+
+    if indices == [],
+      do: view(:slice, args, out, tensor, {offset, strides}),
+      else: gather(:slice, args, out, tensor, {offset, strides}, indices, chosen)
   end
+
+  # `{offset, strides}` of the callback's view of a dense tensor, from that tensor's shape and the callback's options. A
+  # slice starts at integers here.
+  @spec view_of(atom(), tuple(), [term()]) :: {integer(), [integer()]}
+  def view_of(:broadcast, from, [shape, axes]), do: broadcast_view(from, shape, axes)
+  def view_of(:transpose, from, [axes]), do: transpose_view(from, axes)
+  def view_of(:reverse, from, [axes]), do: reverse_view(from, axes)
+
+  def view_of(:slice, from, [starts, lengths, steps]) do
+    {offset, strides, [], []} = slice_view(from, starts, lengths, steps)
+    {offset, strides}
+  end
+
+  defp broadcast_view(from, shape, axes),
+    do: {0, broadcast_strides(axes, 0, tuple_size(shape), from, shape, 0, strides(from))}
 
   # Axis `axis` of the result is axis `i` of the tensor when it is the next of `axes`.
   defp broadcast_strides(_axes, rank, rank, _from, _shape, _i, _strides), do: []
@@ -38,15 +74,12 @@ defmodule Nx.Vulkan.Backend.Movement do
   defp broadcast_strides(axes, axis, rank, from, shape, i, strides),
     do: [0 | broadcast_strides(axes, axis + 1, rank, from, shape, i, strides)]
 
-  def transpose(out, %T{shape: shape} = tensor, axes) do
+  defp transpose_view(shape, axes) do
     strides = List.to_tuple(strides(shape))
-    view(:transpose, [tensor, axes], out, tensor, 0, Enum.map(axes, &elem(strides, &1)))
+    {0, Enum.map(axes, &elem(strides, &1))}
   end
 
-  def reverse(out, %T{shape: shape} = tensor, axes) do
-    {offset, strides} = reverse_strides(strides(shape), 0, shape, axes, 0)
-    view(:reverse, [tensor, axes], out, tensor, offset, strides)
-  end
+  defp reverse_view(shape, axes), do: reverse_strides(strides(shape), 0, shape, axes, 0)
 
   # `axes` are sorted.
   defp reverse_strides([stride | strides], axis, shape, [axis | axes], offset) do
@@ -62,17 +95,15 @@ defmodule Nx.Vulkan.Backend.Movement do
 
   defp reverse_strides([], _axis, _shape, [], offset), do: {offset, []}
 
-  def slice(out, %T{shape: shape} = tensor, starts, lengths, steps) do
+  defp slice_view(shape, starts, lengths, steps) do
     strides = strides(shape)
-    {offset, numbers, chosen} = starts(starts, Tuple.to_list(shape), lengths, strides)
-    strides = Enum.zip_with(strides, steps, &*/2)
-    args = [tensor, starts, lengths, steps]
-    view(:slice, args, out, tensor, offset, strides, numbers, chosen)
+    {offset, indices, chosen} = starts(starts, Tuple.to_list(shape), lengths, strides)
+    {offset, Enum.zip_with(strides, steps, &*/2), indices, chosen}
   end
 
-  # Where a block of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts
-  # that the host knows, the inputs that hold those on the device, and for each of these how many places
-  # it chooses from and how far they are apart, as for `gather`.
+  # Where a region of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts that the host
+  # knows, the operands that hold those on the device, and for each of these `{extent, stride}`, as for `gather`: how
+  # many positions it chooses from, and how far apart they are.
   def starts(starts, dims, lengths, strides) do
     {offset, chosen} =
       [starts, dims, lengths, strides]
@@ -81,56 +112,40 @@ defmodule Nx.Vulkan.Backend.Movement do
           number when is_integer(number) ->
             {offset + min(max(number, 0), dim - length) * stride, chosen}
 
-          input ->
-            {offset, [{input, {dim - length + 1, stride}} | chosen]}
+          operand ->
+            {offset, [{operand, {dim - length + 1, stride}} | chosen]}
         end
       end)
 
-    {numbers, steps} = Enum.unzip(chosen)
-    {offset, numbers, steps}
+    {indices, steps} = Enum.unzip(chosen)
+    {offset, indices, steps}
   end
 
   defp index(start) when is_integer(start), do: start
-  defp index(%T{data: %B{ref: ref}} = start) when is_reference(ref), do: Storage.input(start)
+  defp index(%T{data: %B{ref: ref}} = start) when is_reference(ref), do: Storage.operand(start)
   defp index(%T{} = start), do: Nx.to_number(start)
 
-  # `numbers` are inputs that move the view, by `steps` as in `gather`.
-  defp view(op, args, out, tensor, offset, strides, numbers \\ [], steps \\ [])
+  defp view(op, args, out, tensor, {offset, strides}) do
+    operand =
+      tensor |> Storage.operand() |> as_storage_type() |> ProgramBuilder.view(offset, strides)
 
-  # Of an input of a program that is still to be made: it says how the program reads it.
-  defp view(
-         _op,
-         _args,
-         %T{type: type, shape: shape},
-         %T{data: %B{ref: %Trace{node: {{:input, _} = ref, _, _}}}},
-         offset,
-         strides,
-         [],
-         []
-       ),
-       do: Trace.tensor(type, shape, {ref, type, offset, strides, shape})
-
-  defp view(op, args, out, tensor, offset, strides, numbers, steps) do
-    {node, inputs} =
-      case Storage.input(tensor) do
-        # One element looks the same from everywhere.
-        {:scalar, type, binary} ->
-          {{:as_type, carrier(type), [0]}, [{:scalar, carrier(type), binary}]}
-
-        {ref, type, _shape} when numbers == [] ->
-          {{:as_type, carrier(type), [0]}, [{ref, carrier(type), offset, strides}]}
-
-        {ref, type, _shape} ->
-          node = {:gather, carrier(type), Enum.to_list(0..length(numbers)), steps}
-          {node, [{ref, carrier(type), offset, strides} | numbers]}
-      end
-
-    Program.run(op, out, args, [node], inputs, out.shape)
+    type = elem(operand, 1)
+    Dispatch.run(op, out, args, ProgramBuilder.single(:as_type, type, [operand], out.shape))
   end
 
+  # The view, moved by what the operands `indices` hold.
+  defp gather(op, args, out, tensor, {offset, strides}, indices, steps) do
+    {ref, type, _shape} = tensor |> Storage.buffer() |> as_storage_type()
+    operands = [{ref, type, offset, strides} | indices]
+    Dispatch.run(op, out, args, ProgramBuilder.single(:gather, type, operands, out.shape, steps))
+  end
+
+  defp as_storage_type({:scalar, type, binary}), do: {:scalar, storage_type(type), binary}
+  defp as_storage_type({ref, type, shape}), do: {ref, storage_type(type), shape}
+
   # A type of the same width whose elements programs copy bit by bit, and that no device lacks.
-  def carrier({:c, _} = type), do: type
-  def carrier({_, size}), do: {:u, max(size, 8)}
+  def storage_type({:c, _} = type), do: type
+  def storage_type({_, size}), do: {:u, max(size, 8)}
 
   # Row-major, in elements.
   def strides(shape), do: strides(shape, tuple_size(shape), 1, [])

@@ -4,10 +4,10 @@ defmodule Nx.Vulkan.Backend.Scan do
 
   require Nx.Vulkan.Native, as: Native
 
-  alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Storage}
 
   def run(operation, %{axis: axis, reverse: reverse}, out, tensor) do
     Native.call(scan(operation, Storage.buffer(tensor), axis, reverse))
-    |> Program.block(:"cumulative_#{operation}", out)
+    |> Dispatch.block(:"cumulative_#{operation}", out)
   end
 end

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Backend.Sort do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Program, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Storage}
 
   def sort(out, %T{shape: shape} = tensor, options) do
     axis = options[:axis]
@@ -23,7 +23,7 @@ defmodule Nx.Vulkan.Backend.Sort do
   # `{values, places}` of the first `k` in descending order along the last axis.
   def top_k({_values, places} = outs, %T{shape: shape} = tensor, k) do
     run(tensor, tuple_size(shape) - 1, :desc, k, true, places.type)
-    |> Program.block(:top_k, outs)
+    |> Dispatch.block(:top_k, outs)
   end
 
   defp run(tensor, axis, direction, keep, values?, places) do
@@ -32,7 +32,7 @@ defmodule Nx.Vulkan.Backend.Sort do
   end
 
   defp result({:ok, refs}, i, op, out, args),
-    do: Program.result({:ok, elem(refs, i)}, op, out, args)
+    do: Dispatch.result({:ok, elem(refs, i)}, op, out, args)
 
-  defp result(error, _i, op, out, args), do: Program.result(error, op, out, args)
+  defp result(error, _i, op, out, args), do: Dispatch.result(error, op, out, args)
 end

@@ -1,16 +1,14 @@
 defmodule Nx.Vulkan.Backend.Storage do
   @moduledoc false
-  # Where a tensor's bytes are: making, reading, moving and freeing them.
+  # Where a tensor's bytes are: making, reading, moving and freeing them, and giving them to programs and kernels as
+  # operands. It computes nothing.
   #
-  # `ref` in the backend's struct is one of
-  #
-  #   * a buffer of the device: the elements in row-major order
-  #   * `{binary, flag}` for a scalar that came from the host: literals in expressions are such tensors,
-  #     and their bytes travel with the dispatch that uses them. The flag (an atomic, 1 once deallocated)
-  #     makes them as deallocatable as any other tensor.
+  # A tensor's elements are in a buffer of the device (`ref`), in row-major order, or are a scalar that came from the
+  # host (`scalar`): literals in expressions are such tensors, and their bytes travel with the dispatch that uses
+  # them. The scalar's flag (an atomic, 1 once deallocated) makes it as deallocatable as any other tensor.
   #
   # Either way an element of less than a byte takes a whole one, in its low bits, and is packed as Nx
-  # packs it only here, on its way to the host: `held/2` and `packed/2`.
+  # packs it only here, on its way to the host: `to_stored/2` and `from_stored/2`.
   #
   # A tensor that was sent here by another node keeps its reference, which is that node's: such a buffer
   # is read and freed by asking the node (`at_owner/3`). A scalar brings its bytes along, and its flag
@@ -20,26 +18,23 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Trace
-  alias Nx.Vulkan.Error
+  alias Nx.Vulkan.{Error, ProgramBuilder}
   alias Nx.Vulkan.VulkanoBackend, as: B
-
-  @typedoc "An input of a program, see `Nx.Vulkan.Backend.Program`."
-  @type input :: {reference(), Nx.Type.t(), tuple()} | {:scalar, Nx.Type.t(), binary()}
 
   ## Making
 
   def from_binary(%T{shape: {}, type: type} = out, binary, _options),
-    do: scalar(out, held(binary, type))
+    do: scalar(out, to_stored(binary, type))
 
   def from_binary(%T{type: type} = out, binary, _options),
-    do: %{out | data: %B{ref: upload(held(binary, type))}}
+    do: %{out | data: %B{ref: upload(to_stored(binary, type))}}
 
   def number(%T{shape: {}, type: type} = out, number) do
     host = Nx.BinaryBackend.constant(out, number, [])
-    scalar(out, held(Nx.BinaryBackend.to_binary(host, 1), type))
+    scalar(out, to_stored(Nx.BinaryBackend.to_binary(host, 1), type))
   end
 
-  defp scalar(out, binary), do: %{out | data: %B{ref: {binary, :atomics.new(1, [])}}}
+  defp scalar(out, binary), do: %{out | data: %B{scalar: {binary, :atomics.new(1, [])}}}
 
   defp upload(binary) do
     case Native.call(buf_upload(binary)) do
@@ -52,22 +47,22 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   # The elements of a bitstring of Nx's as buffers hold them, and back.
 
-  defp held(bits, {_, size} = type) do
-    case held_bits(type) do
+  defp to_stored(bits, {_, size} = type) do
+    case stored_bits(type) do
       ^size -> bits
-      held -> packed!(Native.call(unpack(whole(bits), size, held, div(bit_size(bits), size))))
+      stored -> stored!(Native.call(unpack(whole(bits), size, stored, div(bit_size(bits), size))))
     end
   end
 
-  defp packed(binary, {_, size} = type) do
-    case held_bits(type) do
+  defp from_stored(binary, {_, size} = type) do
+    case stored_bits(type) do
       ^size -> binary
-      held -> packed!(Native.call(pack(binary, size, held)))
+      stored -> stored!(Native.call(pack(binary, size, stored)))
     end
   end
 
-  defp packed!({:ok, binary}), do: binary
-  defp packed!(error), do: Error.raise!(:from_binary, error)
+  defp stored!({:ok, binary}), do: binary
+  defp stored!(error), do: Error.raise!(:from_binary, error)
 
   defp whole(binary) when is_binary(binary), do: binary
 
@@ -77,12 +72,8 @@ defmodule Nx.Vulkan.Backend.Storage do
   end
 
   # Where the device has no 8- or 16-bit storage, narrow elements take 32 bits.
-  defp held_bits({_, size}) when size >= 32, do: size
-  defp held_bits(type), do: elem(Map.fetch!(types(), type), 1)
-
-  # Whether the device itself computes with the type, without emulation.
-  @spec on_device?(Nx.Type.t()) :: boolean()
-  def on_device?(type), do: elem(Map.fetch!(types(), type), 0) == :device
+  defp stored_bits({_, size}) when size >= 32, do: size
+  defp stored_bits(type), do: elem(Map.fetch!(types(), type), 1)
 
   # Fixed with the device.
   defp types do
@@ -100,41 +91,37 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   ## As an operand
 
-  @spec input(T.t()) :: input()
-  def input(%T{data: %B{ref: ref}, type: type, shape: shape})
+  @spec operand(T.t()) :: ProgramBuilder.operand()
+  def operand(%T{data: %B{ref: ref}, type: type, shape: shape})
       when is_reference(ref) and node(ref) == node(),
       do: {ref, type, shape}
 
-  def input(%T{data: %B{ref: ref}, type: type, shape: shape} = tensor) when is_reference(ref),
-    do: {upload(held(to_binary(tensor, Nx.size(shape)), type)), type, shape}
+  def operand(%T{data: %B{scalar: {_, _} = scalar}, type: type}),
+    do: {:scalar, type, live!(scalar)}
 
-  def input(%T{data: %B{ref: {_, _} = scalar}, type: type}), do: {:scalar, type, live!(scalar)}
-
-  def input(%T{data: %B{ref: %Trace{}}}),
+  def operand(%T{data: %B{traced: %Trace{}}}),
     do: Trace.stop("the function does more than element-wise operations")
 
-  def input(%T{type: type, shape: {}} = tensor),
-    do: {:scalar, type, held(host_bits(tensor), type)}
+  def operand(%T{data: %B{}, type: type, shape: shape} = tensor),
+    do: {upload(to_stored(to_binary(tensor, Nx.size(shape)), type)), type, shape}
 
-  def input(%T{type: type, shape: shape} = tensor),
-    do: {upload(held(host_bits(tensor), type)), type, shape}
+  def operand(%T{type: type, shape: {}} = tensor),
+    do: {:scalar, type, to_stored(host_bits(tensor), type)}
 
-  # An integer of an integer type as an input.
-  @spec literal(integer(), Nx.Type.t()) :: input()
-  def literal(number, {_, size} = type),
-    do: {:scalar, type, held(<<number::size(size)-native>>, type)}
+  def operand(%T{type: type, shape: shape} = tensor),
+    do: {upload(to_stored(host_bits(tensor), type)), type, shape}
 
-  # The input as a view, `offset` and `strides` in elements. One element looks the same from everywhere.
-  @spec view(input(), integer(), [integer()]) :: tuple()
-  def view({:scalar, _type, _binary} = scalar, _offset, _strides), do: scalar
-  def view({ref, type, _shape}, offset, strides), do: {ref, type, offset, strides}
+  # An integer of an integer type.
+  @spec integer(integer(), Nx.Type.t()) :: ProgramBuilder.operand()
+  def integer(number, {_, size} = type),
+    do: {:scalar, type, to_stored(<<number::size(size)-native>>, type)}
 
-  # As input/1, for the calls that take buffers alone.
+  # As operand/1, for the calls that take buffers alone.
   @spec buffer(T.t()) :: {reference(), Nx.Type.t(), tuple()}
   def buffer(%T{shape: shape} = tensor) do
-    case input(tensor) do
+    case operand(tensor) do
       {:scalar, type, binary} -> {upload(binary), type, shape}
-      input -> input
+      operand -> operand
     end
   end
 
@@ -153,13 +140,16 @@ defmodule Nx.Vulkan.Backend.Storage do
   # All tensors arrive here without vectorized axes but in to_binary/2 and deallocate/1, which do not
   # look at the shape.
 
-  def to_binary(%T{data: %B{ref: {_, _} = scalar}, type: {_, size} = type}, limit),
-    do: first_bits(packed(live!(scalar), type), limit * size)
+  def to_binary(%T{data: %B{scalar: {_, _} = scalar}, type: {_, size} = type}, limit),
+    do: first_bits(from_stored(live!(scalar), type), limit * size)
 
-  def to_binary(%T{data: %B{ref: %Trace{node: {:scalar, type, binary}}}, type: type}, _limit),
-    do: packed(binary, type)
+  def to_binary(
+        %T{data: %B{traced: %Trace{op: nil, operands: [{:scalar, type, binary}]}}},
+        _limit
+      ),
+      do: from_stored(binary, type)
 
-  def to_binary(%T{data: %B{ref: %Trace{}}}, _limit),
+  def to_binary(%T{data: %B{traced: %Trace{}}}, _limit),
     do: Trace.stop("the function reads values")
 
   def to_binary(%T{data: %B{ref: ref}} = tensor, limit) when node(ref) != node() do
@@ -170,8 +160,8 @@ defmodule Nx.Vulkan.Backend.Storage do
   end
 
   def to_binary(%T{data: %B{ref: ref}, type: {_, size} = type}, limit) do
-    case Native.call(buf_read(ref, 0, limit * div(held_bits(type), 8))) do
-      {:ok, binary} -> first_bits(packed(binary, type), limit * size)
+    case Native.call(buf_read(ref, 0, limit * div(stored_bits(type), 8))) do
+      {:ok, binary} -> first_bits(from_stored(binary, type), limit * size)
       error -> Error.raise!(:to_binary, error)
     end
   end
@@ -233,8 +223,9 @@ defmodule Nx.Vulkan.Backend.Storage do
   # Words are copied, if the buffer is made of them.
   defp copy_buffer(tensor, ref, size) do
     {type, shape} = if rem(size, 4) == 0, do: {{:u, 32}, {div(size, 4)}}, else: {{:u, 8}, {size}}
+    {nodes, inputs, shape} = ProgramBuilder.single(:as_type, type, [{ref, type, shape}], shape)
 
-    case Native.call(run([{:as_type, type, [0]}], [{ref, type, shape}], shape)) do
+    case Native.call(run(nodes, inputs, shape)) do
       {:ok, ref} -> %{tensor | data: %B{ref: ref}}
       error -> Error.raise!(:backend_copy, error)
     end
@@ -251,13 +242,13 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
-  def deallocate(%T{data: %B{ref: %Trace{}}}), do: Trace.stop("the function deallocates")
+  def deallocate(%T{data: %B{traced: %Trace{}}}), do: Trace.stop("the function deallocates")
 
   def deallocate(tensor) do
     owner = owner(tensor)
 
     if owner == node() do
-      free(tensor.data.ref)
+      free(tensor.data)
     else
       case at_owner(owner, :deallocate, [tensor]) do
         {:ok, answer} -> answer
@@ -267,18 +258,18 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
-  defp free({_binary, flag}) do
+  defp free(%B{scalar: {_binary, flag}}) do
     case :atomics.exchange(flag, 1, 1) do
       0 -> :ok
       1 -> :already_deallocated
     end
   end
 
-  defp free(ref), do: Native.call(buf_free(ref))
+  defp free(%B{ref: ref}), do: Native.call(buf_free(ref))
 
   # The node whose memory holds the tensor.
-  defp owner(%T{data: %B{ref: %Trace{}}}), do: node()
-  defp owner(%T{data: %B{ref: {_binary, flag}}}), do: node(flag)
+  defp owner(%T{data: %B{traced: %Trace{}}}), do: node()
+  defp owner(%T{data: %B{scalar: {_binary, flag}}}), do: node(flag)
   defp owner(%T{data: %B{ref: ref}}), do: node(ref)
 
   # Calls a function of this module on the node that the tensor belongs to. A reference that was sent

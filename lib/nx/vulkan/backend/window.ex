@@ -7,7 +7,8 @@ defmodule Nx.Vulkan.Backend.Window do
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Assembly, Movement, Program, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage, StridedCopy}
+  alias Nx.Vulkan.ProgramBuilder
 
   @reductions %{
     window_sum: :sum,
@@ -19,20 +20,20 @@ defmodule Nx.Vulkan.Backend.Window do
   def reduce(op, %T{type: type} = out, tensor, window, options) do
     reduction = Map.fetch!(@reductions, op)
     padded = pad(tensor, options[:padding], identity(reduction, type))
-    {input, shape, axes} = windows(padded, out, window, options)
-    args = [tensor, window, options]
-    Program.run(op, out, args, [{reduction, type, [0], axes}], [input], shape)
+    {operand, shape, axes} = windows(padded, out, window, options)
+    program = ProgramBuilder.single(reduction, type, [operand], shape, axes)
+    Dispatch.run(op, out, [tensor, window, options], program)
   end
 
-  # The windows over a padded tensor, one for each element of `out`: a program's input, its iteration
+  # The windows over a padded tensor, one for each element of `out`: a program's operand, its iteration
   # space, and those of its axes that go through a window.
   def windows(padded, %T{shape: shape}, window, options) do
     strides = Movement.strides(padded.shape)
-    along = Enum.zip_with(strides, options[:strides], &*/2)
+    between = Enum.zip_with(strides, options[:strides], &*/2)
     within = Enum.zip_with(strides, options[:window_dilations], &*/2)
     space = List.to_tuple(Tuple.to_list(shape) ++ Tuple.to_list(window))
     axes = Enum.to_list(tuple_size(shape)..(tuple_size(space) - 1)//1)
-    {Storage.view(Storage.input(padded), 0, along ++ within), space, axes}
+    {ProgramBuilder.view(Storage.operand(padded), 0, between ++ within), space, axes}
   end
 
   # The tensor with `padding`, a list of `{low, high}`, of a value that no reduction notices.
@@ -41,7 +42,13 @@ defmodule Nx.Vulkan.Backend.Window do
       tensor
     else
       config = Enum.map(padding, fn {low, high} -> {low, high, 0} end)
-      Assembly.pad(%{tensor | shape: Nx.Shape.pad(tensor.shape, config)}, tensor, value, config)
+
+      StridedCopy.pad(
+        %{tensor | shape: Nx.Shape.pad(tensor.shape, config)},
+        tensor,
+        value,
+        config
+      )
     end
   end
 
@@ -76,6 +83,6 @@ defmodule Nx.Vulkan.Backend.Window do
         )
       )
 
-    Program.result(answer, op, out, [tensor, source, init, window, options])
+    Dispatch.result(answer, op, out, [tensor, source, init, window, options])
   end
 end

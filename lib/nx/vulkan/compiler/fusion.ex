@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # Makes one kernel of element-wise operations that follow each other, and of a reduction with those that
   # lead to it: what lies between them is never stored.
   #
-  # In a definition's expression each such group becomes a block, `Nx.Vulkan.Compiler.Fused`, whose
+  # In a definition's expression each such group becomes a block, `Nx.Vulkan.Compiler.FusionGroup`, whose
   # arguments are what the group reads, so that everything else is left to `Nx.Defn.Evaluator`.
   #
   # An operation joins the group of one that reads it if both go through the same elements. One that
@@ -18,9 +18,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.Trace
+  alias Nx.Vulkan.Backend.Elementwise
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.Fused
+  alias Nx.Vulkan.Compiler.FusionGroup
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
@@ -79,28 +79,33 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
   defp resolve(%T{} = tensor), do: tensor
 
-  defp kind(%T{data: %Expr{op: op, args: args}} = tensor, kinds) do
+  defp kind(%T{data: %Expr{op: op}} = tensor, kinds) do
     cond do
       op in @reductions -> :reduction
       op == :squeeze and Enum.all?(operands(tensor), &(kinds[&1.data.id] == :view)) -> :view
       op in [:reshape, :squeeze] -> :reshape
-      op in @views and operands(tensor) != [] and traces?(op, tensor, args) -> :view
-      op in @elementwise and traces?(op, tensor, args) -> :elementwise
+      op in @views and operands(tensor) != [] and static?(tensor) -> :view
+      op in @elementwise and checked?(tensor) -> :elementwise
       true -> :other
     end
   end
 
-  # Shifts and powers of integers look at their operands, and a slice may start where a tensor says.
-  defp traces?(op, out, args) do
-    args = Enum.map(args, &if(is_struct(&1, T), do: placeholder(resolve(&1)), else: &1))
-    known? = op != :slice or Enum.all?(Enum.at(args, 1), &is_integer/1)
-    known? and match?({:ok, _}, Trace.call(fn -> Fused.trace(op, out, args) end, []))
+  # A slice may start where a tensor says.
+  defp static?(%T{data: %Expr{op: :slice, args: [_, starts | _]}}),
+    do: Enum.all?(starts, &is_integer/1)
+
+  defp static?(_tensor), do: true
+
+  # Shifts and powers of integers look at their operands before they run: constants are known to pass.
+  defp checked?(%T{data: %Expr{op: op, args: args}} = tensor) do
+    {:ok, %{checks: checks}} = Catalogue.fetch(op)
+    Enum.all?(Elementwise.read_by(checks, tensor, args), &passes?(resolve(&1)))
   end
 
-  defp placeholder(%T{data: %Expr{op: :constant, args: [number]}} = tensor),
-    do: Fused.constant(tensor, number)
+  defp passes?(%T{data: %Expr{op: :constant, args: [number]}}),
+    do: is_integer(number) and number >= 0
 
-  defp placeholder(%T{type: type, shape: shape}), do: Fused.placeholder(0, type, shape)
+  defp passes?(_tensor), do: false
 
   ## Groups
 
@@ -166,7 +171,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     [members, inputs, numbers] = Enum.map([members, inputs, numbers], &MapSet.size/1)
 
     # The other operands may be two more inputs.
-    members <= @members and inputs + 2 <= Fused.most_inputs() and
+    members <= @members and inputs + 2 <= FusionGroup.most_inputs() and
       members + inputs + numbers <= @values
   end
 
@@ -236,7 +241,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
        when kind in [:elementwise, :reduction] do
     with {:ok, fused, inputs} <- fused(tensor, state.groups[id].members, state) do
       {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
-      args = [fused, inputs, tensor, Fused.default(length(inputs))]
+      args = [fused, inputs, tensor, FusionGroup.default(length(inputs))]
       {%{tensor | data: %{expr | op: :block, args: args}}, done}
     else
       _ -> rebuild(:other, tensor, state, done)
@@ -273,7 +278,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
 
     if match?([_, _ | _], steps) and inputs != [],
-      do: with({:ok, fused} <- Fused.new(steps, inputs), do: {:ok, fused, inputs}),
+      do: with({:ok, fused} <- FusionGroup.new(steps, inputs), do: {:ok, fused, inputs}),
       else: {:error, "nothing to join"}
   end
 

@@ -1,4 +1,4 @@
-defmodule Nx.Vulkan.Compiler.Loops do
+defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   @moduledoc false
   # Writes loops out whose number of turns is known: those that count from a number to a number, as
   # `while x, i <- range` does and the rounds of `Nx.Random`. `Nx.Vulkan.Compiler.Fusion` makes few kernels

@@ -1,0 +1,77 @@
+defmodule Nx.Vulkan.Compiler.FusionGroup do
+  @moduledoc false
+  # A fusion group as a block of an expression: the operations that it is made of, and the program that does them at
+  # once. It runs one or the other; which operations form a group is decided in `Nx.Vulkan.Compiler.Fusion`.
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{Dispatch, Storage}
+  alias Nx.Vulkan.Compiler.Lowering
+  alias Nx.Vulkan.ProgramBuilder
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @enforce_keys [:steps, :program]
+  defstruct [:steps, :program]
+
+  @typedoc "The operations in order, and the program, whose inputs have `{:input, index}` for a reference."
+  @type t :: %__MODULE__{steps: [Lowering.step()], program: ProgramBuilder.program()}
+
+  # Tensors that a group may read: `default/1` has a clause for each number.
+  @most_inputs 18
+  def most_inputs, do: @most_inputs
+
+  # The block of these steps, only the last of which may be a reduction; `inputs` are the templates of the tensors that
+  # they read.
+  @spec new([Lowering.step()], [T.t()]) :: {:ok, t()} | {:error, String.t()}
+  def new(steps, inputs) do
+    with {:ok, program} <- Lowering.program(steps, inputs),
+         do: {:ok, %__MODULE__{steps: steps, program: program}}
+  end
+
+  @spec run(t(), T.t(), [T.t()]) :: T.t() | :default
+  def run(%__MODULE__{program: {nodes, inputs, shape}}, out, args) do
+    operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    inputs = Enum.map(inputs, &bind(&1, operands))
+    Dispatch.block(Dispatch.compute({nodes, inputs, shape}), :fused, out)
+  end
+
+  # The input with the memory of the tensor that it reads.
+  defp bind({{:input, index}, type, shape}, operands) do
+    case elem(operands, index) do
+      {:scalar, _type, _binary} = scalar -> scalar
+      {ref, _type, _shape} -> {ref, type, shape}
+    end
+  end
+
+  defp bind({{:input, index}, _type, offset, strides}, operands),
+    do: ProgramBuilder.view(elem(operands, index), offset, strides)
+
+  defp bind(scalar, _operands), do: scalar
+
+  # The block's default implementation, one step after the other, for a block of that number of inputs.
+  for count <- 1..@most_inputs do
+    args = Macro.generate_arguments(count, __MODULE__)
+
+    def default(unquote(count)),
+      do: fn group, unquote_splicing(args) -> default(group, unquote(args)) end
+  end
+
+  defp default(%__MODULE__{steps: steps}, inputs) do
+    values =
+      for {input, index} <- Enum.with_index(inputs), into: %{}, do: {{:input, index}, input}
+
+    values =
+      for {{op, out, args}, index} <- Enum.with_index(steps), reduce: values do
+        values ->
+          Map.put(values, {:step, index}, call(op, out, Enum.map(args, &value(&1, values))))
+      end
+
+    Map.fetch!(values, {:step, length(steps) - 1})
+  end
+
+  defp value({:constant, template, number}, _values), do: Lowering.constant(template, number)
+  defp value({:other, option}, _values), do: option
+  defp value(place, values), do: Map.fetch!(values, place)
+
+  defp call(op, out, args) when op in [:iota, :eye], do: apply(B, op, [out | args] ++ [[]])
+  defp call(op, out, args), do: apply(Nx.Shared.list_impl!(args), op, [out | args])
+end

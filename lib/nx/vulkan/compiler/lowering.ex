@@ -1,0 +1,136 @@
+defmodule Nx.Vulkan.Compiler.Lowering do
+  @moduledoc false
+  # Lowers the steps of a fusion group to one program. It decides how the program reads each tensor, and neither
+  # which operations share a program nor when it runs.
+  #
+  # A value of a step is a node of the program, an input, or a view of an input: views and reshapes cost nothing, they
+  # only say how an input is read. Each input is read over the program's iteration space, whatever shape it has.
+
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{Movement, Reduction, Storage}
+  alias Nx.Vulkan.{Catalogue, ProgramBuilder}
+
+  @reductions Catalogue.names(family: :reduction)
+  @views Catalogue.names(family: :view)
+
+  @typedoc """
+  `{op, out, args}`: an argument is `{:input, index}`, `{:step, index}`, `{:constant, template, number}`
+  or `{:other, option}`.
+  """
+  @type step :: {atom(), T.t(), [tuple()]}
+
+  @doc """
+  The program of the steps, only the last of which may be a reduction; `inputs` are the templates of the tensors
+  that they read. In the place of an input's reference the program has `{:input, index}`.
+  """
+  @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}
+  def program(steps, inputs) do
+    values =
+      for {input, index} <- Enum.with_index(inputs), place = {:input, index}, into: %{} do
+        {place, {:dense, {place, input.type, input.shape}}}
+      end
+
+    start = {ProgramBuilder.new(iteration_space(List.last(steps), steps, inputs)), values}
+
+    {builder, _values} =
+      for {{op, out, args}, index} <- Enum.with_index(steps), reduce: start do
+        {builder, values} ->
+          {value, builder} = lower(op, out, args, {builder, values})
+          {builder, Map.put(values, {:step, index}, value)}
+      end
+
+    if ProgramBuilder.fits?(builder),
+      do: {:ok, ProgramBuilder.program(builder)},
+      else: {:error, "too many values"}
+  end
+
+  # A reduction goes through its operand.
+  defp iteration_space({op, _out, [operand | _]}, steps, inputs) when op in @reductions do
+    case operand do
+      {:step, index} -> steps |> Enum.at(index) |> elem(1) |> Map.fetch!(:shape)
+      {:input, index} -> Enum.at(inputs, index).shape
+    end
+  end
+
+  defp iteration_space({_op, out, _args}, _steps, _inputs), do: out.shape
+
+  # A value is `{:node, key}`, or an input that is read: `{:dense, operand}` or `{:view, operand, shape}`.
+
+  defp lower(:squeeze, out, [operand, {:other, axes}], {builder, values}) do
+    case value(operand, values) do
+      {:view, {ref, type, offset, strides}, _shape} ->
+        kept = for {stride, axis} <- Enum.with_index(strides), axis not in axes, do: stride
+        {{:view, {ref, type, offset, kept}, out.shape}, builder}
+
+      value ->
+        {value, builder}
+    end
+  end
+
+  # Fusion joins a reshape only where the group goes through the elements in row-major order.
+  defp lower(:reshape, _out, [operand | _], {builder, values}),
+    do: {value(operand, values), builder}
+
+  defp lower(op, out, [operand | options], {builder, values}) when op in @views do
+    {:dense, {ref, type, shape}} = value(operand, values)
+    {offset, strides} = Movement.view_of(op, shape, for({:other, option} <- options, do: option))
+    {{:view, {ref, type, offset, strides}, out.shape}, builder}
+  end
+
+  defp lower(op, out, args, {builder, values}) do
+    {options, operands} = Enum.split_with(args, &match?({:other, _}, &1))
+    {keys, builder} = Enum.map_reduce(operands, builder, &key(value(&1, values), &2))
+    key = {:node, map_size(values)}
+    attribute = attribute(op, builder.shape, options)
+    {{:node, key}, ProgramBuilder.op(builder, key, op, out.type, keys, attribute)}
+  end
+
+  defp attribute(:iota, _shape, [{:other, axis}]), do: axis
+
+  defp attribute(op, shape, [{:other, options}]) when op in @reductions,
+    do: Reduction.attribute(op, shape, options)
+
+  defp attribute(_op, _shape, []), do: :none
+
+  defp value({:constant, template, number}, _values),
+    do: {:dense, Storage.operand(constant(template, number))}
+
+  defp value(place, values), do: Map.fetch!(values, place)
+
+  # The constant as a scalar, which broadcasts to whatever shape it has.
+  @spec constant(T.t(), number() | Complex.t()) :: T.t()
+  def constant(template, number), do: Storage.number(%{template | shape: {}, names: []}, number)
+
+  # The key of the value in the program.
+  defp key({:node, key}, builder), do: {key, builder}
+
+  defp key({:dense, operand}, builder), do: input(over(operand, builder.shape), builder)
+
+  defp key({:view, {ref, type, offset, strides}, shape}, builder),
+    do: input({ref, type, offset, over_axes(strides, shape, builder.shape)}, builder)
+
+  defp input(operand, builder), do: {operand, ProgramBuilder.input(builder, operand, operand)}
+
+  # A dense input with the iteration space's number of elements is read in their order, and a single element is the same
+  # everywhere, whatever reshapes lie between.
+  defp over({ref, type, from}, shape) when is_tuple(from) do
+    cond do
+      Nx.size(from) == Nx.size(shape) -> {ref, type, shape}
+      Nx.size(from) == 1 -> {ref, type, {}}
+      true -> {ref, type, from}
+    end
+  end
+
+  defp over(scalar, _shape), do: scalar
+
+  # A view is broadcast from its last axes on.
+  defp over_axes(strides, from, shape) do
+    missing = tuple_size(shape) - tuple_size(from)
+
+    own =
+      [strides, Tuple.to_list(from), shape |> Tuple.to_list() |> Enum.drop(missing)]
+      |> Enum.zip_with(fn [stride, dim, over] -> if dim == over, do: stride, else: 0 end)
+
+    List.duplicate(0, missing) ++ own
+  end
+end
