@@ -19,30 +19,30 @@ defmodule Nx.Vulkan do
   | `NX_VULKAN_DEVICE` | the device to use: its index, or part of its name |
   | `NX_VULKAN_MEMORY_LIMIT` | bytes that the pool of buffers may take from the device |
   | `NX_VULKAN_CACHE_DIR` | folder of the pipeline cache |
-  | `NX_VULKAN_DISABLE` | features to do without, to test what other devices do: some of `float64,int64,int8,int16,float16,denorm_preserve,fma,fast_float64,push_descriptor,subgroup,cooperative_matrix,processor` |
+  | `NX_VULKAN_DISABLE` | features not to use, to test what other devices do: some of `float64,int64,int8,int16,float16,denorm_preserve,fma,fast_float64,push_descriptor,subgroup,cooperative_matrix,processor` |
 
   They are read once, when the device is made.
 
   ## What eXMC calls
 
-  [eXMC](https://github.com/borodark/eXMC), a library for Bayesian models, finds here what it calls on its
+  [eXMC](https://github.com/borodark/eXMC), a library for Bayesian models, finds here the functions that it calls on its
   Vulkan package, and can depend on this one unchanged: `init/0`, `jit/2`, `device_name/0`, `has_f64/0`,
   `upload_binary/1`, `download_binary/2` and `leapfrog_chain_normal/7`, `Nx.Vulkan.Backend` and
   `Nx.Vulkan.Compiler`, and in `Nx.Vulkan.NativeV` chains of models whose shaders it writes itself, one
-  or many in a dispatch. Most are thin names of what is here anyway.
+  or many in a dispatch. Most are other names of functions of this package.
 
   ## Memory
 
   A tensor's memory returns to the pool once the BEAM has collected every reference to it and the
-  device has finished with it. When there is none left, the calls finish the work recorded so far,
-  release what is free, collect the calling process's garbage and try again; only then is it an
-  error. `Nx.backend_deallocate/1` frees a tensor at once.
+  device has finished with it. When there is none left, a call finishes the work
+  recorded so far, releases free memory, collects the calling process's garbage and tries again; only then it
+  is an error. `Nx.backend_deallocate/1` frees a tensor at once.
 
   ## Configuration
 
       config :nx_vulkan, fallback: :allow
 
-  What happens when an operation cannot run on the device: see `Nx.Vulkan.Fallback`.
+  Where an operation cannot run on the device: see `Nx.Vulkan.Fallback`.
 
   ## Telemetry
 
@@ -50,7 +50,7 @@ defmodule Nx.Vulkan do
   | --- | --- | --- |
   | `[:nx_vulkan, :fallback]` | `:duration` in native time units | `:op`, `:shapes`, `:types`, `:reason` |
   | `[:nx_vulkan, :compile]`: a call built kernels | `:pipelines`, `:from_disk` of them, `:nanoseconds` | `:call` |
-  | `[:nx_vulkan, :memory]`: garbage is collected lest the pool grow, or because it is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
+  | `[:nx_vulkan, :memory]`: a process collects its garbage before the pool grows, or as it is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
   """
 
   require Nx.Vulkan.Native, as: Native
@@ -196,8 +196,8 @@ defmodule Nx.Vulkan do
     """
     @spec support() :: :ok | {:error, atom(), String.t()}
     def support do
-      with {:ok, places} <- Nx.Vulkan.Support.device_types(),
-           do: IO.write(Nx.Vulkan.Support.text(places))
+      with {:ok, targets} <- Nx.Vulkan.Support.device_types(),
+           do: IO.write(Nx.Vulkan.Support.text(targets))
     end
   end
 end

@@ -6,7 +6,8 @@ defmodule Nx.Vulkan.CatalogueTest do
   alias Nx.Vulkan.{Catalogue, Support}
   alias Nx.Vulkan.Test.{Call, Examples}
 
-  # A row of `OPS`: `op("add", 2, Own(Reals), …, None)`, whose last argument is the formula of complex numbers.
+  # A row of `OPS`: `op("add", 2, Own(Reals), …, None)`, whose last argument is the formula of complex
+  # numbers.
   @row ~r/^    op\("(\w+)", (\d+), (.+), (\w+)(?:\(.*\))?\),$/m
 
   defp rows do

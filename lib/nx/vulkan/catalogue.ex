@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Catalogue do
   @moduledoc false
-  # The one table of operations: names, operands, types, cost and accuracy. It owns what is true of an operation
-  # everywhere, and holds no code that runs one: the backend's callbacks, `Nx.Vulkan.Support`, the compiler's
-  # fusion and the tests read it, and a test compares it with `OPS` of src/program/op.rs.
+  # The one table of operations: names, operands, types, cost and accuracy. It owns what is true of an
+  # operation everywhere, and holds no code that runs one: the backend's callbacks, `Nx.Vulkan.Support`, the
+  # compiler's fusion and the tests read it, and a test compares it with `OPS` of src/program/op.rs.
   #
   # A new element-wise operation is an entry here, a row of `OPS` and its formula in shaders/lib.
 
@@ -54,8 +54,8 @@ defmodule Nx.Vulkan.Catalogue do
   @counting [host_integers: true]
   @built_in [kernel: :built_in]
 
-  # Operations that Nx asks for by a callback of `Nx.Backend`: `{group, family, types, fields, names}`, with the
-  # arity behind a name that is an op of programs.
+  # Operations that Nx asks for by a callback of `Nx.Backend`: `{group, family, types, fields, names}`, with
+  # the arity behind a name that is an op of programs.
   @callbacks [
     {"functions", :elementwise, @any, @function,
      [exp: 1, expm1: 1, log: 1, log1p: 1, sigmoid: 1, sqrt: 1, rsqrt: 1, cbrt: 1] ++

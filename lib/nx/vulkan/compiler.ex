@@ -5,22 +5,22 @@ defmodule Nx.Vulkan.Compiler do
       Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler)
       Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
 
-  Element-wise operations that follow each other become one kernel, and so does a reduction with those
-  that lead to it; loops that count from a number to a number are written out first. Everything else runs
+  Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
+  that lead to it; loops that count from a number to a number are unrolled first. Everything else runs
   as with `Nx.Defn.Evaluator`. Elements have the same bits as from operations that run one by one; sums
   of floats may be added up in another order.
 
-  Inputs that are elsewhere are copied to the device first, and what the definition creates is created
-  there.
+  Inputs of other backends are copied to the device first, and tensors that the definition creates are created
+  there. Which kernels an operation runs is decided by the backend.
 
   ## Options
 
   Those of `Nx.Defn.Evaluator`, and
 
-    * `:cache` - whether `Nx.Defn.jit/2` keeps what it traced for later calls with inputs of the same types
-      and shapes (default: `true`). What a function does besides computing, such as
-      `Nx.Defn.Kernel.print_expr/2`, it then does once, and a change of another module whose functions it
-      calls it does not see. A function that closes over large tensors is traced in each call.
+    * `:cache` - whether `Nx.Defn.jit/2` keeps the trace of a function for later calls with inputs of the same
+      types and shapes (default: `true`). Side effects of the function, such as those of
+      `Nx.Defn.Kernel.print_expr/2`, then happen once, and changes of other modules that it calls are not seen. A
+      function that closes over large tensors is traced in each call.
   """
 
   @behaviour Nx.Defn.Compiler
@@ -30,10 +30,10 @@ defmodule Nx.Vulkan.Compiler do
   alias Nx.Vulkan.Compiler.{Fusion, LoopUnrolling}
   alias Nx.Vulkan.VulkanoBackend
 
-  # So many functions and types of inputs are kept, as persistent terms, which are read without a copy,
-  # unless they hold tensors of more elements than that.
-  @kept 1024
-  @elements 4096
+  # Traces that are kept, as persistent terms, which are read without a copy.
+  @most_kept 1024
+  # Elements of all tensors that a kept trace holds.
+  @most_elements 4096
   @on_load :make_counter
 
   @doc false
@@ -46,16 +46,16 @@ defmodule Nx.Vulkan.Compiler do
   def __to_backend__(_options), do: {VulkanoBackend, []}
 
   @impl true
-  def __jit__(key, vars, fun, args_list, options) do
+  def __jit__(function, vars, fun, args_list, options) do
     {cache, options} = Keyword.pop(options, :cache, true)
     templates = Composite.traverse(List.to_tuple(vars), &Nx.to_template/1)
-    place = {__MODULE__, version(key), templates, options}
+    key = {__MODULE__, version(function), templates, options}
 
     evaluate =
-      with nil <- if(cache, do: :persistent_term.get(place, nil)) do
+      with nil <- if(cache, do: :persistent_term.get(key, nil)) do
         expr = trace(vars, fun)
-        evaluate = evaluator(key, vars, expr, options)
-        if cache and elements(expr) <= @elements, do: keep(place, evaluate)
+        evaluate = evaluator(function, vars, expr, options)
+        if cache and elements(expr) <= @most_elements, do: keep(key, evaluate)
         evaluate
       end
 
@@ -72,16 +72,16 @@ defmodule Nx.Vulkan.Compiler do
 
   defp version(key), do: key
 
-  defp keep(place, evaluate) do
+  defp keep(key, evaluate) do
     counter = :persistent_term.get(__MODULE__)
 
-    if :counters.get(counter, 1) < @kept do
+    if :counters.get(counter, 1) < @most_kept do
       :counters.add(counter, 1, 1)
-      :persistent_term.put(place, evaluate)
+      :persistent_term.put(key, evaluate)
     end
   end
 
-  # How many the tensors have that the expression holds.
+  # Elements of all tensors that the expression holds.
   defp elements(expr), do: Composite.reduce(expr, {%{}, 0}, &elements/2) |> elem(1)
 
   defp elements(%T{data: %Expr{id: id}}, {seen, _count} = state) when is_map_key(seen, id),
@@ -110,7 +110,7 @@ defmodule Nx.Vulkan.Compiler do
     end
   end
 
-  # Copied once, however often it is asked for.
+  # Copied once, even if it is asked for several times.
   defp argument(argument) do
     tensor = on_device(argument.())
     fn -> tensor end

@@ -1,12 +1,14 @@
 defmodule Nx.Vulkan.Doctor do
   @moduledoc """
-  What nx_vulkan finds on this machine, for people: `mix nx_vulkan.doctor`, or, in a release,
+  Reports what nx_vulkan finds on this machine: `mix nx_vulkan.doctor`, or, in a release,
 
       IO.puts(elem(Nx.Vulkan.Doctor.report(), 1))
   """
 
   import Bitwise, only: [<<<: 2]
   require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Vulkan.ProgramBuilder
 
   @doc """
   The report as text, after `:ok` where a device can be used and a kernel ran on it, else `:error`.
@@ -102,12 +104,12 @@ defmodule Nx.Vulkan.Doctor do
     [{"Cache", [folder, "#{length(files)} pipelines, #{size(bytes)}"]}]
   end
 
-  # The whole road once: compile, upload, dispatch, read.
+  # The whole data path once: compile, upload, dispatch, read.
   defp check do
-    two = <<2::32-native>>
-    nodes = [{:add, {:u, 32}, [0, 0]}]
+    two = {:scalar, {:u, 32}, <<2::32-native>>}
+    {nodes, inputs, shape} = ProgramBuilder.single(:add, {:u, 32}, [two, two], {1})
 
-    with {:ok, ref} <- Native.call(run(nodes, [{:scalar, {:u, 32}, two}], {1})),
+    with {:ok, ref} <- Native.call(run(nodes, inputs, shape)),
          {:ok, <<4::32-native>>} <- Native.call(buf_download(ref)) do
       {:ok, {"Check", ["a kernel was built and ran: 2 + 2 = 4"]}}
     else

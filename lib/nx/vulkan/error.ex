@@ -1,6 +1,6 @@
 defmodule Nx.Vulkan.Error do
   @moduledoc """
-  Raised by the backend when the device could not do what it was asked.
+  Raised by the backend when a call to the device failed.
 
   `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
   `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached.

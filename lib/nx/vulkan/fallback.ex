@@ -1,6 +1,6 @@
 defmodule Nx.Vulkan.Fallback do
   @moduledoc """
-  The one way from the device to the CPU, for what has no kernel and for types the device lacks.
+  The one way from the device to the CPU, for operations without a kernel and for types that the device lacks.
 
   The operands are copied to `Nx.BinaryBackend`, which does the operation, and the result is copied
   back. That is slow, so it is counted, announced and can be forbidden:
@@ -30,7 +30,7 @@ defmodule Nx.Vulkan.Fallback do
 
   @modes [:allow, :warn, :raise]
 
-  # One counter an operation: what counts must not make processes wait for each other.
+  # A counter for each operation, so that counting does not make processes wait for each other.
   @ops Enum.sort(Keyword.keys(Nx.Backend.behaviour_info(:callbacks)))
   @indices Map.new(Enum.with_index(@ops, 1))
   @on_load :make_counters

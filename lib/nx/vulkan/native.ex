@@ -1,13 +1,13 @@
 defmodule Nx.Vulkan.Native do
   @moduledoc false
-  # The NIF library as it is: one stub a NIF. `Nx.Vulkan.NativeV` and the backend are what others call.
-  # This module needs no Nx.
+  # The NIF library: a stub for each NIF, and the calls that a NIF asked to have made again. It knows
+  # neither tensors nor Nx; users call `Nx.Vulkan.NativeV` or the backend.
 
   @on_load :load
 
-  # Run on a normal scheduler and answer `:defer` INSTEAD of their work when they would have to wait, compile
-  # or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler. Those that wait for
-  # the device look whether it is through for 0.25 ms, and answer `:pending`.
+  # These run on a normal scheduler and answer `:defer` instead of doing their work when they would have to
+  # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
+  # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`.
   @deferring [
     sync: 0,
     buf_alloc: 1,
@@ -41,7 +41,7 @@ defmodule Nx.Vulkan.Native do
     memory_info: 0
   ]
 
-  # Never wait, or always run on a dirty scheduler.
+  # These never wait, or always run on a dirty scheduler.
   @direct [
     buf_byte_size: 1,
     buf_free: 1,
@@ -50,9 +50,9 @@ defmodule Nx.Vulkan.Native do
     type_support: 0
   ]
 
-  # How often a call that is pending is made before it waits on a dirty scheduler: the way there and back
-  # took 27 us of a product of 0.4 ms on an H200. Between two calls other processes have their turn.
-  @looks 8
+  # How often a pending call is polled before it waits on a dirty scheduler: going there and back took 27 us
+  # of a product of 0.4 ms on an H200. Between two polls other processes run.
+  @most_polls 8
 
   @stubs @direct ++ @deferring ++ for({name, arity} <- @deferring, do: {:"#{name}_dirty", arity})
 
@@ -67,10 +67,10 @@ defmodule Nx.Vulkan.Native do
   end
 
   @doc """
-  Calls a NIF as everybody but this module should: `Native.call(run(nodes, inputs, shape))`.
+  Calls a NIF: `Native.call(run(nodes, inputs, shape))`. No other module calls the stubs.
 
-  A deferred call is made again on a dirty scheduler, a pending one first some times where it was. Where
-  memory grows or is short, this process collects its garbage first: tensors that nobody refers to hold
+  A deferred call is made again on a dirty scheduler, a pending one first some times on its own. Where
+  memory grows or is short, this process collects its garbage first: tensors without references hold
   device memory until then, and the BEAM does not see how much.
   """
   defmacro call({name, _, args}) do
@@ -101,19 +101,19 @@ defmodule Nx.Vulkan.Native do
   end
 
   @doc false
-  # The answer itself, or that of the call made again. `dirty` waits, so what it answers is the result, but
-  # for the memory of garbage made since.
+  # The answer itself, or that of the call made again. The dirty twin waits, and its answer is the result,
+  # unless memory ran out meanwhile.
   def again(:defer, {_name, dirty} = names, args) do
     with {:error, :out_of_memory, _} = answer <- wait(dirty, args),
          do: again(answer, names, args)
   end
 
-  def again(:pending, names, args), do: look(names, args, @looks)
+  def again(:pending, names, args), do: poll(names, args, @most_polls)
 
-  # What was made since the last collection is most of what is garbage. Its memory is free once this
-  # process has left its scheduler.
+  # Most garbage was made since the last collection. Its memory is free once this process has left its
+  # scheduler.
   def again(:collect, {name, dirty} = names, args) do
-    tell_memory(:pool_grows)
+    report_memory(:pool_grows)
     :erlang.garbage_collect(self(), type: :minor)
     :erlang.yield()
 
@@ -128,24 +128,24 @@ defmodule Nx.Vulkan.Native do
   end
 
   def again({:error, :out_of_memory, _}, {_name, dirty}, args) do
-    tell_memory(:out_of_memory)
+    report_memory(:out_of_memory)
     :erlang.garbage_collect()
     wait(dirty, args)
   end
 
   def again(answer, _names, _args), do: answer
 
-  defp look(names, args, 0), do: again(:defer, names, args)
+  defp poll(names, args, 0), do: again(:defer, names, args)
 
-  defp look({name, _dirty} = names, args, left) do
+  defp poll({name, _dirty} = names, args, left) do
     case apply(__MODULE__, name, args) do
-      :pending -> look(names, args, left - 1)
+      :pending -> poll(names, args, left - 1)
       :collect -> again(:defer, names, args)
       answer -> again(answer, names, args)
     end
   end
 
-  defp tell_memory(reason) do
+  defp report_memory(reason) do
     with %{} = info <- memory_info(), do: emit([:memory], info, %{reason: reason})
   end
 
@@ -170,8 +170,8 @@ defmodule Nx.Vulkan.Native do
   defdelegate upload_binary(data), to: Nx.Vulkan
   defdelegate download_binary(ref, n_bytes), to: Nx.Vulkan
 
-  # A module whose on_load fails is thrown away, and its callers learn only that it is undefined. So
-  # the reason is kept for the first call.
+  # A module whose on_load fails is unloaded, and its callers learn only that it is undefined. Loading
+  # therefore succeeds in any case, and the first call raises with the reason, which is kept for it.
   @doc false
   def load do
     with {:error, reason} <- :erlang.load_nif(library(), 0) do

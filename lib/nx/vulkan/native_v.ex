@@ -22,7 +22,8 @@ defmodule Nx.Vulkan.NativeV do
   | `leapfrog_chain_synth/6` | 0 q, 1 p, 2 extras, 3 to 6 the chains | as given | 1 |
   | `leapfrog_chain_synth_batch/6` | the same | as given | the number of chains |
 
-  A shader reads and writes inside the buffers it is given and nowhere else, whatever it holds.
+  A shader reads and writes inside the buffers it is given and nowhere else, even where its indices are
+  out of bounds.
 
   Work is recorded and runs in the order of the calls; `buf_download/1` waits for what it reads.
 
@@ -68,7 +69,7 @@ defmodule Nx.Vulkan.NativeV do
   def buf_upload(data), do: Native.call(buf_upload(data))
 
   @doc """
-  Replaces what the buffer holds.
+  Replaces the contents of the buffer.
 
   `{:error, :size_mismatch}` unless `data` has exactly the buffer's size.
   """

@@ -1,6 +1,7 @@
 defmodule Nx.Vulkan.Precompiled do
   @moduledoc false
-  # Archives of bin/package: the library and shaders, built elsewhere. Only the Mix compile step uses it.
+  # Archives of bin/package: the library and shaders, built elsewhere. It writes below priv alone, and only
+  # the Mix compile step uses it.
 
   @library "native/libnx_vulkan.so"
   # Holds the checksum of the archive that the library came from.
@@ -67,11 +68,11 @@ defmodule Nx.Vulkan.Precompiled do
     end
   end
 
-  # Nothing leaves the two folders, whatever the archive names.
+  # Only files of these two folders are taken, whatever paths the archive has.
   defp files(archive, content) do
     with {:ok, entries} <- :erl_tar.extract({:binary, content}, [:compressed, :memory]),
          files =
-           for({name, bytes} <- entries, place = place(Path.split(name)), do: {place, bytes}),
+           for({name, bytes} <- entries, target = target(Path.split(name)), do: {target, bytes}),
          true <- List.keymember?(files, @library, 0) do
       files
     else
@@ -79,7 +80,7 @@ defmodule Nx.Vulkan.Precompiled do
     end
   end
 
-  defp place(["." | path]), do: place(path)
-  defp place([folder, name]) when folder in ["native", "shaders"], do: Path.join(folder, name)
-  defp place(_other), do: nil
+  defp target(["." | path]), do: target(path)
+  defp target([folder, name]) when folder in ["native", "shaders"], do: Path.join(folder, name)
+  defp target(_other), do: nil
 end

@@ -1,10 +1,11 @@
 defmodule Nx.Vulkan.ProgramBuilder do
   @moduledoc false
-  # Builds programs, the typed graphs of one kernel each that src/program takes. It owns how a program's values are
-  # numbered and the terms that `Nx.Vulkan.Native.run/3` takes, and neither runs a program nor reads a tensor.
+  # Builds programs, the typed graphs of one kernel each that src/program takes. It owns how a program's
+  # values are numbered and the terms that `Nx.Vulkan.Native.run/3` takes, and neither runs a program nor
+  # reads a tensor.
   #
-  # A program computes over an iteration space, whose extents are its shape. Its values are inputs and ops on
-  # earlier values. A key, which may be any term, names each of them:
+  # A program computes over an iteration space, whose extents are its shape. Its values are inputs and ops
+  # on earlier values. A key, which may be any term, names each of them:
   #
   #     ProgramBuilder.new({n, n})
   #     |> ProgramBuilder.input(:matrix, {ref, {:f, 32}, {n, n}})
@@ -15,9 +16,9 @@ defmodule Nx.Vulkan.ProgramBuilder do
   #     |> ProgramBuilder.op(:upper, :select, {:f, 32}, [:kept, :matrix, :zero])
   #     |> ProgramBuilder.program()
   #
-  # The op that was added last is the result, and only that one may be a reduction. An op's type is that of its
-  # result. Operands are converted to the type that the op works in: the op's own for arithmetic, their merged
-  # type for comparisons and logic.
+  # The op that was added last is the result, and only that one may be a reduction. An op's type is that of
+  # its result. Operands are converted to the type that the op works in: the op's own for arithmetic, their
+  # merged type for comparisons and logic.
   #
   # An eager operation is a program of one op, which `single/4` makes at once.
 

@@ -20,7 +20,7 @@ defmodule Nx.Vulkan.Support do
   @type target :: :device | :emulated | :fallback | :none
 
   @doc """
-  A row for each group of operations: `{group, operations, %{type => place}}`.
+  A row for each group of operations: `{group, operations, %{type => target}}`.
 
   `targets` says what the device does with each type, as `device_types/0` gives it.
   """

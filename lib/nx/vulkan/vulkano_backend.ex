@@ -13,22 +13,22 @@ defmodule Nx.Vulkan.VulkanoBackend do
   and deallocating one of them deallocates all.
 
   Sums, products, comparisons and conversions of single integers that the host holds, such as the counters of
-  loops, are computed there: asking for them waits for nothing.
+  loops, are computed there: reading them waits for nothing.
 
   A device without integers of 8, 16 or 64 bits computes with them all the same, but for 64-bit ones in
-  kernels that are no element-wise operation, reduction, product or movement. What else a device lacks
+  built-in kernels (`Nx.Vulkan.support/0` names them). Other types that a device lacks
   (64-bit floats, say) and functions given to `reduce` that cannot be traced run on
   the CPU through `Nx.Vulkan.Fallback`, which counts it and can forbid it.
 
   ## Tensors of other nodes
 
-  A tensor may be sent to another BEAM node, alone or in a container. Its memory stays where it is: what
-  reads it there asks the node that holds it, operations copy it to their own device first, and
+  A tensor may be sent to another BEAM node, alone or in a container. Its memory stays where it is: reading it
+  asks the node that holds it, operations copy it to their own device first, and
   `Nx.backend_transfer/2` and `Nx.backend_deallocate/1` free it where it is. Sending keeps nothing alive:
   once the node that holds a tensor has collected it, or is gone, using it elsewhere raises
-  `Nx.Vulkan.Error` (`:deallocated`, `:noconnection`) with the node's name. So a result of a process that
-  ends is sent as `Nx.backend_transfer(result)`, which is what the `:distributed_postprocessing` of an
-  `Nx.Serving` is for. Scalars that came from the host bring their number along.
+  `Nx.Vulkan.Error` (`:deallocated`, `:noconnection`) with the node's name. The result of a process that
+  ends is sent as `Nx.backend_transfer(result)`, for instance in the `:distributed_postprocessing` of an
+  `Nx.Serving`. Scalars that came from the host bring their number along.
 
   ## Where results differ from Nx.BinaryBackend
 
@@ -44,15 +44,15 @@ defmodule Nx.Vulkan.VulkanoBackend do
     * 8-bit floats are read, written and rounded as BinaryBackend does, which reads the subnormal
       numbers of f8 as larger ones and rounds none of f8_e4m3fn up to a power of two. A function
       whose f32 is such a power gives it, so that those of f8_e4m3fn are within 1 ulp.
-    * An index that is out of bounds raises. To know that of indices on the device, these are checked
-      there and the answer is waited for; those of the host, and types that can hold no index out of
-      bounds, are not waited for.
+    * An index that is out of bounds raises. Indices on the device are checked there, and the call waits for the
+      answer; it does not wait for indices of the host, nor for types that can hold no index out of
+      bounds.
     * The function given to `reduce` gets the element and an accumulator of the result's type, as in
       XLA. One that reads values, or makes tensors of several elements, runs on the CPU.
     * The zeros between the elements of a dilated input of `conv` are not multiplied by the kernel, as in
       XLA: where BinaryBackend gets NaN from an infinite or NaN element of the kernel there, it is left out.
     * `fft` and `ifft` along an axis before the last two of three or more: BinaryBackend puts the
-      results in other places.
+      results at other indices.
     * `all` and `any` take a complex number for false where both its parts are zero, as `logical_not`
       does; BinaryBackend takes every complex number for true.
     * `Nx.LinAlg.cholesky` adds nothing to small pivots: a matrix that is not positive definite gives NaN
@@ -60,9 +60,9 @@ defmodule Nx.Vulkan.VulkanoBackend do
     * The maths functions are accurate where BinaryBackend cancels: `expm1` and `log1p` near zero.
     * A GPU may lose subnormal numbers where it does not promise to keep them: NVIDIA's give -0.0 for
       negative subnormal results of some f32 functions. Mesa's CPU device keeps them all.
-    * `qr`, `eigh` and `svd` go on to the precision of the type, whatever `:eps` and `:max_iter` say,
-      and make zeros only of what is at most `:eps` and rounding besides; BinaryBackend's `eigh` ends
-      at about 1.0e-4, and its `svd` builds on that. A reduced `svd` has orthonormal vectors, and zeros
+    * `qr`, `eigh` and `svd` iterate to the precision of the type, whatever `:eps` and `:max_iter` say,
+      and set only those elements to zero that are at most `:eps` and rounding errors besides;
+      BinaryBackend's `eigh` ends at about 1.0e-4, and its `svd` builds on that. A reduced `svd` has orthonormal vectors, and zeros
       for singular values that are rounding. Integer matrices of at most 4 × 4 take Nx's own path.
 
   `erf_inv` follows BinaryBackend's formula, so that random numbers agree; its relative error to the
@@ -84,8 +84,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
   alias Nx.Vulkan.{Backend, Catalogue}
 
-  # The module of each family of `Nx.Vulkan.Catalogue`: its function of the callback's name, or the function named here,
-  # which gets the callback's name as first argument.
+  # The module of each family of `Nx.Vulkan.Catalogue`: its function of the callback's name, or the function
+  # named here, which gets the callback's name as first argument.
   @families %{
     creation: Backend.Elementwise,
     constant: Backend.Movement,

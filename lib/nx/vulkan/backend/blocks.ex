@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.Blocks do
   @moduledoc false
-  # `Nx.Block` structs: those with built-in kernels go to their family, all others to their default body, whose
-  # operations run on the device. Nothing is computed here.
+  # `Nx.Block` structs: those with built-in kernels go to their family, all others to their default body,
+  # whose operations run on the device. Nothing is computed here.
 
   alias Nx.Block
   alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort}
@@ -15,7 +15,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
     end
   end
 
-  # One clause a block: `:default` where its kernel does not apply.
+  # A clause for each block; `:default` where its kernel does not apply.
   defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
 
   defp native(%Block.Take{axis: axis}, out, [tensor, indices]),
@@ -48,8 +48,8 @@ defmodule Nx.Vulkan.Backend.Blocks do
   defp native(%Block.LinAlg.SVD{} = svd, outs, args), do: LinearAlgebra.svd(svd, outs, args)
   defp native(_struct, _output, _args), do: :default
 
-  # The default body runs on the tensors' backend. What it creates must be there too, whatever the
-  # caller's default backend is, or its result might not be.
+  # The default body runs on the tensors' backend. Tensors that it creates must be there too, whatever the
+  # caller's default backend is.
   defp default(struct, args, fun),
     do: Nx.with_default_backend(B, fn -> apply(fun, [struct | args]) end)
 end

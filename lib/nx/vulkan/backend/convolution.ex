@@ -1,12 +1,12 @@
 defmodule Nx.Vulkan.Backend.Convolution do
   @moduledoc false
-  # Convolutions, as contractions of the kernel with an overlapping view of the input. This module maps axes to
-  # rows, columns and depth; which kernels contract them is decided in src/kernels/contraction.
+  # Convolutions, as contractions of the kernel with an overlapping view of the input. This module maps axes
+  # to rows, columns and depth; which kernels contract them is decided in src/kernels/contraction.
   #
-  # The groups are the contraction's batch axes, the features of a group its rows, batch and space of the result its
-  # columns, the channels of a group and the window its depth. Outside a spatial axis of the input lies padding, which
-  # is zero. Where features are innermost in the result, rows and columns are swapped: adjacent elements are
-  # written together.
+  # The groups are the contraction's batch axes, the features of a group its rows, batch and space of the
+  # result its columns, the channels of a group and the window its depth. Outside a spatial axis of the
+  # input lies padding, which is zero. Where features are innermost in the result, rows and columns are
+  # swapped: adjacent elements are written together.
   #
   # Of an input dilated by d every d-th result along an axis meets the same elements of the kernel, each
   # d-th one, and otherwise the zeros in between. That is a convolution without dilation, one of d phases
@@ -32,7 +32,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
     else
       answers =
         for phases <- combinations do
-          {shape, offset, strides} = place(out, options, phases)
+          {shape, offset, strides} = destination(out, options, phases)
           region = %{out | shape: shape}
 
           with {:ok, ref} <- contraction(region, input, kernel, options, phases),
@@ -75,8 +75,8 @@ defmodule Nx.Vulkan.Backend.Convolution do
   #
   #   * `first`, `every`, `count`: their results
   #   * `tap`, `taps`: the first of their elements of the kernel, `every` apart, and how many there are
-  #   * `start`, `stride`, `dilation`: where the first window begins in the input, and the distances between windows, and
-  #     between the elements of a window, there
+  #   * `start`, `stride`, `dilation`: where the first window begins in the input, and the distances between
+  #     windows, and between the elements of a window, there
   defp phases(out, kernel, options) do
     [_, _ | results] = steps(out, options[:output_permutation])
     [_, _ | windows] = steps(kernel, options[:kernel_permutation])
@@ -108,8 +108,9 @@ defmodule Nx.Vulkan.Backend.Convolution do
   defp combinations([phases | axes]),
     do: for(phase <- phases, others <- combinations(axes), do: [phase | others])
 
-  # The shape of what a combination of phases makes, and its places in the result: an offset and strides.
-  defp place(%T{shape: shape}, options, phases) do
+  # The shape of what a combination of phases makes, and the offset and strides at which it goes to the
+  # result.
+  defp destination(%T{shape: shape}, options, phases) do
     [_, _ | space] = options[:output_permutation]
     phases = Map.new(Enum.zip(space, phases))
 
@@ -150,8 +151,8 @@ defmodule Nx.Vulkan.Backend.Convolution do
     Native.call(contract(type, a, b, axes))
   end
 
-  # The kernel's first element, and the axes. The strides of an axis are those in the kernel, in the input and in the
-  # result, then the padding that it meets and by how much it steps along it.
+  # The kernel's first element, and the axes. The strides of an axis are those in the kernel, in the input
+  # and in the result, then the padding that it meets and by how much it steps along it.
   defp axes(out, input, kernel, options, phases) do
     [{batch, in_batch}, {_, in_channel} | in_space] = steps(input, options[:input_permutation])
 

@@ -1,7 +1,8 @@
 defmodule Nx.Vulkan.Backend.Dispatch do
   @moduledoc false
-  # The one way from a callback or a block to the device: it runs a program, and makes of what a NIF answered a tensor,
-  # a fallback or an error. It builds no programs and decides nothing about an operation but where it runs.
+  # The one way from a callback or a block to the device: it runs a program, and makes of what a NIF
+  # answered a tensor, a fallback or an error. It builds no programs and decides nothing about an operation
+  # but where it runs.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -15,8 +16,8 @@ defmodule Nx.Vulkan.Backend.Dispatch do
 
   @host_integers Catalogue.names(host_integers: true)
 
-  # The program's result as that of the callback `op`; `args` are the callback's arguments after `out`, for the
-  # fallback.
+  # The program's result as that of the callback `op`; `args` are the callback's arguments after `out`, for
+  # the fallback.
   @spec run(atom(), T.t(), [term()], ProgramBuilder.program()) :: T.t()
   # Integers that the host holds, such as the counter of a loop, stay there: asking for the result does not
   # wait for the device. BinaryBackend has no single one of less than a byte.
@@ -45,8 +46,8 @@ defmodule Nx.Vulkan.Backend.Dispatch do
   @spec compute(ProgramBuilder.program()) :: {:ok, reference()} | tuple()
   def compute({nodes, inputs, shape}), do: Native.call(run(nodes, inputs, shape))
 
-  # A NIF's answer as the result of the callback `op`. For what the device cannot do the fallback runs with the
-  # callback's arguments.
+  # A NIF's answer as the result of the callback `op`. For what the device cannot do the fallback runs with
+  # the callback's arguments.
   @spec result(term(), atom(), T.t(), [term()]) :: T.t()
   def result({:ok, ref}, _op, out, _args), do: %{out | data: %B{ref: ref}}
 
@@ -55,8 +56,8 @@ defmodule Nx.Vulkan.Backend.Dispatch do
 
   def result(error, op, _out, _args), do: Error.raise!(op, error)
 
-  # A NIF's answer as the result of the block `op`, which is a tensor or a tuple of them. For what the device cannot do
-  # it is `:default`, as the operations of the block's default body may run there.
+  # A NIF's answer as the result of the block `op`, which is a tensor or a tuple of them. For what the
+  # device cannot do it is `:default`, as the operations of the block's default body may run there.
   @spec block(term(), atom(), T.t() | tuple()) :: T.t() | tuple() | :default
   def block({:ok, refs}, op, outs) when is_tuple(outs) do
     [Tuple.to_list(refs), Tuple.to_list(outs)]

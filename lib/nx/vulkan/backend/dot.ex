@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.Dot do
   @moduledoc false
-  # Products of two tensors over any axes. Which kernels form them is decided in src/kernels, for products with a vector,
-  # too.
+  # Products of two tensors over any axes. Which kernels form them is decided in src/kernels, for products
+  # with a vector, too.
 
   require Nx.Vulkan.Native, as: Native
 

@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.Elementwise do
   @moduledoc false
-  # Callbacks whose elements come each from those at the same index of the operands, or from the index alone. Each is a
-  # program of one op, to which broadcasting and conversions are left.
+  # Callbacks whose elements come each from those at the same index of the operands, or from the index
+  # alone. Each is a program of one op, to which broadcasting and conversions are left.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Trace}
@@ -35,8 +35,8 @@ defmodule Nx.Vulkan.Backend.Elementwise do
   def eye(%T{type: type, shape: shape} = out, options),
     do: Dispatch.run(:eye, out, [options], ProgramBuilder.single(:eye, type, [], shape))
 
-  # The catalogue's checks. Negative amounts and exponents of integers raise in Nx, and a kernel cannot. A signed
-  # tensor of them is reduced and read first; literals and unsigned tensors cost nothing.
+  # The catalogue's checks. Negative amounts and exponents of integers raise in Nx, and a kernel cannot. A
+  # signed tensor of them is reduced and read first; literals and unsigned tensors cost nothing.
 
   def amount(op, out, left, right) do
     amount = minimum(right)

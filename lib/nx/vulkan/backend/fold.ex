@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Backend.Fold do
   @moduledoc false
-  # Reductions by a function of the caller. It is called once, with traced scalars, and what it does becomes the body of a
-  # kernel that goes through the elements in BinaryBackend's order, the results side by side. A function that cannot be
-  # traced is the fallback's.
+  # Reductions by a function of the caller. It is called once, with traced scalars, and what it does becomes
+  # the body of a kernel that goes through the elements in BinaryBackend's order, the results side by side.
+  # A function that cannot be traced is the fallback's.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage, Trace, Window}

@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.Fourier do
   @moduledoc false
-  # Discrete Fourier transforms along an axis. fft2 and ifft2 are two of them: their blocks' default
-  # bodies.
+  # Discrete Fourier transforms along an axis. fft2 and ifft2 are two of them, by their blocks' default
+  # bodies; how a length is decomposed is decided in src/kernels/fourier.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -28,7 +28,7 @@ defmodule Nx.Vulkan.Backend.Fourier do
     block(:irfft, %{out | type: type}, tensor, axis, length, eps)
   end
 
-  # Nx derives a length of 0 from a spectrum of one point, and its default body says what it makes of it.
+  # Nx derives a length of 0 from a spectrum of one point, for which the default body raises.
   defp block(_kind, _out, _tensor, _axis, 0, _eps), do: :default
 
   defp block(kind, out, tensor, axis, length, eps),

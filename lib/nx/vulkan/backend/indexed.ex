@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
   # those of the result, and each index moves its offset by steps of its axis.
   #
   # Indices out of bounds raise as in BinaryBackend. Those on the device are reduced to one flag, which
-  # is read: that waits for the device. Types that cannot hold a wrong index are not looked at.
+  # is read: that waits for the device. Types that cannot hold a wrong index are not checked.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -82,7 +82,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
   def indexed_add(out, target, indices, updates, options),
     do: scatter(:add, :indexed_add, out.type, out, target, indices, updates, options)
 
-  # Only the width matters where nothing is converted.
+  # Where nothing is converted only the width matters.
   def indexed_put(%T{type: type} = out, target, indices, updates, options) do
     type =
       if target.type == type and updates.type == type, do: Movement.storage_type(type), else: type
@@ -127,7 +127,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
     if kind == :s or upper, do: {k, kind == :s, upper}
   end
 
-  # What is on the host anyway is looked at there.
+  # Indices that the host holds are checked there.
   defp host?(%T{data: %B{ref: ref}}), do: ref == nil
   defp host?(%T{}), do: true
 
@@ -164,7 +164,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
          {:ok, binary} <- Native.call(buf_read(flag, 0, 1)) do
       binary != <<0>>
     else
-      # Looked at on the host then.
+      # Checked on the host then.
       {:error, :unsupported, _} -> true
       error -> Error.raise!(:indices, error)
     end

@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Backend.LinearAlgebra do
   @moduledoc false
   # Triangular systems and the blocks that factor matrices. Built-in kernels take a tensor of matrices as
-  # `{ref, type, shape}`, over whose leading axes they batch; what is element-wise around them are programs. How a
-  # matrix is factored, and in which type, is decided in src/kernels/linalg.
+  # `{ref, type, shape}`, over whose leading axes they batch; what is element-wise around them are programs.
+  # How a matrix is factored, and in which type, is decided in src/kernels/linalg.
   #
   # A block is `:default` where its kernel does not apply.
 
@@ -163,7 +163,8 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
 
   ## Determinants
 
-  # The closed formulas of Nx for matrices of order 2 and 3: the signs, and the row and column of each factor.
+  # The closed formulas of Nx for matrices of order 2 and 3: the signs, and the row and column of each
+  # factor.
   @formulas %{
     2 => [{:add, [{0, 0}, {1, 1}]}, {:subtract, [{0, 1}, {1, 0}]}],
     3 => [
@@ -286,7 +287,8 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
     {{ref, type, 0, batch ++ [n + 1]}, Tuple.delete_at(shape, rank - 1)}
   end
 
-  # Strides along the leading axes of dense matrices, or of what has `fewer` axes for each, and along the others.
+  # Strides along the leading axes of dense matrices, or of what has `fewer` axes for each, and along the
+  # others.
   defp batch(shape, fewer) do
     dims = Tuple.to_list(shape)
     dense = dims |> Enum.drop(-fewer) |> List.to_tuple() |> Movement.strides()

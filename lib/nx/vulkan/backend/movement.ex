@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Backend.Movement do
   @moduledoc false
-  # Callbacks that move elements without computing: each reads one strided view of the tensor, an
-  # element offset and a stride for each axis of the result. Only the width of the type matters, so
-  # elements travel as unsigned integers: reading and writing them as floats might change them.
+  # Callbacks that move elements without computing: each reads one strided view of the tensor, which is an
+  # element offset and a stride for each axis of the result. Only the width of the type matters, and
+  # elements are copied as unsigned integers: reading and writing them as floats might change them.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
@@ -48,8 +48,8 @@ defmodule Nx.Vulkan.Backend.Movement do
       else: gather(:slice, args, out, tensor, {offset, strides}, indices, chosen)
   end
 
-  # `{offset, strides}` of the callback's view of a dense tensor, from that tensor's shape and the callback's options. A
-  # slice starts at integers here.
+  # `{offset, strides}` of the callback's view of a dense tensor, from that tensor's shape and the
+  # callback's options. A slice starts at integers here.
   @spec view_of(atom(), tuple(), [term()]) :: {integer(), [integer()]}
   def view_of(:broadcast, from, [shape, axes]), do: broadcast_view(from, shape, axes)
   def view_of(:transpose, from, [axes]), do: transpose_view(from, axes)
@@ -101,9 +101,9 @@ defmodule Nx.Vulkan.Backend.Movement do
     {offset, Enum.zip_with(strides, steps, &*/2), indices, chosen}
   end
 
-  # Where a region of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts that the host
-  # knows, the operands that hold those on the device, and for each of these `{extent, stride}`, as for `gather`: how
-  # many positions it chooses from, and how far apart they are.
+  # Where a region of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts that
+  # the host knows, the operands that hold those on the device, and for each of these `{extent, stride}`, as
+  # for `gather`: how many positions it chooses from, and how far apart they are.
   def starts(starts, dims, lengths, strides) do
     {offset, chosen} =
       [starts, dims, lengths, strides]

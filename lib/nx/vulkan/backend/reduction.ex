@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.Reduction do
   @moduledoc false
-  # Reductions over axes of a tensor, whose shape is the program's iteration space. How the device reduces is decided in
-  # src/kernels.
+  # Reductions over axes of a tensor, whose shape is the program's iteration space. How the device reduces
+  # is decided in src/kernels.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}

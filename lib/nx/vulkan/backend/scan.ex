@@ -1,6 +1,7 @@
 defmodule Nx.Vulkan.Backend.Scan do
   @moduledoc false
-  # Cumulative operations along an axis, as blocks: `:default` where there is no kernel.
+  # Cumulative operations along an axis, as blocks: `:default` where there is no kernel. How a scan runs is
+  # decided in src/kernels.
 
   require Nx.Vulkan.Native, as: Native
 

@@ -1,7 +1,8 @@
 defmodule Nx.Vulkan.Backend.Sort do
   @moduledoc false
-  # Sorting along an axis. The order is BinaryBackend's, which is stable whether that is asked for or
-  # not: NaN above everything, the two zeros equal.
+  # Sorting along an axis. It passes options to one NIF and picks its results; which algorithm sorts is
+  # decided in src/kernels/sort. The order is BinaryBackend's, always stable: NaN above everything, the two
+  # zeros equal.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -20,15 +21,15 @@ defmodule Nx.Vulkan.Backend.Sort do
     result(answer, 1, :argsort, out, [tensor, options])
   end
 
-  # `{values, places}` of the first `k` in descending order along the last axis.
-  def top_k({_values, places} = outs, %T{shape: shape} = tensor, k) do
-    run(tensor, tuple_size(shape) - 1, :desc, k, true, places.type)
+  # `{values, indices}` of the first `k` in descending order along the last axis.
+  def top_k({_values, indices} = outs, %T{shape: shape} = tensor, k) do
+    run(tensor, tuple_size(shape) - 1, :desc, k, true, indices.type)
     |> Dispatch.block(:top_k, outs)
   end
 
-  defp run(tensor, axis, direction, keep, values?, places) do
+  defp run(tensor, axis, direction, keep, values?, indices) do
     descending? = direction == :desc
-    Native.call(sort(Storage.buffer(tensor), axis, descending?, keep, values?, places))
+    Native.call(sort(Storage.buffer(tensor), axis, descending?, keep, values?, indices))
   end
 
   defp result({:ok, refs}, i, op, out, args),

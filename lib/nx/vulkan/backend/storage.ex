@@ -1,11 +1,12 @@
 defmodule Nx.Vulkan.Backend.Storage do
   @moduledoc false
-  # Where a tensor's bytes are: making, reading, moving and freeing them, and giving them to programs and kernels as
-  # operands. It computes nothing.
+  # Where a tensor's bytes are: making, reading, moving and freeing them, and giving them to programs and
+  # kernels as operands. It computes nothing.
   #
-  # A tensor's elements are in a buffer of the device (`ref`), in row-major order, or are a scalar that came from the
-  # host (`scalar`): literals in expressions are such tensors, and their bytes travel with the dispatch that uses
-  # them. The scalar's flag (an atomic, 1 once deallocated) makes it as deallocatable as any other tensor.
+  # A tensor's elements are in a buffer of the device (`ref`), in row-major order, or are a scalar that came
+  # from the host (`scalar`): literals in expressions are such tensors, and their bytes travel with the
+  # dispatch that uses them. The scalar's flag (an atomic, 1 once deallocated) makes it as deallocatable as
+  # any other tensor.
   #
   # Either way an element of less than a byte takes a whole one, in its low bits, and is packed as Nx
   # packs it only here, on its way to the host: `to_stored/2` and `from_stored/2`.
@@ -45,7 +46,7 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   ## Packing
 
-  # The elements of a bitstring of Nx's as buffers hold them, and back.
+  # The elements of a bitstring of Nx's as buffers store them, and back.
 
   defp to_stored(bits, {_, size} = type) do
     case stored_bits(type) do
@@ -137,8 +138,8 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   ## Reading
 
-  # All tensors arrive here without vectorized axes but in to_binary/2 and deallocate/1, which do not
-  # look at the shape.
+  # Tensors come without vectorized axes here, except to to_binary/2 and deallocate/1, which do not use the
+  # shape.
 
   def to_binary(%T{data: %B{scalar: {_, _} = scalar}, type: {_, size} = type}, limit),
     do: first_bits(from_stored(live!(scalar), type), limit * size)
@@ -182,7 +183,7 @@ defmodule Nx.Vulkan.Backend.Storage do
     error in Error -> "#{inspect(B)} (#{error.reason})"
   end
 
-  # The batches are lazy: each is cut out when the stream gets there.
+  # The batches are lazy: each is sliced when the stream gets there.
   def to_batched(out, tensor, options) do
     batch = elem(out.shape, 0)
     size = elem(tensor.shape, 0)
@@ -273,7 +274,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   defp owner(%T{data: %B{ref: ref}}), do: node(ref)
 
   # Calls a function of this module on the node that the tensor belongs to. A reference that was sent
-  # keeps nothing alive there: what only other nodes refer to may be gone.
+  # keeps nothing alive there: memory to which only other nodes refer may be gone.
   defp at_owner(node, function, args) do
     {:ok, :erpc.call(node, __MODULE__, function, args)}
   catch

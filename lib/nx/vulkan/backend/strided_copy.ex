@@ -1,12 +1,12 @@
 defmodule Nx.Vulkan.Backend.StridedCopy do
   @moduledoc false
-  # Callbacks whose result is put together from copied regions. It says where each region goes, and leaves the copies to
-  # one NIF call.
+  # Callbacks whose result is put together from copied regions. It says where each region goes, and leaves
+  # the copies to one NIF call.
   #
-  # A region is `{operands, shape, offset, strides, starts}`: the first operand holds the elements of the region's `shape`,
-  # and they go to the view of the result that `offset` and `strides` say. `starts` move that view: each is
-  # `{operand, extent, step}`, `step` elements for each unit of the operand's value, which is clamped to be
-  # below `extent`. Later regions overwrite earlier ones.
+  # A region is `{operands, shape, offset, strides, starts}`: the first operand holds the elements of the
+  # region's `shape`, and they go to the view of the result that `offset` and `strides` say. `starts` move
+  # that view: each is `{operand, extent, step}`, `step` elements for each unit of the operand's value,
+  # which is clamped to be below `extent`. Later regions overwrite earlier ones.
 
   require Nx.Vulkan.Native, as: Native
 

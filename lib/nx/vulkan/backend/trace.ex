@@ -1,12 +1,12 @@
 defmodule Nx.Vulkan.Backend.Trace do
   @moduledoc false
-  # Records what a function of scalars computes, so that it can become part of a program. It runs no kernel: whatever
-  # needs a tensor's elements ends the trace.
+  # Records what a function of scalars computes, so that it can become part of a program. It runs no kernel:
+  # whatever needs a tensor's elements ends the trace.
   #
-  # A traced tensor is one of the backend that has no memory but a value of this struct: an operand, or an op on other
-  # values that is still to be run. The element-wise callbacks take such tensors and give them, so any Elixir function
-  # that calls them can be traced, a definition that `Nx.Defn.Evaluator` evaluates as well, and what it closes
-  # over may be of the backend.
+  # A traced tensor is one of the backend that has no memory but a value of this struct: an operand, or an
+  # op on other values that is still to be run. The element-wise callbacks take such tensors and give them,
+  # so any Elixir function that calls them can be traced, a definition that `Nx.Defn.Evaluator` evaluates as
+  # well, and what it closes over may be of the backend.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Storage

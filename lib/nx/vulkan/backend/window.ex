@@ -1,8 +1,11 @@
 defmodule Nx.Vulkan.Backend.Window do
   @moduledoc false
-  # Windows over a tensor. A reduction of them is a program over the axes of the result followed by those
-  # of the window, which reads an overlapping view: a step along the result is `stride` elements of the
-  # tensor, a step along the window `dilation`.
+  # Windows over a tensor: their reductions, and scatters to them. It describes windows as views and chooses
+  # no kernels.
+  #
+  # A reduction is a program over the axes of the result followed by those of the window, which reads an
+  # overlapping view: a step along the result is `stride` elements of the tensor, a step along the window
+  # `dilation`.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -36,7 +39,7 @@ defmodule Nx.Vulkan.Backend.Window do
     {ProgramBuilder.view(Storage.operand(padded), 0, between ++ within), space, axes}
   end
 
-  # The tensor with `padding`, a list of `{low, high}`, of a value that no reduction notices.
+  # The tensor with `padding`, a list of `{low, high}`, of the reduction's identity.
   defp pad(tensor, padding, value) do
     if Enum.all?(padding, &(&1 == {0, 0})) do
       tensor

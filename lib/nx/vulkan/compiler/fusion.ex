@@ -1,20 +1,21 @@
 defmodule Nx.Vulkan.Compiler.Fusion do
   @moduledoc false
-  # Makes one kernel of element-wise operations that follow each other, and of a reduction with those that
-  # lead to it: what lies between them is never stored.
+  # Fuses element-wise operations that follow each other, and a reduction with those that lead to it, into
+  # one kernel: the values between them are never stored. It decides which operations form a fusion group;
+  # how a group becomes a program is `Nx.Vulkan.Compiler.Lowering`'s.
   #
-  # In a definition's expression each such group becomes a block, `Nx.Vulkan.Compiler.FusionGroup`, whose
-  # arguments are what the group reads, so that everything else is left to `Nx.Defn.Evaluator`.
+  # In a definition's expression each group becomes a block, `Nx.Vulkan.Compiler.FusionGroup`, whose
+  # arguments are the tensors that the group reads. Everything else is left to `Nx.Defn.Evaluator`.
   #
-  # An operation joins the group of one that reads it if both go through the same elements. One that
-  # several read joins all their groups, to be computed again in each, where that is less work than
-  # storing and loading its result: where it loads few tensors itself and has no functions like exp. What is
-  # a result anyway, or is read by something else, is stored and read from there by all.
+  # An operation joins the group of an operation that reads it if both go through the same elements. Where
+  # several read it, it joins all their groups and is recomputed in each, if that is less work than storing
+  # and loading its result: if it loads few tensors itself and is not compute-bound. A result of the
+  # definition, and what another kind of operation reads, is stored, and all read it from there.
   #
-  # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it
-  # reads, and `numbers` the constants, all sets. It is
-  # `flat` where it computes an element from those at the same place in row-major order, whatever the
-  # shape, and `placed` where it computes one from its place. `functions` counts those like exp.
+  # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it reads,
+  # and `constants` its numbers, all sets. It is `flat` where it computes an element from those at the same
+  # index in row-major order, whatever the shape, and `index_dependent` where it computes one from its
+  # index. `compute_bound` counts its operations of that cost.
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
@@ -28,11 +29,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
                  Catalogue.names(family: :creation) ++ Catalogue.names(family: :bitcast)
   @compute_bound Catalogue.names(cost: :compute_bound)
 
-  # A kernel's size, which compilers and registers limit, and `Nx.Vulkan.Backend.Program` its values.
-  @members 128
-  @values 240
-  # Operations of a group that is broadcast.
-  @light 8
+  # Bounds of a group: what compilers and registers take, and the values of a program.
+  @most_members 128
+  @most_values 240
+  # Operations of a group that is recomputed for each element that it broadcasts to.
+  @most_broadcast_members 8
 
   @doc """
   The definition's expression, a tensor or a container of tensors, with its groups as blocks.
@@ -49,9 +50,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     expr
   end
 
-  ## What there is
+  ## The operations and what reads them
 
-  # All tensors of the scope, those that are read before those that read them, and who reads each.
+  # All tensors of the scope, each after those that it reads, and the readers of each.
   defp visit(tensor, reader, {order, readers}) do
     case resolve(tensor) do
       %T{data: %Expr{op: :constant}} ->
@@ -75,7 +76,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  # Metadata say nothing to who evaluates.
+  # Metadata change no value.
   defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
   defp resolve(%T{} = tensor), do: tensor
 
@@ -109,18 +110,19 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   ## Groups
 
-  # The group that ends with the tensor, were it stored, and whether it may join those of all its readers.
+  # The group that ends with the tensor if its result is stored, and whether it joins those of all its
+  # readers.
   defp group(%T{data: %Expr{id: id, op: op}, shape: shape} = tensor, state) do
     kind = state.kinds[id]
 
     start = %{
       members: MapSet.new([id]),
       inputs: MapSet.new(),
-      numbers: numbers(tensor),
+      constants: constants(tensor),
       flat: kind != :view,
-      placed: op in [:iota, :eye],
+      index_dependent: op in [:iota, :eye],
       reshaped: kind == :reshape,
-      functions: if(op in @compute_bound, do: 1, else: 0)
+      compute_bound: if(op in @compute_bound, do: 1, else: 0)
     }
 
     group =
@@ -135,12 +137,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       end)
 
     same? = fn id -> Nx.size(state.tensors[id]) in [1, Nx.size(shape)] end
-    flat = group.flat and not group.placed and Enum.all?(group.inputs, same?)
+    flat = group.flat and not group.index_dependent and Enum.all?(group.inputs, same?)
     group = %{group | flat: flat}
     Map.put(group, :joins, joins?(tensor, kind, group, state))
   end
 
-  # The tensors that it computes with; numbers are part of the kernel.
+  # The tensors that it computes with, but for constants, which are part of the kernel.
   defp operands(%T{data: %Expr{args: args}}) do
     for %T{} = arg <- args,
         %T{data: %Expr{op: op}} = operand <- [resolve(arg)],
@@ -148,7 +150,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         do: operand
   end
 
-  defp numbers(%T{data: %Expr{args: args}}) do
+  defp constants(%T{data: %Expr{args: args}}) do
     for %T{type: type} = arg <- args,
         %T{data: %Expr{op: :constant, args: [number]}} <- [resolve(arg)],
         into: MapSet.new(),
@@ -159,20 +161,20 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     %{
       members: MapSet.union(a.members, b.members),
       inputs: MapSet.union(a.inputs, b.inputs),
-      numbers: MapSet.union(a.numbers, b.numbers),
+      constants: MapSet.union(a.constants, b.constants),
       flat: a.flat and b.flat,
-      placed: a.placed or b.placed,
+      index_dependent: a.index_dependent or b.index_dependent,
       reshaped: a.reshaped or b.reshaped,
-      functions: a.functions + b.functions
+      compute_bound: a.compute_bound + b.compute_bound
     }
   end
 
-  defp small?(%{members: members, inputs: inputs, numbers: numbers}) do
-    [members, inputs, numbers] = Enum.map([members, inputs, numbers], &MapSet.size/1)
+  defp small?(%{members: members, inputs: inputs, constants: constants}) do
+    [members, inputs, constants] = Enum.map([members, inputs, constants], &MapSet.size/1)
 
     # The other operands may be two more inputs.
-    members <= @members and inputs + 2 <= FusionGroup.most_inputs() and
-      members + inputs + numbers <= @values
+    members <= @most_members and inputs + 2 <= FusionGroup.most_inputs() and
+      members + inputs + constants <= @most_values
   end
 
   defp joins?(_tensor, kind, _group, _state) when kind in [:other, :reduction], do: false
@@ -182,15 +184,15 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     readers = state.readers[id]
 
     (kind != :reshape or MapSet.size(group.members) > 1) and
-      Enum.all?(readers, &takes?(&1, tensor, group, state)) and
-      again?(readers, tensor, group, state)
+      Enum.all?(readers, &joined_by?(&1, tensor, group, state)) and
+      recomputed?(readers, tensor, group, state)
   end
 
-  defp takes?(:outside, _tensor, _group, _state), do: false
+  defp joined_by?(:outside, _tensor, _group, _state), do: false
 
-  defp takes?(reader, %T{data: %Expr{id: id}, shape: shape}, group, state) do
+  defp joined_by?(reader, %T{data: %Expr{id: id}, shape: shape}, group, state) do
     case state.kinds[reader] do
-      :elementwise -> state.tensors[reader].shape == shape or light?(group)
+      :elementwise -> state.tensors[reader].shape == shape or cheap_to_broadcast?(group)
       :reduction -> true
       :reshape -> group.flat
       :view -> state.kinds[id] == :view
@@ -198,27 +200,27 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  # What is broadcast may be computed for each element of the reader's where that is hardly more than
-  # loading it.
-  defp light?(group) do
-    group.functions == 0 and not group.placed and not group.reshaped and
-      MapSet.size(group.members) <= @light and MapSet.size(group.inputs) <= 2
+  # A group that is broadcast may be recomputed for each element of its reader where that is hardly more
+  # than loading its result.
+  defp cheap_to_broadcast?(group) do
+    group.compute_bound == 0 and not group.index_dependent and not group.reshaped and
+      MapSet.size(group.members) <= @most_broadcast_members and MapSet.size(group.inputs) <= 2
   end
 
-  defp again?([_], _tensor, _group, _state), do: true
+  defp recomputed?([_], _tensor, _group, _state), do: true
 
-  # What it loads in each of the groups, against loading it once, storing its result, and loading that.
-  # Functions like exp take as long as loading.
-  defp again?(readers, tensor, group, state) do
+  # Compares loading its inputs in each of the groups with loading them once, storing the result, and
+  # loading that. A compute-bound operation takes as long as loading.
+  defp recomputed?(readers, tensor, group, state) do
     size = Nx.size(tensor)
     loads = Enum.count(group.inputs, &(Nx.size(state.tensors[&1]) * 2 > size))
     groups = length(readers)
-    group.functions == 0 and groups * loads <= loads + 1 + groups
+    group.compute_bound == 0 and groups * loads <= loads + 1 + groups
   end
 
   ## Building
 
-  # What is vectorized is so only outside of definitions.
+  # A tensor is vectorized only outside of definitions.
   defp rebuild_output(%T{} = tensor, state, done) do
     {flat, done} = rebuild(Nx.devectorize(tensor), state, done)
     {%{tensor | data: flat.data}, done}
@@ -270,11 +272,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {%{tensor | data: %{expr | args: args}}, done}
   end
 
-  # The block of the group that ends with the tensor, and the tensors that it reads. One operation is a
-  # kernel anyway, and one that reads nothing is of no backend.
+  # The block of the group that ends with the tensor, and the tensors that it reads. A group of one
+  # operation gains nothing, and one that reads nothing has no tensor to choose a backend by.
   defp fused(tensor, members, state) do
-    start = %{members: members, inputs: [], steps: [], places: %{}, state: state}
-    {_place, built} = step(tensor, start)
+    start = %{members: members, inputs: [], steps: [], values: %{}, state: state}
+    {_value, built} = step(tensor, start)
     {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
 
     if match?([_, _ | _], steps) and inputs != [],
@@ -283,12 +285,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   defp step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
-    case built.places do
-      %{^id => place} ->
-        {place, built}
+    case built.values do
+      %{^id => value} ->
+        {value, built}
 
       %{} ->
-        {place, built} =
+        {value, built} =
           if id in built.members do
             {args, built} = Enum.map_reduce(args, built, &argument/2)
             step = {op, %{tensor | data: nil}, args}
@@ -297,7 +299,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
             {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
           end
 
-        {place, put_in(built.places[id], place)}
+        {value, put_in(built.values[id], value)}
     end
   end
 

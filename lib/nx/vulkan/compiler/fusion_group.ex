@@ -1,7 +1,8 @@
 defmodule Nx.Vulkan.Compiler.FusionGroup do
   @moduledoc false
-  # A fusion group as a block of an expression: the operations that it is made of, and the program that does them at
-  # once. It runs one or the other; which operations form a group is decided in `Nx.Vulkan.Compiler.Fusion`.
+  # A fusion group as a block of an expression: the operations that it is made of, and the program that does
+  # them at once. It runs one or the other; which operations form a group is decided in
+  # `Nx.Vulkan.Compiler.Fusion`.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
@@ -19,8 +20,8 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   @most_inputs 18
   def most_inputs, do: @most_inputs
 
-  # The block of these steps, only the last of which may be a reduction; `inputs` are the templates of the tensors that
-  # they read.
+  # The block of these steps, only the last of which may be a reduction; `inputs` are the templates of the
+  # tensors that they read.
   @spec new([Lowering.step()], [T.t()]) :: {:ok, t()} | {:error, String.t()}
   def new(steps, inputs) do
     with {:ok, program} <- Lowering.program(steps, inputs),
@@ -70,7 +71,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   defp value({:constant, template, number}, _values), do: Lowering.constant(template, number)
   defp value({:other, option}, _values), do: option
-  defp value(place, values), do: Map.fetch!(values, place)
+  defp value(reference, values), do: Map.fetch!(values, reference)
 
   defp call(op, out, args) when op in [:iota, :eye], do: apply(B, op, [out | args] ++ [[]])
   defp call(op, out, args), do: apply(Nx.Shared.list_impl!(args), op, [out | args])

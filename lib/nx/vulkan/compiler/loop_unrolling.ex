@@ -1,10 +1,11 @@
 defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   @moduledoc false
-  # Writes loops out whose number of turns is known: those that count from a number to a number, as
-  # `while x, i <- range` does and the rounds of `Nx.Random`. `Nx.Vulkan.Compiler.Fusion` makes few kernels
-  # of what they do, where a loop needs some in each turn.
+  # Unrolls loops with a known number of iterations: those that count from a number to a number, as `while
+  # x, i <- range` does and the rounds of `Nx.Random`. It rewrites expressions and groups nothing;
+  # `Nx.Vulkan.Compiler.Fusion` makes few kernels of an unrolled loop, where a loop needs some in each
+  # iteration.
   #
-  # Integers that are known are computed on the way: counters, conditions, and the elements of small
+  # Integers that are known are folded on the way: counters, conditions, and the elements of small
   # tensors that a counter chooses.
 
   alias Nx.Defn.{Composite, Expr, Tree}
@@ -12,17 +13,17 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   alias Nx.Vulkan.Catalogue
 
   # Operations that all loops of a definition may become.
-  @most 2048
-  # Elements of a known tensor.
-  @elements 64
-  @known Catalogue.names(host_integers: true) ++ [:slice, :reshape, :squeeze]
+  @most_operations 2048
+  # Elements of a tensor whose integers are folded.
+  @most_elements 64
+  @folded Catalogue.names(host_integers: true) ++ [:slice, :reshape, :squeeze]
 
   @doc """
-  The definition's expression, a tensor or a container of tensors, with such loops written out.
+  The definition's expression, a tensor or a container of tensors, with such loops unrolled.
   """
   @spec unroll(Nx.Container.t()) :: Nx.Container.t()
   def unroll(expr) do
-    {expr, _state} = scope(expr, %{params: nil, done: %{}, left: @most})
+    {expr, _state} = scope(expr, %{params: nil, done: %{}, left: @most_operations})
     expr
   end
 
@@ -43,9 +44,9 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp value(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}, state),
     do: value(tensor, state)
 
-  defp value(%T{data: %Expr{op: :parameter, args: [place]}}, %{params: params} = state)
+  defp value(%T{data: %Expr{op: :parameter, args: [index]}}, %{params: params} = state)
        when params != nil,
-       do: {elem(params, place), state}
+       do: {elem(params, index), state}
 
   defp value(%T{data: %Expr{id: id, op: op, args: args}} = tensor, state) do
     case state.done do
@@ -58,17 +59,17 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
     end
   end
 
-  defp value(:elem, [tuple, place], tensor, state) do
+  defp value(:elem, [tuple, index], tensor, state) do
     case value(tuple, state) do
-      {%T{} = tuple, state} -> put_args(tensor, [tuple, place], state)
-      {values, state} -> {elem(values, place), state}
+      {%T{} = tuple, state} -> put_args(tensor, [tuple, index], state)
+      {values, state} -> {elem(values, index), state}
     end
   end
 
   defp value(:while, [initial, arg, pred, block], tensor, state) do
     {initial, state} = scope(initial, state)
 
-    case turns(params(initial), pred, block, state) do
+    case iterate(params(initial), pred, block, state) do
       {:ok, values, state} ->
         {if(is_tuple(initial), do: values, else: elem(values, 0)), state}
 
@@ -83,18 +84,19 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
     put_args(tensor, args, state)
   end
 
-  # One turn after the other, as long as the condition is a number.
-  defp turns(params, pred, block, %{done: done} = state) do
+  # One iteration after the other, as long as the condition is a number.
+  defp iterate(params, pred, block, %{done: done} = state) do
     case rewrite(pred, %{state | params: params, done: %{}}) do
       {_pred, %{left: left}} when left < 0 ->
         :error
 
-      {%T{data: %Expr{op: :constant, args: [0]}}, turn} ->
-        {:ok, params, %{turn | params: state.params, done: done}}
+      {%T{data: %Expr{op: :constant, args: [0]}}, iteration} ->
+        {:ok, params, %{iteration | params: state.params, done: done}}
 
-      {%T{data: %Expr{op: :constant}}, turn} ->
-        {block_values, turn} = scope(block, turn)
-        turns(params(block_values), pred, block, %{turn | params: state.params, done: done})
+      {%T{data: %Expr{op: :constant}}, iteration} ->
+        {block_values, iteration} = scope(block, iteration)
+
+        iterate(params(block_values), pred, block, %{iteration | params: state.params, done: done})
 
       {_pred, _turn} ->
         :error
@@ -104,14 +106,14 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp params(values) when is_tuple(values), do: values
   defp params(value), do: {value}
 
-  # Within a loop that is written out each turn has expressions of its own.
+  # Within an unrolled loop each iteration has expressions of its own.
   defp put_args(%T{data: expr} = tensor, args, %{params: nil} = state),
     do: {known(%{tensor | data: %{expr | args: args}}), state}
 
   defp put_args(tensor, args, state),
     do: {known(Tree.put_args(tensor, args)), %{state | left: state.left - 1}}
 
-  # The number that it is, if it is known.
+  # The constant that it is, if its integers are known.
   defp known(%T{data: %Expr{op: :slice, args: [tensor, starts | rest]} = expr} = slice) do
     starts = Enum.map(starts, &start/1)
     known_integers(%{slice | data: %{expr | args: [tensor, starts | rest]}})
@@ -123,10 +125,10 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp start(start), do: start
 
   defp known_integers(%T{type: {kind, size}, data: %Expr{op: op, args: args}} = tensor)
-       when kind in [:u, :s] and size >= 8 and op in @known do
+       when kind in [:u, :s] and size >= 8 and op in @folded do
     args = Enum.map(args, &host/1)
 
-    if Nx.size(tensor) <= @elements and :unknown not in args,
+    if Nx.size(tensor) <= @most_elements and :unknown not in args,
       do: Expr.tensor(apply(Nx.BinaryBackend, op, [%{tensor | data: nil} | args])),
       else: tensor
   end
@@ -136,7 +138,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp host(%T{type: {kind, size}, data: %Expr{op: op, args: [value]}} = tensor)
        when kind in [:u, :s] and size >= 8 and op in [:constant, :tensor] do
     cond do
-      Nx.size(tensor) > @elements -> :unknown
+      Nx.size(tensor) > @most_elements -> :unknown
       op == :tensor -> value
       true -> Nx.BinaryBackend.constant(%{tensor | data: nil}, value, [])
     end

@@ -1,10 +1,11 @@
 defmodule Nx.Vulkan.Compiler.Lowering do
   @moduledoc false
-  # Lowers the steps of a fusion group to one program. It decides how the program reads each tensor, and neither
-  # which operations share a program nor when it runs.
+  # Lowers the steps of a fusion group to one program. It decides how the program reads each tensor, and
+  # neither which operations share a program nor when it runs.
   #
-  # A value of a step is a node of the program, an input, or a view of an input: views and reshapes cost nothing, they
-  # only say how an input is read. Each input is read over the program's iteration space, whatever shape it has.
+  # A value of a step is a node of the program, an input, or a view of an input: views and reshapes cost
+  # nothing, they only say how an input is read. Each input is read over the program's iteration space,
+  # whatever shape it has.
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Movement, Reduction, Storage}
@@ -26,8 +27,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}
   def program(steps, inputs) do
     values =
-      for {input, index} <- Enum.with_index(inputs), place = {:input, index}, into: %{} do
-        {place, {:dense, {place, input.type, input.shape}}}
+      for {input, index} <- Enum.with_index(inputs), reference = {:input, index}, into: %{} do
+        {reference, {:dense, {reference, input.type, input.shape}}}
       end
 
     start = {ProgramBuilder.new(iteration_space(List.last(steps), steps, inputs)), values}
@@ -95,7 +96,7 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   defp value({:constant, template, number}, _values),
     do: {:dense, Storage.operand(constant(template, number))}
 
-  defp value(place, values), do: Map.fetch!(values, place)
+  defp value(reference, values), do: Map.fetch!(values, reference)
 
   # The constant as a scalar, which broadcasts to whatever shape it has.
   @spec constant(T.t(), number() | Complex.t()) :: T.t()
@@ -111,8 +112,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   defp input(operand, builder), do: {operand, ProgramBuilder.input(builder, operand, operand)}
 
-  # A dense input with the iteration space's number of elements is read in their order, and a single element is the same
-  # everywhere, whatever reshapes lie between.
+  # A dense input with the iteration space's number of elements is read in their order, and a single element
+  # is the same everywhere, whatever reshapes lie between.
   defp over({ref, type, from}, shape) when is_tuple(from) do
     cond do
       Nx.size(from) == Nx.size(shape) -> {ref, type, shape}
