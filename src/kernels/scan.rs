@@ -1,18 +1,21 @@
-//! Cumulative sums, products, maxima and minima along an axis (`shaders/lib/scan.glsl`).
+//! Cumulative sums, products, maxima and minima along an axis. This module owns the kernels around `shaders/lib/scan.glsl` and
+//! what they accumulate in; how the work is split is the choice of `tuning::scan`.
 //!
 //! Sums and products of narrow floats run in double, and sums of doubles compensated, as those of reductions do: they are
 //! no less accurate than BinaryBackend's, which round after every step.
 
-use super::{Kernel, Rows};
+use super::{KernelSpec, Rows, launch};
+use crate::device::Capabilities;
 use crate::error::{Attempt, Error};
 use crate::graph::{Context, Params};
-use crate::memory::{Allocation, AllocationHandle, Buffer};
-use crate::program::emit::{assign, convert, element, head, lanes, of_compute, widened};
-use crate::program::types::Compute;
+use crate::memory::{Allocation, Buffer};
+use crate::program::emit::{assign, convert, element, head, of_compute, widened};
+use crate::program::types::{Compute, Type};
+use crate::tuning::scan::{ScanItems, ScanTile, ScanTiling, tiling, totals_tiling};
 
 /// What prefixes are taken of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanOperation {
     Sum,
     Product,
     Max,
@@ -21,269 +24,240 @@ pub enum Operation {
 
 /// What to scan.
 pub struct Scan<'a> {
-    pub operation: Operation,
+    pub operation: ScanOperation,
     pub rows: Rows<'a>,
     /// Whether to start at the last element.
     pub reverse: bool,
 }
 
-/// Consecutive elements of a thread.
-const ITEMS: u64 = 4;
-
-/// How the work is spread over workgroups of `across` × `along` threads.
-struct Split {
-    across: u64,
-    along: u64,
-    chunks: u64,
-    chunk: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// The total of each chunk.
-    Totals,
-    /// The totals become their own prefixes.
-    Carries,
-    /// The result, of rows in one chunk or on top of the carries.
-    Prefixes { carry: bool },
-}
-
-/// How a scan accumulates.
-#[derive(Clone, Copy)]
-struct Accumulator {
-    /// The GLSL type.
-    ty: &'static str,
-    compute: Compute,
-    /// Two parts: a sum and what rounding dropped from it.
-    compensated: bool,
-}
-
 /// The tensor of the prefixes, of the operand's type.
 pub fn run(cx: &Context, scan: &Scan) -> Attempt<Buffer> {
-    let Scan { operation, rows, .. } = scan;
+    let &Scan { operation, rows, reverse } = scan;
     rows.ty.check(cx.caps())?;
-    if rows.ty.is_complex() && matches!(operation, Operation::Max | Operation::Min) {
+    if rows.ty.is_complex() && matches!(operation, ScanOperation::Max | ScanOperation::Min) {
         return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
     let bytes = rows.count() * rows.len * rows.ty.size();
     if bytes == 0 {
         return cx.zeroed(0);
     }
-    let source = rows.buffer.allocation()?;
+    let source = &*rows.buffer.allocation()?;
     let result = cx.allocate(bytes)?;
-    let split = Split::of(cx, rows);
-    let accumulator = scan.accumulator(cx);
-    let partial = match split.chunks {
-        1 => None,
-        chunks => Some(cx.allocate(rows.count() * chunks * accumulator.size())?),
+    let accumulator = ScanAccumulator::new(operation, rows.ty, cx.caps());
+    let tiling = tiling(cx.caps(), rows.count(), rows.len, rows.inner);
+    let kernel = |stage, tile| ScanKernel {
+        operation,
+        ty: rows.ty,
+        accumulator,
+        stage,
+        tile,
+        contiguous: rows.inner == 1,
+        index64: rows.index64(),
     };
-    let run = Run { cx, scan, split: &split, accumulator, source: &source, result: &result };
-    if let Some(partial) = &partial {
-        run.stage(Stage::Totals, Some(partial))?;
-        run.stage(Stage::Carries, Some(partial))?;
+    let elements = ScanArgs { source, result: &result, totals: None, rows, reverse, tiling: &tiling };
+    if tiling.chunks == 1 {
+        launch(cx, &kernel(ScanStage::Prefixes { carry: false }, tiling.tile), &elements)?;
+        return Ok(Buffer::new(bytes, result));
     }
-    run.stage(Stage::Prefixes { carry: partial.is_some() }, partial.as_ref())?;
+    let totals = cx.allocate(rows.count() * tiling.chunks * accumulator.size())?;
+    let elements = ScanArgs { totals: Some(&totals), ..elements };
+    launch(cx, &kernel(ScanStage::Totals, tiling.tile), &elements)?;
+    let of_totals = ScanArgs {
+        rows: Rows { len: tiling.chunks, inner: 1, outer: rows.count(), ..rows },
+        reverse: false,
+        tiling: &totals_tiling(&tiling),
+        ..elements
+    };
+    let carries = ScanKernel { contiguous: true, ..kernel(ScanStage::Carries, of_totals.tiling.tile) };
+    launch(cx, &carries, &of_totals)?;
+    launch(cx, &kernel(ScanStage::Prefixes { carry: true }, tiling.tile), &elements)?;
     Ok(Buffer::new(bytes, result))
 }
 
-impl Scan<'_> {
-    fn accumulator(&self, cx: &Context) -> Accumulator {
-        let one = |compute: Compute| Accumulator { ty: compute.glsl(), compute, compensated: false };
-        let own = self.rows.ty.compute();
-        let sum = match self.operation {
-            Operation::Max | Operation::Min => return one(own),
-            Operation::Sum => true,
-            Operation::Product => false,
-        };
-        match widened(own, cx.caps()) {
-            Compute::Float if sum => Accumulator { ty: "vec2", compute: own, compensated: true },
-            Compute::Double if sum && own == Compute::Double => {
-                Accumulator { ty: "dvec2", compute: own, compensated: true }
-            }
-            wide => one(wide),
-        }
-    }
+/// What a scan accumulates in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ScanAccumulator {
+    compute: Compute,
+    /// Whether it is a sum and, beside it, what rounding dropped from that.
+    compensated: bool,
 }
 
-impl Accumulator {
+impl ScanAccumulator {
+    fn new(operation: ScanOperation, ty: Type, caps: &Capabilities) -> Self {
+        let element = ty.compute();
+        if matches!(operation, ScanOperation::Max | ScanOperation::Min) {
+            return Self { compute: element, compensated: false };
+        }
+        let compute = widened(element, caps);
+        let sum = operation == ScanOperation::Sum;
+        Self { compute, compensated: sum && compute == element && matches!(element, Compute::Float | Compute::Double) }
+    }
+
+    fn glsl(self) -> &'static str {
+        match (self.compensated, self.compute) {
+            (true, Compute::Float) => "vec2",
+            (true, _) => "dvec2",
+            (false, compute) => compute.glsl(),
+        }
+    }
+
     fn size(self) -> u64 {
         if self.compensated { 2 * self.compute.size() } else { self.compute.size() }
     }
 }
 
-impl Split {
-    fn of(cx: &Context, rows: &Rows) -> Self {
-        if cx.caps().cpu {
-            return Self::on_cpu(lanes(cx.caps()).into(), rows);
-        }
-        // Few shapes, so that few kernels serve all. Rows that alternate are read side by side.
-        let (across, along) = match (rows.inner, rows.len) {
-            (1, 0..=ITEMS) => (256, 1),
-            (1, 0..=64) => (16, 16),
-            (1, _) => (1, 256),
-            (2..=8, _) => (4, 64),
-            _ if rows.count() >= 1 << 16 => (256, 1),
-            _ => (32, 8),
-        };
-        let tiles = rows.len.div_ceil(along * ITEMS);
-        // Chunks where the rows alone do not fill the device, of several tiles each.
-        let wanted = if cx.caps().cpu { 16 } else { 2048 };
-        let chunks = (wanted / rows.count().div_ceil(across)).min(tiles / 4).max(1);
-        let chunk = tiles.div_ceil(chunks) * along * ITEMS;
-        Self { across, along, chunk, chunks: rows.len.div_ceil(chunk) }
-    }
-
-    /// Where the device is a processor: a chunk is one tile, of which each lane takes a long run.
-    fn on_cpu(lanes: u64, rows: &Rows) -> Self {
-        let (across, along) = if rows.inner == 1 && rows.len > 64 { (1, lanes) } else { (lanes, 1) };
-        let chunks = (32 / rows.count().div_ceil(across)).min(rows.len / 1024).max(1);
-        let chunk = rows.len.div_ceil(chunks).next_multiple_of(along);
-        Self { across, along, chunk, chunks: rows.len.div_ceil(chunk) }
-    }
+/// What one of the kernels of a scan does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum ScanStage {
+    /// The total of each chunk.
+    Totals,
+    /// The totals become their own prefixes.
+    Carries,
+    /// The result, of rows of one chunk or on top of the carries.
+    Prefixes { carry: bool },
 }
 
-struct Run<'a> {
-    cx: &'a Context<'a>,
-    scan: &'a Scan<'a>,
-    split: &'a Split,
-    accumulator: Accumulator,
+#[derive(Hash)]
+struct ScanKernel {
+    operation: ScanOperation,
+    ty: Type,
+    accumulator: ScanAccumulator,
+    stage: ScanStage,
+    tile: ScanTile,
+    /// Whether the elements of a row are neighbours.
+    contiguous: bool,
+    index64: bool,
+}
+
+#[derive(Clone, Copy)]
+struct ScanArgs<'a> {
     source: &'a Allocation,
     result: &'a Allocation,
+    totals: Option<&'a Allocation>,
+    rows: Rows<'a>,
+    reverse: bool,
+    tiling: &'a ScanTiling,
 }
 
-impl Run<'_> {
-    fn stage(&self, stage: Stage, partial: Option<&AllocationHandle>) -> Attempt<()> {
-        let (cx, Scan { operation, rows, reverse }) = (self.cx, self.scan);
-        // The carries are rows of one accumulator for each chunk, and one chunk themselves.
-        let carries = match cx.caps().cpu {
-            true => Split { chunks: 1, chunk: self.split.chunks.next_multiple_of(self.split.along), ..*self.split },
-            false => Split { across: 1, along: 256, chunks: 1, chunk: self.split.chunks },
-        };
-        let (split, n, inner, reverse) = match stage {
-            Stage::Carries => (&carries, self.split.chunks, 1, false),
-            _ => (self.split, rows.len, rows.inner, *reverse),
-        };
-        let groups = rows.count().div_ceil(split.across) * split.chunks;
-        let wide = rows.wide();
-        let params = |params: &mut Params| {
-            if stage != Stage::Carries {
-                params.legacy(self.source, 0, rows.ty.storage(), "source");
+impl KernelSpec for ScanKernel {
+    type Args<'a> = ScanArgs<'a>;
+
+    fn params<'a>(&self, args: &ScanArgs<'a>, params: &mut Params<'a>) {
+        let Rows { len, inner, .. } = args.rows;
+        let (stored, acc) = (self.ty.storage(), self.accumulator.glsl());
+        if self.stage != ScanStage::Carries {
+            params.read(args.source, stored, "source");
+        }
+        if let Some(totals) = args.totals {
+            match self.stage {
+                ScanStage::Totals => params.write(totals, acc, "totals"),
+                ScanStage::Carries => params.update(totals, acc, "totals"),
+                ScanStage::Prefixes { .. } => params.read(totals, acc, "totals"),
             }
-            if matches!(stage, Stage::Prefixes { .. }) {
-                params.legacy(self.result, 0, rows.ty.storage(), "result");
-            }
-            if let Some(partial) = partial {
-                params.legacy(partial, 0, self.accumulator.ty, "partial");
-            }
-            let extents = [
-                ("groups", groups),
-                ("rows", rows.count()),
-                ("n", n),
-                ("inner", inner),
-                ("chunks", split.chunks),
-                ("chunk", split.chunk),
-                ("start", if reverse { (n - 1) * inner } else { 0 }),
-            ];
-            params.extents(wide, extents);
-            params.index(if reverse { -(inner as i64) } else { inner as i64 }, wide, "step");
-        };
-        let along_first = inner == 1;
-        let shape = [split.across.ilog2() as u8, split.along.ilog2() as u8, along_first.into(), wide.into()];
-        let role = match stage {
-            Stage::Totals => 0,
-            Stage::Carries => 1,
-            Stage::Prefixes { carry } => 2 + u8::from(carry),
-        };
-        let partial = partial.map(|allocation| &**allocation);
-        let (reads, writes): (Vec<&Allocation>, Vec<&Allocation>) = match stage {
-            Stage::Totals => (vec![self.source], partial.into_iter().collect()),
-            Stage::Carries => (vec![], partial.into_iter().collect()),
-            Stage::Prefixes { .. } => (partial.into_iter().chain([self.source]).collect(), vec![self.result]),
-        };
-        let kernel = Kernel {
-            key: &[b"scan", [*operation as u8, rows.ty as u8, role].as_slice(), &shape].concat(),
-            params: &params,
-            source: &|parameters| self.source(stage, split, along_first, parameters),
-            groups,
-            reads: &reads,
-            writes: &writes,
-        };
-        kernel.launch(cx)
+        }
+        if matches!(self.stage, ScanStage::Prefixes { .. }) {
+            params.write(args.result, stored, "result");
+        }
+        let extents = [
+            ("groups", self.groups(args)),
+            ("rows", args.rows.count()),
+            ("n", len),
+            ("inner", inner),
+            ("chunks", args.tiling.chunks),
+            ("chunk", args.tiling.chunk),
+            ("first", if args.reverse { (len - 1) * inner } else { 0 }),
+        ];
+        params.extents(self.index64, extents);
+        params.index(if args.reverse { -(inner as i64) } else { inner as i64 }, self.index64, "stride");
     }
 
-    fn source(&self, stage: Stage, split: &Split, along_first: bool, parameters: &str) -> String {
-        let Accumulator { ty: acc, compute, compensated } = self.accumulator;
-        let ty = self.scan.rows.ty;
-        let combine = match self.scan.operation {
-            Operation::Sum => "sum",
-            Operation::Product => "product",
-            Operation::Max => "max",
-            Operation::Min => "min",
-        };
-        let value = compute.glsl();
-        let items = match self.cx.caps().cpu {
-            true => "#define RELOADS\n#define ITEMS (p.chunk / ALONG)".into(),
-            false => format!("#define ITEMS {ITEMS}u"),
-        };
-        let identity = match self.scan.operation {
-            // The zero that leaves a sum of negative zeros what it is.
-            Operation::Sum if compensated => format!("{acc}(-0.0, 0.0)"),
-            Operation::Sum if ty.is_float() || ty.is_complex() => format!("{acc}(-0.0)"),
-            Operation::Sum => format!("{acc}(0)"),
-            Operation::Product if ty.is_complex() => format!("{acc}(1, 0)"),
-            Operation::Product => format!("{acc}(1)"),
-            Operation::Max => format!("lowest_{value}()"),
-            Operation::Min => format!("highest_{value}()"),
-        };
-        let join = match (compensated, self.scan.operation, ty.is_complex()) {
-            (true, ..) => "combine_sum(a.x, a.y, b.x, b.y); return a;".into(),
-            (_, Operation::Sum, true) => format!("precise {acc} r = a + b; return r;"),
-            (_, Operation::Product, true) => "return c_multiply(a, b);".into(),
-            _ => format!("combine_{combine}(a, b); return a;"),
-        };
-        let loaded = element(ty, "source", "at");
-        let widest = of_compute(compute);
-        // A value of the compute type, not of a narrow type: nothing to convert where they agree.
-        let lifted = if ty.compute() == compute { loaded.0 } else { convert(loaded, widest) };
-        let lifted = if compensated { format!("{acc}({lifted}, 0)") } else { lifted };
-        let finish = if compensated { "finish_sum(a.x, a.y)" } else { "a" };
-        let (load, write, role) = match stage {
-            Stage::Totals => (lifted, String::new(), "#define TOTALS\n"),
-            Stage::Carries => (
-                format!("AT({acc}, p.partial, at)"),
-                format!("AT({acc}, p.partial, at) = (scanned)"),
-                "#define PREFIXES\n",
-            ),
-            Stage::Prefixes { carry } => (
-                lifted,
-                assign(ty, "result", "at", ("finish(scanned)".into(), widest)),
-                if carry { "#define PREFIXES\n#define CARRY\n" } else { "#define PREFIXES\n" },
-            ),
+    fn groups(&self, args: &ScanArgs) -> u64 {
+        args.rows.count().div_ceil(self.tile.rows.into()) * args.tiling.chunks
+    }
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let Self { tile, accumulator, contiguous, .. } = *self;
+        let (acc, value) = (accumulator.glsl(), accumulator.compute.glsl());
+        // Two doubles are named so by the type of complex numbers.
+        let computes = [self.ty.compute(), accumulator.compute];
+        let items = match tile.items {
+            ScanItems::Registers(items) => format!("#define ITEMS {items}u"),
+            ScanItems::Reloaded => "#define RELOAD\n#define ITEMS (p.chunk / ROW_THREADS)".into(),
         };
         format!(
             "{head}\
              #include \"lib/complex.glsl\"\n\
              #define LAST_WINS false\n#include \"lib/reduce.glsl\"\n\
              layout(local_size_x = {threads}) in;\n\
-             #define ACC {acc}\n#define ACROSS {across}u\n#define ALONG {along}u\n{items}\n\
-             #define ALONG_FIRST {along_first}\n{role}\
+             #define ACC {acc}\n#define GROUP_ROWS {rows}u\n#define ROW_THREADS {row_threads}u\n{items}\n\
+             #define CONTIGUOUS {contiguous}\n{stage}\
              ACC identity() {{ return {identity}; }}\n\
              ACC join(ACC a, ACC b) {{ {join} }}\n\
              {value} finish(ACC a) {{ return {finish}; }}\n\
-             #define PARTIAL(at) AT({acc}, p.partial, at)\n\
-             #define LOAD(at) {load}\n#define STORE(at, scanned) {write}\n\
+             #define TOTAL(i) AT({acc}, p.totals, i)\n\
+             {accesses}\
              #include \"lib/scan.glsl\"\n",
-            head = head(
-                self.cx.caps(),
-                self.scan.rows.wide(),
-                &[ty.storage(), acc],
-                // Two doubles are named so by the type of complex numbers.
-                &[ty.compute(), compute],
-                parameters,
-            ),
-            threads = split.across * split.along,
-            across = split.across,
-            along = split.along,
+            head = head(caps, self.index64, &[self.ty.storage(), acc], &computes, parameters),
+            threads = tile.group_threads(),
+            rows = tile.rows,
+            row_threads = tile.threads,
+            stage = match self.stage {
+                ScanStage::Totals => "#define TOTALS\n",
+                ScanStage::Carries | ScanStage::Prefixes { carry: false } => "#define PREFIXES\n",
+                ScanStage::Prefixes { carry: true } => "#define PREFIXES\n#define CARRY\n",
+            },
+            identity = self.identity(),
+            join = self.join(),
+            finish = if accumulator.compensated { "finish_sum(a.x, a.y)" } else { "a" },
+            accesses = self.accesses(),
         )
+    }
+}
+
+impl ScanKernel {
+    /// What leaves every element as it is, as GLSL. Sums of negative zeros are negative zeros.
+    fn identity(&self) -> String {
+        let (acc, value) = (self.accumulator.glsl(), self.accumulator.compute.glsl());
+        match self.operation {
+            ScanOperation::Sum if self.accumulator.compensated => format!("{acc}(-0.0, 0.0)"),
+            ScanOperation::Sum if self.ty.is_float() || self.ty.is_complex() => format!("{acc}(-0.0)"),
+            ScanOperation::Sum => format!("{acc}(0)"),
+            ScanOperation::Product if self.ty.is_complex() => format!("{acc}(1, 0)"),
+            ScanOperation::Product => format!("{acc}(1)"),
+            ScanOperation::Max => format!("lowest_{value}()"),
+            ScanOperation::Min => format!("highest_{value}()"),
+        }
+    }
+
+    /// The statements that join two accumulators, `a` first.
+    fn join(&self) -> String {
+        let (acc, complex) = (self.accumulator.glsl(), self.ty.is_complex());
+        match self.operation {
+            ScanOperation::Sum if self.accumulator.compensated => "combine_sum(a.x, a.y, b.x, b.y); return a;".into(),
+            ScanOperation::Sum if complex => format!("precise {acc} r = a + b; return r;"),
+            ScanOperation::Sum => "combine_sum(a, b); return a;".into(),
+            ScanOperation::Product if complex => "return c_multiply(a, b);".into(),
+            ScanOperation::Product => "combine_product(a, b); return a;".into(),
+            ScanOperation::Max => "combine_max(a, b); return a;".into(),
+            ScanOperation::Min => "combine_min(a, b); return a;".into(),
+        }
+    }
+
+    /// `LOAD` and `STORE`: of elements, or of the chunks' totals.
+    fn accesses(&self) -> String {
+        let ScanAccumulator { compute, compensated } = self.accumulator;
+        let (acc, widest) = (self.accumulator.glsl(), of_compute(compute));
+        if self.stage == ScanStage::Carries {
+            return "#define LOAD(i) TOTAL(i)\n#define STORE(i, prefix) TOTAL(i) = (prefix)\n".into();
+        }
+        let loaded = element(self.ty, "source", "i");
+        // A value of the compute type, not of a narrow type: nothing to convert where they agree.
+        let lifted = if self.ty.compute() == compute { loaded.0 } else { convert(loaded, widest) };
+        let lifted = if compensated { format!("{acc}({lifted}, 0)") } else { lifted };
+        let stored = match self.stage {
+            ScanStage::Prefixes { .. } => assign(self.ty, "result", "i", ("finish(prefix)".into(), widest)),
+            ScanStage::Totals | ScanStage::Carries => String::new(),
+        };
+        format!("#define LOAD(i) {lifted}\n#define STORE(i, prefix) {stored}\n")
     }
 }

@@ -1,4 +1,5 @@
-//! What kernels read: dense tensors, whole or along one of their axes.
+//! Dense tensors as kernels' operands, whole or along one of their axes. This module owns their extents and whether their buffers hold
+//! them; what is computed with them it does not know.
 
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
@@ -51,7 +52,7 @@ impl Rows<'_> {
     }
 
     /// Whether indices of elements need 64 bits.
-    pub fn wide(&self) -> bool {
+    pub fn index64(&self) -> bool {
         self.count() * self.len >= 1 << 31
     }
 }

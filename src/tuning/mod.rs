@@ -1,6 +1,15 @@
 //! Choices: from shapes, types and the device's capabilities to the strategy of a kernel family. This module owns all that differs
 //! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
 
+pub mod scan;
+
+use crate::device::Capabilities;
+
+/// Invocations of a workgroup on a CPU device: the lanes of one subgroup, which run at once.
+pub fn cpu_group_threads(caps: &Capabilities) -> u32 {
+    if caps.subgroup > 0 { caps.subgroup } else { 8 }
+}
+
 #[cfg(test)]
 pub(crate) mod devices {
     //! Devices to choose for in unit tests, which need none then.

@@ -96,6 +96,28 @@ defmodule Nx.Vulkan.RepeatedCallTest do
     end)
   end
 
+  # In one kernel, and in chunks with their totals between them.
+  test "scans read the buffer of each run, along each axis and in each order" do
+    often(fn k ->
+      for {shape, axis, expected} <- [
+            {{2, 2}, 0, [1, 1, 2, 2]},
+            {{2, 2}, 1, [1, 2, 1, 2]},
+            {{4}, 0, [1, 2, 3, 4]}
+          ] do
+        ref = upload!(List.duplicate(1.0 * k, 4))
+        {:ok, sums} = Native.call(scan(:sum, {ref, @f32, shape}, axis, false))
+        assert download!(sums) == Enum.map(expected, &(1.0 * k * &1))
+        {:ok, sums} = Native.call(scan(:sum, {ref, @f32, shape}, axis, true))
+        assert Enum.sum(download!(sums)) == 1.0 * k * Enum.sum(expected)
+      end
+
+      n = 100_000
+      ones = upload!(List.duplicate(1.0 * k, n))
+      {:ok, sums} = Native.call(scan(:sum, {ones, @f32, {n}}, 0, false))
+      assert download!(sums) == Enum.map(1..n, &(1.0 * k * &1))
+    end)
+  end
+
   test "products refuse buffers that are too small, freed or none", %{a: a} do
     freed = upload!([1.0, 2.0, 3.0, 4.0])
     :ok = Native.buf_free(freed)

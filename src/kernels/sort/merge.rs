@@ -36,7 +36,7 @@ impl Run<'_> {
                 ("keep", sort.keep),
                 ("inner", sort.rows.inner),
             ];
-            params.extents(sort.rows.wide(), extents);
+            params.extents(sort.rows.index64(), extents);
             sort.order(params, 0);
         };
         let writes: Vec<&Allocation> = whole.writes().collect();

@@ -107,8 +107,8 @@ impl Sort<'_> {
             (_, 4) => 0x7f80_0000,
             _ => 0x7ff0_0000,
         };
-        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.wide(), "order");
-        params.extent(largest, self.rows.wide(), "largest");
+        params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.index64(), "order");
+        params.extent(largest, self.rows.index64(), "largest");
     }
 }
 
@@ -138,7 +138,7 @@ impl<'a> Moved<'a> {
     fn key(&self) -> [u8; 5] {
         let rows = &self.sort.rows;
         let place = self.place().map_or(255, |(_, ty)| ty as u8);
-        [rows.ty.bits() as u8, rows.wide().into(), self.values.is_some().into(), place, self.first.into()]
+        [rows.ty.bits() as u8, rows.index64().into(), self.values.is_some().into(), place, self.first.into()]
     }
 
     fn addresses(&self, params: &mut Params) {
@@ -175,7 +175,8 @@ impl<'a> Moved<'a> {
         let (sort, place) = (self.sort, self.place());
         let place_type = place.map_or(Type::U32, |(_, ty)| ty);
         let storages = [sort.stored(), "uint", place_type.storage()];
-        let mut text = head(cx.caps(), sort.rows.wide(), &storages, &[Compute::Uint, place_type.compute()], parameters);
+        let mut text =
+            head(cx.caps(), sort.rows.index64(), &storages, &[Compute::Uint, place_type.compute()], parameters);
         // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler takes
         // seconds over the unrolled text, and gains nothing.
         let repeat = if cx.caps().cpu { "dont_unroll" } else { "unroll" };

@@ -126,7 +126,7 @@ impl Run<'_> {
                 [("groups", groups), ("n", sort.rows.len), ("blocks", split.blocks), ("block_size", split.block_size)];
             // Before the last pass the rows are whole.
             let keep = if moved.last { sort.keep } else { sort.rows.len };
-            params.extents(sort.rows.wide(), extents.into_iter().chain(moved.steps()).chain([("keep", keep)]));
+            params.extents(sort.rows.index64(), extents.into_iter().chain(moved.steps()).chain([("keep", keep)]));
             sort.order(params, shift);
         };
         let name = match stage {
@@ -134,7 +134,7 @@ impl Run<'_> {
             Stage::Sums => "SUMS",
             Stage::Scatter => "SCATTER",
         };
-        let wide = sort.rows.wide().into();
+        let wide = sort.rows.index64().into();
         let variant: &[u8] = match stage {
             Stage::Histogram => &[wide, sort.rows.ty.bits() as u8],
             Stage::Sums => &[wide],

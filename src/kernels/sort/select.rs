@@ -84,7 +84,7 @@ impl Run<'_> {
             moved.addresses(params);
             let extents =
                 [("groups", groups), ("n", len), ("pieces", pieces), ("keep", sort.keep), ("probe", threads * PROBE)];
-            params.extents(sort.rows.wide(), extents.into_iter().chain(moved.steps()));
+            params.extents(sort.rows.index64(), extents.into_iter().chain(moved.steps()));
             sort.order(params, 0);
         };
         let shape = [threads.ilog2(), each as u32, room.ilog2()].map(|number| number as u8);

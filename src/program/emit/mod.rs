@@ -63,7 +63,7 @@ pub const QUADS: u32 = 2;
 
 /// Threads of a workgroup whose device is a processor: the lanes of one subgroup, which run at once.
 pub fn lanes(caps: &Capabilities) -> u32 {
-    if caps.subgroup > 0 { caps.subgroup } else { 8 }
+    crate::tuning::cpu_group_threads(caps)
 }
 
 struct Emitter<'a> {
