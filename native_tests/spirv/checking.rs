@@ -451,3 +451,51 @@ fn a_kernel_must_fit_the_device() {
     assert!(checked(v12, huge, &[(0, -1), (1, -1), (2, -1)]).unwrap_err().contains("workgroups of 4294967295x"));
     assert!(checked(v12, huge, &[(0, 16), (1, 17), (2, 1)]).unwrap_err().contains("256 in all"));
 }
+
+/// Constant expressions that crash SPIRV-Tools' own folding although its validator accepts them get an answer.
+#[test]
+fn hostile_constant_expressions_get_an_answer() {
+    let answer = |expression: &str| {
+        load(&assemble(&format!(
+            "OpCapability Shader\nOpCapability Int64\nOpMemoryModel Logical GLSL450
+             OpEntryPoint GLCompute %main \"main\"\nOpExecutionMode %main LocalSize 1 1 1
+             %void = OpTypeVoid\n%f = OpTypeFunction %void\n%bool = OpTypeBool
+             %s32 = OpTypeInt 32 1\n%s64 = OpTypeInt 64 1
+             %a32 = OpSpecConstant %s32 -2147483648\n%b32 = OpSpecConstant %s32 -1
+             %a64 = OpSpecConstant %s64 -9223372036854775808\n%b64 = OpSpecConstant %s64 -1
+             %v = OpSpecConstantOp {expression}
+             %main = OpFunction %void None %f\n%l = OpLabel\nOpReturn\nOpFunctionEnd"
+        )))
+    };
+    for op in ["SDiv", "SRem", "SMod"] {
+        for bits in ["32", "64"] {
+            assert!(answer(&format!("%s{bits} {op} %a{bits} %b{bits}")).is_ok(), "{op} of {bits} bits");
+        }
+    }
+    // The declared type is not the one that the operation gives.
+    for expression in ["%bool IAdd %a32 %b32", "%bool SDiv %a64 %b32", "%s32 SLessThan %a32 %b64"] {
+        assert!(!matches!(answer(expression), Err(SpirvError::Internal(_))), "{expression}");
+    }
+}
+
+/// A constant index is signed whatever its type: an unsigned 8-bit 200 means 56 elements before the array.
+#[test]
+fn a_narrow_constant_index_beyond_the_signed_range_is_clamped() {
+    let with_index = |index: u32| {
+        load(&assemble(&format!(
+            "OpCapability Shader\nOpCapability Int8\nOpMemoryModel Logical GLSL450
+             OpEntryPoint GLCompute %main \"main\"\nOpExecutionMode %main LocalSize 1 1 1
+             %void = OpTypeVoid\n%f = OpTypeFunction %void\n%u32 = OpTypeInt 32 0\n%u8 = OpTypeInt 8 0
+             %length = OpConstant %u32 256\n%array = OpTypeArray %u32 %length\n%index = OpConstant %u8 {index}
+             %parray = OpTypePointer Workgroup %array\n%pword = OpTypePointer Workgroup %u32
+             %shared = OpVariable %parray Workgroup
+             %main = OpFunction %void None %f\n%l = OpLabel
+             %p = OpAccessChain %pword %shared %index\nOpStore %p %length\nOpReturn\nOpFunctionEnd"
+        )))
+        .unwrap()
+        .words
+        .len()
+    };
+    assert!(with_index(200) > with_index(100));
+    assert_eq!(with_index(127), with_index(100));
+}
