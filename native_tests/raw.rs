@@ -3,7 +3,7 @@
 mod support;
 
 use nx_vulkan::error::{Error, Unfinished};
-use nx_vulkan::kernels::foreign::Call;
+use nx_vulkan::kernels::user_spirv::Call;
 use nx_vulkan::memory::{Blocking, Buffer};
 use support::{Random, device, download, upload};
 

@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 
 use model::{Chain, Model, case};
-use nx_vulkan::kernels::foreign::Call;
+use nx_vulkan::kernels::user_spirv::Call;
 use nx_vulkan::memory::Blocking;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,6 @@
 pub mod assemble;
 pub mod contraction;
 pub mod dot;
-pub mod foreign;
 pub mod fourier;
 pub mod linalg;
 pub mod program;
@@ -12,6 +11,7 @@ pub mod scatter;
 pub mod sort;
 mod spec;
 mod tensor;
+pub mod user_spirv;
 pub mod window;
 
 use crate::device::Capabilities;

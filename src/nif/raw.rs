@@ -3,7 +3,7 @@
 use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
-use crate::kernels::foreign::Call;
+use crate::kernels::user_spirv::Call;
 use crate::memory::Blocking;
 
 pair!(apply_binary, apply_binary_dirty, (out, a, b, n, op_code, spv_path), reply_ok, binary_op);
