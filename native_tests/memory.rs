@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use nx_vulkan::error::{Error, Retry, Unfinished};
 use nx_vulkan::gpu::{Gpu, gpu};
-use nx_vulkan::memory::{Blocking, Kind};
+use nx_vulkan::memory::{Blocking, MemoryKind};
 use nx_vulkan::program::Type;
 use support::{download, node, run, upload};
 use vulkano::memory::{MemoryHeapFlags, MemoryPropertyFlags, MemoryType};
@@ -111,12 +111,12 @@ fn a_prompt_caller_gets_memory_without_asking_the_driver() {
     gpu.pool.trim();
     let before = gpu.device.allocation_count();
     // More than any piece of memory that small blocks are cut from.
-    let refused = gpu.allocate(Kind::Device, 40 << 20, Blocking::Refused).err();
+    let refused = gpu.allocate(MemoryKind::Device, 40 << 20, Blocking::Refused).err();
     assert!(matches!(refused, Some(Unfinished::Retry(_))), "{refused:?}");
     assert_eq!(gpu.device.allocation_count(), before);
-    let _small = gpu.allocate(Kind::Device, 1000, Blocking::Allowed).unwrap();
+    let _small = gpu.allocate(MemoryKind::Device, 1000, Blocking::Allowed).unwrap();
     let made = gpu.device.allocation_count();
-    assert!(gpu.allocate(Kind::Device, 3000, Blocking::Refused).is_ok(), "the rest of that piece was not used");
+    assert!(gpu.allocate(MemoryKind::Device, 3000, Blocking::Refused).is_ok(), "the rest of that piece was not used");
     assert_eq!(gpu.device.allocation_count(), made);
 }
 
@@ -147,7 +147,7 @@ fn trimming_gives_free_memory_back() {
 fn tensors_lie_in_the_devices_own_memory() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     for len in [1, 5 << 20] {
-        let allocation = gpu.allocate(Kind::Device, len, Blocking::Allowed).unwrap();
+        let allocation = gpu.allocate(MemoryKind::Device, len, Blocking::Allowed).unwrap();
         let vulkano::buffer::BufferMemory::Normal(memory) = allocation.buffer.buffer().memory() else {
             panic!("a buffer without memory of its own");
         };

@@ -12,7 +12,7 @@ use vulkano::device::{Device, Queue};
 
 use crate::device::{self, Capabilities, DisabledFeatures, Listed};
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
-use crate::memory::{AllocationHandle, Blocking, Kind, Pool};
+use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
 pub use transfer::Readback;
@@ -80,7 +80,7 @@ impl Gpu {
 
     /// An allocation of at least `bytes` bytes, contents undefined. Where limit or device are exhausted, pending work is finished, free
     /// allocations are released and the allocation tried again before [`Error::OutOfMemory`].
-    pub fn allocate(&self, kind: Kind, bytes: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+    pub fn allocate(&self, kind: MemoryKind, bytes: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
         match self.pool.allocate(kind, bytes, blocking) {
             Err(Unfinished::Failed(Error::OutOfMemory(_))) if blocking == Blocking::Allowed => {
                 self.stream.finish()?;

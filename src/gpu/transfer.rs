@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::Gpu;
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, MemoryKind};
 use crate::stream::Copy;
 
 /// Data up to this size travels within the command buffer, which is cheaper than staging.
@@ -51,7 +51,7 @@ impl Readback {
 impl Gpu {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(&self, len: u64, blocking: Blocking) -> Attempt<Buffer> {
-        let allocation = self.allocate(Kind::Device, len, blocking)?;
+        let allocation = self.allocate(MemoryKind::Device, len, blocking)?;
         self.stream.zero(&allocation, len)?;
         Ok(Buffer::new(len, allocation))
     }
@@ -61,7 +61,7 @@ impl Gpu {
         if data.len() > MAX_NONBLOCKING_COPY_BYTES {
             blocking.require()?;
         }
-        let allocation = self.allocate(Kind::Device, data.len() as u64, blocking)?;
+        let allocation = self.allocate(MemoryKind::Device, data.len() as u64, blocking)?;
         self.write(&allocation, data, blocking)?;
         Ok(Buffer::new(data.len() as u64, allocation))
     }
@@ -105,7 +105,7 @@ impl Gpu {
 
     /// Copies to staging memory, and records the copy from there.
     fn stage(&self, allocation: &Allocation, to_offset: usize, data: &[u8], blocking: Blocking) -> Attempt<()> {
-        let staging = self.allocate(Kind::Upload, data.len() as u64, blocking)?;
+        let staging = self.allocate(MemoryKind::Upload, data.len() as u64, blocking)?;
         staging
             .buffer
             .write()
@@ -173,7 +173,7 @@ impl Gpu {
             return Err(Error::SizeMismatch.into());
         }
         let from = buffer.allocation()?;
-        let allocation = self.allocate(Kind::Readback, len, blocking)?;
+        let allocation = self.allocate(MemoryKind::Readback, len, blocking)?;
         if len > 0 {
             let to: &Allocation = &allocation;
             self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;

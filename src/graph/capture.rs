@@ -15,8 +15,8 @@ use crate::stream::Copy;
 pub(super) type Index = usize;
 
 /// A captured command.
-pub(super) enum Command {
-    Launch(Box<Launch>),
+pub(super) enum CapturedCommand {
+    Launch(Box<CapturedLaunch>),
     /// Sets the first `bytes` bytes to zero.
     Zero {
         target: Index,
@@ -30,7 +30,7 @@ pub(super) enum Command {
 }
 
 /// One launch of a kernel. The words of addresses hold the offset from the allocation's start.
-pub(super) struct Launch {
+pub(super) struct CapturedLaunch {
     pub pipeline: Arc<Pipeline>,
     pub groups: [u32; 3],
     pub words: SmallVec<[u32; 32]>,
@@ -39,13 +39,13 @@ pub(super) struct Launch {
     pub writes: SmallVec<[Index; 2]>,
 }
 
-impl Command {
+impl CapturedCommand {
     /// The allocations that the command reads or writes.
     pub fn uses(&self) -> SmallVec<[Index; 6]> {
         match self {
-            Command::Launch(launch) => launch.reads.iter().chain(&launch.writes).copied().collect(),
-            Command::Zero { target, .. } => SmallVec::from_slice(&[*target]),
-            Command::Copy { from, to, .. } => SmallVec::from_slice(&[from.0, to.0]),
+            CapturedCommand::Launch(launch) => launch.reads.iter().chain(&launch.writes).copied().collect(),
+            CapturedCommand::Zero { target, .. } => SmallVec::from_slice(&[*target]),
+            CapturedCommand::Copy { from, to, .. } => SmallVec::from_slice(&[from.0, to.0]),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Capture {
     operands: SmallVec<[u64; 4]>,
     /// Identities and sizes of the allocations that commands write.
     pub made: SmallVec<[(u64, u64); 4]>,
-    pub commands: Vec<Command>,
+    pub commands: Vec<CapturedCommand>,
     /// Whether the commands are all that the call did, and can be replayed on other operands.
     pub complete: bool,
 }
@@ -88,22 +88,22 @@ impl Capture {
 
     pub fn launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params) {
         let launch = self.try_launch(pipeline, groups, params);
-        self.push(launch.map(|launch| Command::Launch(Box::new(launch))));
+        self.push(launch.map(|launch| CapturedCommand::Launch(Box::new(launch))));
     }
 
     pub fn zero(&mut self, target: &Allocation, bytes: u64) {
         let target = self.written(target);
-        self.push(Ok(Command::Zero { target, bytes }));
+        self.push(Ok(CapturedCommand::Zero { target, bytes }));
     }
 
     pub fn copy(&mut self, copy: &Copy) {
         let from = self.read(copy.from);
         let to = self.written(copy.to);
         let (from_offset, to_offset, len) = (copy.from_offset, copy.to_offset, copy.len);
-        self.push(from.map(|from| Command::Copy { from: (from, from_offset), to: (to, to_offset), len }));
+        self.push(from.map(|from| CapturedCommand::Copy { from: (from, from_offset), to: (to, to_offset), len }));
     }
 
-    fn push(&mut self, command: Result<Command, Foreign>) {
+    fn push(&mut self, command: Result<CapturedCommand, Foreign>) {
         match command {
             Ok(command) if self.complete => self.commands.push(command),
             Ok(_) => {}
@@ -111,7 +111,12 @@ impl Capture {
         }
     }
 
-    fn try_launch(&mut self, pipeline: &Arc<Pipeline>, groups: [u32; 3], params: &Params) -> Result<Launch, Foreign> {
+    fn try_launch(
+        &mut self,
+        pipeline: &Arc<Pipeline>,
+        groups: [u32; 3],
+        params: &Params,
+    ) -> Result<CapturedLaunch, Foreign> {
         let reads = params.reads().iter().map(|read| self.read(read)).collect::<Result<_, _>>()?;
         let writes = params.writes().iter().map(|write| self.written(write)).collect();
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
@@ -135,7 +140,7 @@ impl Capture {
             };
             slots.push((position, slot));
         }
-        Ok(Launch { pipeline: pipeline.clone(), groups, words, slots, reads, writes })
+        Ok(CapturedLaunch { pipeline: pipeline.clone(), groups, words, slots, reads, writes })
     }
 
     /// The index of an allocation that is read: an operand's, or one that was written before.

@@ -11,7 +11,7 @@ use super::params::{Params, Slot};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Result};
 use crate::gpu::Gpu;
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, Kind};
+use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, MemoryKind};
 use crate::pipeline::Pipeline;
 use crate::stream::{Copy, Dispatch, SubmissionGuard};
 
@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
 
     /// Device memory of at least `bytes` bytes, contents undefined.
     pub fn allocate(&self, bytes: u64) -> Attempt<AllocationHandle> {
-        self.gpu.allocate(Kind::Device, bytes, self.blocking)
+        self.gpu.allocate(MemoryKind::Device, bytes, self.blocking)
     }
 
     /// A buffer of `bytes` zero bytes.

@@ -46,7 +46,7 @@ impl Display for Name {
 
 /// The GLSL type of a parameter.
 #[derive(Clone, Copy, Hash)]
-enum Kind<'t> {
+enum ParamType<'t> {
     /// A buffer's device address; the text is the storage type of its elements.
     Address(&'t str),
     /// An index, extent or stride: `IDX`.
@@ -57,20 +57,20 @@ enum Kind<'t> {
     Bits128,
 }
 
-impl Display for Kind<'_> {
+impl Display for ParamType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Kind::Address(storage) => write!(f, "Buffer_{storage}"),
-            Kind::Index => f.write_str("IDX"),
-            Kind::Bits64 => f.write_str("uvec2"),
-            Kind::Bits128 => f.write_str("uvec4"),
+            ParamType::Address(storage) => write!(f, "Buffer_{storage}"),
+            ParamType::Index => f.write_str("IDX"),
+            ParamType::Bits64 => f.write_str("uvec2"),
+            ParamType::Bits128 => f.write_str("uvec4"),
         }
     }
 }
 
 /// The allocation that an address leads to: its identity and its start.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct AddressTarget {
     /// The allocation's identity.
     pub id: u64,
     /// The device address of its first byte.
@@ -98,7 +98,7 @@ pub enum Slot<A> {
 #[derive(Default)]
 pub struct Params<'a> {
     words: SmallVec<[u32; 64]>,
-    slots: SmallVec<[(usize, Slot<Target>); 8]>,
+    slots: SmallVec<[(usize, Slot<AddressTarget>); 8]>,
     reads: SmallVec<[&'a Allocation; 4]>,
     writes: SmallVec<[&'a Allocation; 4]>,
     signature: Signature,
@@ -146,7 +146,7 @@ impl<'a> Params<'a> {
 
     /// A buffer that the declarations name and this launch does not use.
     pub fn absent(&mut self, storage: &str, name: impl Into<Name>) {
-        self.push(&[0, 0], Kind::Address(storage), name.into());
+        self.push(&[0, 0], ParamType::Address(storage), name.into());
     }
 
     pub fn legacy(&mut self, allocation: &Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
@@ -162,7 +162,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub fn index(&mut self, value: i64, index64: bool, name: impl Into<Name>) {
         let words = halves(value as u64);
-        self.push(if index64 { &words } else { &words[..1] }, Kind::Index, name.into());
+        self.push(if index64 { &words } else { &words[..1] }, ParamType::Index, name.into());
     }
 
     /// An extent or count.
@@ -185,7 +185,7 @@ impl<'a> Params<'a> {
     /// The bits of an immediate value, in 8 or 16 bytes.
     pub fn bits(&mut self, value: &[u8], name: impl Into<Name>) {
         let words: SmallVec<[u32; 4]> = value.as_chunks().0.iter().map(|&word| u32::from_ne_bytes(word)).collect();
-        self.push(&words, if words.len() > 2 { Kind::Bits128 } else { Kind::Bits64 }, name.into());
+        self.push(&words, if words.len() > 2 { ParamType::Bits128 } else { ParamType::Bits64 }, name.into());
     }
 
     /// `reversed`: whether to traverse large tensors from their ends. What the kernel before touched last is still in the cache.
@@ -204,7 +204,7 @@ impl<'a> Params<'a> {
     }
 
     /// The parameters that differ between two launches of one call's kind, by the positions of their first words.
-    pub(crate) fn slots(&self) -> &[(usize, Slot<Target>)] {
+    pub(crate) fn slots(&self) -> &[(usize, Slot<AddressTarget>)] {
         &self.slots
     }
 
@@ -235,13 +235,13 @@ impl<'a> Params<'a> {
     }
 
     fn address(&mut self, allocation: &Allocation, offset: u64, storage: &str, name: Name) {
-        let target = Target { id: allocation.id, address: allocation.address };
+        let target = AddressTarget { id: allocation.id, address: allocation.address };
         self.slots.push((self.words.len(), Slot::Address(target)));
-        self.push(&halves(allocation.address.wrapping_add(offset)), Kind::Address(storage), name);
+        self.push(&halves(allocation.address.wrapping_add(offset)), ParamType::Address(storage), name);
     }
 
     #[inline]
-    fn push(&mut self, words: &[u32], kind: Kind, name: Name) {
+    fn push(&mut self, words: &[u32], kind: ParamType, name: Name) {
         words.iter().for_each(|&word| self.words.push(word));
         (kind, words.len() as u8, name).hash(&mut self.signature);
         if let Some(text) = &mut self.declarations {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use smallvec::SmallVec;
 
-use super::capture::{Capture, Command, Index, Launch, add};
+use super::capture::{Capture, CapturedCommand, CapturedLaunch, Index, add};
 use super::context::{Context, Operand};
 use super::params::Slot;
 use super::plan::MemoryPlan;
@@ -21,7 +21,7 @@ pub struct Graph {
     slots: SmallVec<[usize; 4]>,
     /// The positions of the results' memory, and their sizes in bytes.
     results: SmallVec<[(usize, u64); 2]>,
-    commands: Vec<Command>,
+    commands: Vec<CapturedCommand>,
 }
 
 impl Graph {
@@ -95,16 +95,16 @@ impl Graph {
 }
 
 /// The allocations that a command uses among those that commands make.
-fn made_of(command: &Command, buffers: usize) -> SmallVec<[usize; 6]> {
+fn made_of(command: &CapturedCommand, buffers: usize) -> SmallVec<[usize; 6]> {
     command.uses().iter().filter_map(|index| index.checked_sub(buffers)).collect()
 }
 
-impl Command {
+impl CapturedCommand {
     fn replay(&self, cx: &Context, operands: &[Operand], allocations: &[&Allocation]) -> Attempt<()> {
         match self {
-            Command::Launch(launch) => launch.replay(cx, operands, allocations),
-            &Command::Zero { target, bytes } => Ok(cx.zero(allocations[target], bytes)?),
-            &Command::Copy { from, to, len } => Ok(cx.copy(&crate::stream::Copy {
+            CapturedCommand::Launch(launch) => launch.replay(cx, operands, allocations),
+            &CapturedCommand::Zero { target, bytes } => Ok(cx.zero(allocations[target], bytes)?),
+            &CapturedCommand::Copy { from, to, len } => Ok(cx.copy(&crate::stream::Copy {
                 from: allocations[from.0],
                 from_offset: from.1,
                 to: allocations[to.0],
@@ -116,7 +116,7 @@ impl Command {
     }
 }
 
-impl Launch {
+impl CapturedLaunch {
     fn replay(&self, cx: &Context, operands: &[Operand], allocations: &[&Allocation]) -> Attempt<()> {
         let mut reads: SmallVec<[&Allocation; 4]> = SmallVec::new();
         self.reads.iter().for_each(|&index: &Index| reads.push(allocations[index]));
@@ -143,7 +143,7 @@ impl Launch {
 impl Graph {
     /// A graph of commands that do nothing.
     pub(super) fn empty(commands: usize) -> Self {
-        let command = |_| Command::Zero { target: 0, bytes: 0 };
+        let command = |_| CapturedCommand::Zero { target: 0, bytes: 0 };
         Self {
             operands: SmallVec::new(),
             memory: SmallVec::new(),

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::error::{Attempt, Error, Result};
 use crate::gpu::Gpu;
 use crate::gpu::Readback;
-use crate::memory::{Allocation, Blocking, Buffer, Kind};
+use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
 use crate::pipeline::{CallInterface, SpecializationConstant, UserKernel};
 use crate::stream::{Binding, Copy, Dispatch};
 
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
             return Ok(self.reduce_whole(kernel, out, a, shape, op)?);
         }
         let (c, rest) = (reduce / r, reduce % r);
-        let partial = self.gpu.allocate(Kind::Device, outer * (r + rest) * inner * self.size, self.blocking)?;
+        let partial = self.gpu.allocate(MemoryKind::Device, outer * (r + rest) * inner * self.size, self.blocking)?;
         self.reduce_whole(kernel, &partial, a, [outer, c, r * inner], op)?;
         if rest > 0 {
             self.gpu.stream.copy(&Copy {

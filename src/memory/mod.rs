@@ -11,7 +11,7 @@ mod pool;
 
 pub use buffer::Buffer;
 pub use packing::Packing;
-pub use pool::{Allocation, AllocationHandle, Kind, MemoryInfo, Pool};
+pub use pool::{Allocation, AllocationHandle, MemoryInfo, MemoryKind, Pool};
 
 use crate::error::{Attempt, Retry};
 

@@ -22,7 +22,7 @@ use crate::error::{Attempt, Error, Retry};
 
 /// What an allocation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MemoryKind {
     /// A tensor: device-local, never mapped.
     Device,
     /// Staging on the way to the device: the host writes it in order.
@@ -43,7 +43,7 @@ pub struct Allocation {
     pub size: u64,
     /// Tells this use of the memory from earlier and later ones: no two allocations of a process have the same.
     pub id: u64,
-    kind: Kind,
+    kind: MemoryKind,
     /// The stream's epoch of the last read. An epoch is what is recorded between two barriers; the stream writes it under its lock.
     pub(crate) read_epoch: AtomicU64,
     /// The stream's epoch of the last write.
@@ -84,12 +84,12 @@ impl Drop for AllocationHandle {
         if let Some(allocation) = self.allocation.take() {
             let mut state = self.pool.state.lock();
             match allocation.kind {
-                Kind::Device => {
+                MemoryKind::Device => {
                     state.used -= allocation.size;
                     state.live -= 1;
                 }
-                Kind::Readback => state.live_readbacks -= 1,
-                Kind::Upload => {}
+                MemoryKind::Readback => state.live_readbacks -= 1,
+                MemoryKind::Upload => {}
             }
             state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
         }
@@ -111,7 +111,7 @@ pub struct MemoryInfo {
 
 struct PoolState {
     /// Allocations that can be handed out, by kind and size class.
-    free: BTreeMap<(Kind, u64), Vec<Allocation>>,
+    free: BTreeMap<(MemoryKind, u64), Vec<Allocation>>,
     /// Bytes that the driver has given.
     reserved: u64,
     /// Bytes of the device allocations in use.
@@ -206,7 +206,7 @@ impl Pool {
     ///
     /// A call that may not block gets [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and
     /// [`Retry::Blocking`] where that has happened and the driver must be asked for memory, which can take milliseconds.
-    pub fn allocate(&self, kind: Kind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+    pub fn allocate(&self, kind: MemoryKind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
@@ -270,7 +270,7 @@ impl Pool {
         state.handed_out += 1;
         allocation.id = state.handed_out;
         match allocation.kind {
-            Kind::Device => {
+            MemoryKind::Device => {
                 state.used += allocation.size;
                 state.live += 1;
                 if allocation.size >= LARGE_BYTES {
@@ -278,8 +278,8 @@ impl Pool {
                     state.short = free.is_none_or(Vec::is_empty);
                 }
             }
-            Kind::Readback => state.live_readbacks += 1,
-            Kind::Upload => {}
+            MemoryKind::Readback => state.live_readbacks += 1,
+            MemoryKind::Upload => {}
         }
         AllocationHandle { allocation: Some(allocation), pool: self.0.clone() }
     }
@@ -293,7 +293,7 @@ impl Pool {
     /// Whether a readback of `len` bytes needs new memory while the host holds earlier ones.
     pub fn must_grow_for_readback(&self, len: u64) -> bool {
         let state = self.0.state.lock();
-        let free = size_class(len).and_then(|size| state.free.get(&(Kind::Readback, size)));
+        let free = size_class(len).and_then(|size| state.free.get(&(MemoryKind::Readback, size)));
         state.live_readbacks > 0 && free.is_none_or(|list| self.0.first_finished(list).is_none())
     }
 
@@ -317,11 +317,11 @@ impl PoolShared {
 
     /// Takes a free allocation of the class. The host may write or read only what the device no longer uses; the stream's barriers order
     /// the uses of device memory.
-    fn reuse(&self, state: &mut PoolState, kind: Kind, size: u64) -> Option<Allocation> {
+    fn reuse(&self, state: &mut PoolState, kind: MemoryKind, size: u64) -> Option<Allocation> {
         let list = state.free.get_mut(&(kind, size))?;
         match kind {
-            Kind::Device => list.pop(),
-            Kind::Upload | Kind::Readback => {
+            MemoryKind::Device => list.pop(),
+            MemoryKind::Upload | MemoryKind::Readback => {
                 let index = self.first_finished(list)?;
                 Some(list.swap_remove(index))
             }
@@ -355,10 +355,10 @@ impl PoolShared {
     }
 
     /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
-    fn create(&self, kind: Kind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
+    fn create(&self, kind: MemoryKind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
         let (usage, memory_type_filter) = match kind {
-            Kind::Device => (
+            MemoryKind::Device => (
                 transfer | BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
                 MemoryTypeFilter {
                     required_flags: MemoryPropertyFlags::DEVICE_LOCAL,
@@ -367,8 +367,8 @@ impl PoolShared {
                     ..MemoryTypeFilter::empty()
                 },
             ),
-            Kind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
-            Kind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
+            MemoryKind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
+            MemoryKind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
         };
         let allocate_preference = match blocking {
             Blocking::Refused => MemoryAllocatePreference::NeverAllocate,
@@ -386,7 +386,7 @@ impl PoolShared {
         .map(Subbuffer::new)
         .map_err(|error| failed(format!("{error:?}")))?;
         let address = match kind {
-            Kind::Device => buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get(),
+            MemoryKind::Device => buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get(),
             _ => 0,
         };
         debug_assert_eq!(buffer.offset(), 0);
