@@ -173,3 +173,175 @@ fn reach(offset: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
     }
     u64::try_from(last + 1).map_err(|_| Error::SizeMismatch)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Input, Node, Place, Start, Type, op};
+
+    fn view(offset: i64, strides: &[i64]) -> Input {
+        Input { ty: Type::F32, source: Source::View { offset, strides: strides.into() } }
+    }
+
+    fn program(shape: &[u64], inputs: &[Input]) -> Program {
+        Program { inputs: inputs.into(), ..Program::over(shape.into()) }
+    }
+
+    fn layout(shape: &[u64], inputs: &[Input]) -> Layout {
+        Layout::new(&program(shape, inputs)).unwrap()
+    }
+
+    fn node(name: &str, args: &[usize], attribute: Attribute) -> Node {
+        Node { op: op::find(name).unwrap(), ty: Type::F32, args: args.into(), attribute }
+    }
+
+    fn summed(shape: &[u64], input: Input, axes: &[usize]) -> Layout {
+        let mut program = program(shape, &[input]);
+        program.nodes.push(node("sum", &[0], Attribute::Axes(axes.into())));
+        Layout::new(&program).unwrap()
+    }
+
+    fn patterns(layout: &Layout) -> Vec<Pattern> {
+        layout.views.iter().map(|view| view.pattern).collect()
+    }
+
+    /// The positions that a view takes over dims, the last axis fastest.
+    fn positions(dims: &[u64], offset: i64, strides: &[i64]) -> Vec<i64> {
+        dims.iter().zip(strides).fold(vec![offset], |before, (&dim, &stride)| {
+            before.iter().flat_map(|at| (0..dim as i64).map(move |i| at + i * stride)).collect()
+        })
+    }
+
+    #[test]
+    fn dense_views_collapse_to_one_axis_and_are_linear() {
+        let layout = layout(&[2, 3, 4], &[view(0, &[12, 4, 1]), view(7, &[12, 4, 1])]);
+        assert_eq!(layout.dims.as_slice(), [24]);
+        assert_eq!(patterns(&layout), [Pattern::Linear, Pattern::Linear]);
+        assert_eq!((layout.outputs(), layout.reduced()), (24, 1));
+    }
+
+    #[test]
+    fn axes_of_one_element_fall_out_whatever_their_stride() {
+        let layout = layout(&[1, 3, 1], &[view(5, &[-100, 1, 77])]);
+        assert_eq!((layout.dims.as_slice(), layout.views[0].pattern), (&[3][..], Pattern::Linear));
+        assert_eq!(layout.reaches[0], 8);
+    }
+
+    #[test]
+    fn neighbours_merge_only_where_every_view_steps_as_one() {
+        let dense = view(0, &[12, 4, 1]);
+        let row = layout(&[2, 3, 4], &[dense.clone(), view(0, &[0, 0, 1])]);
+        assert_eq!(row.dims.as_slice(), [6, 4]);
+        assert_eq!(patterns(&row), [Pattern::Linear, Pattern::Strided]);
+        let transposed = layout(&[2, 3, 4], &[dense, view(0, &[1, 2, 6])]);
+        assert_eq!(transposed.dims.as_slice(), [2, 3, 4]);
+        assert_eq!(patterns(&transposed), [Pattern::Linear, Pattern::Strided]);
+    }
+
+    #[test]
+    fn a_view_of_one_element_is_single() {
+        let layout = layout(&[2, 3], &[view(4, &[0, 0])]);
+        assert_eq!((layout.dims.as_slice(), layout.views[0].pattern), (&[6][..], Pattern::Single));
+        assert_eq!(layout.reaches[0], 5);
+    }
+
+    #[test]
+    fn reduced_axes_follow_the_kept_ones() {
+        let layout = summed(&[2, 3, 4], view(0, &[12, 4, 1]), &[0, 1]);
+        assert_eq!((layout.dims.as_slice(), layout.kept), (&[4, 6][..], 1));
+        assert_eq!(layout.views[0].strides.as_slice(), [1, 4]);
+        assert_eq!((layout.outputs(), layout.reduced()), (4, 6));
+        // The linear index of the kept axes alone is no place in the input.
+        assert_eq!(layout.views[0].pattern, Pattern::Strided);
+        let middle = summed(&[2, 3, 4], view(0, &[12, 4, 1]), &[1]);
+        assert_eq!((middle.dims.as_slice(), middle.kept), (&[2, 4, 3][..], 2));
+    }
+
+    #[test]
+    fn collapsing_keeps_each_views_positions_and_their_order() {
+        let mut random = 1u64;
+        let mut below = |n: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % n
+        };
+        for _ in 0..500 {
+            let shape: Axes<u64> = (0..below(6)).map(|_| 1 + below(3)).collect();
+            let mut dense = dense_strides(&shape);
+            let dense_axes = dense.clone();
+            for stride in &mut dense {
+                *stride *= [1, 1, 1, 0, -1][below(5) as usize];
+            }
+            let offset = 1000 + below(5) as i64;
+            let axes: Axes<usize> = (0..shape.len()).filter(|_| below(3) == 0).collect();
+            let mut program = program(&shape, &[view(offset, &dense), view(0, &dense_axes)]);
+            program.nodes.push(node("add", &[0, 1], Attribute::None));
+            if !axes.is_empty() {
+                program.nodes.push(node("sum", &[2], Attribute::Axes(axes.clone())));
+            }
+            let layout = Layout::new(&program).unwrap();
+            let order: Vec<usize> =
+                (0..shape.len()).filter(|axis| !axes.contains(axis)).chain(axes.iter().copied()).collect();
+            let dims: Vec<u64> = order.iter().map(|&axis| shape[axis]).collect();
+            for (got, (offset, strides)) in layout.views.iter().zip([(offset, &dense), (0, &dense_axes)]) {
+                let strides: Vec<i64> = order.iter().map(|&axis| strides[axis]).collect();
+                let wanted = positions(&dims, offset, &strides);
+                assert_eq!(positions(&layout.dims, got.offset, &got.strides), wanted, "{program:?}");
+                match got.pattern {
+                    Pattern::Linear => assert!((0..).zip(&wanted).all(|(i, &at)| at == offset + i)),
+                    Pattern::Single => assert!(wanted.iter().all(|&at| at == offset)),
+                    Pattern::Strided => {}
+                }
+                if wanted.iter().all(|&at| at == offset) {
+                    assert_eq!(got.pattern, Pattern::Single, "{program:?}");
+                }
+            }
+            let highest = |offset, strides: &[i64]| *positions(&shape, offset, strides).iter().max().unwrap() as u64;
+            assert_eq!(layout.reaches[..2], [highest(offset, &dense) + 1, highest(0, &dense_axes) + 1]);
+        }
+    }
+
+    #[test]
+    fn a_buffer_must_hold_what_is_read_backwards_and_by_index() {
+        assert_eq!(layout(&[3, 4], &[view(11, &[-4, -1])]).reaches[0], 12);
+        assert_eq!(layout(&[0, 4], &[view(11, &[-4, -1])]).reaches[0], 0);
+        assert!(Layout::new(&program(&[3, 4], &[view(10, &[-4, -1])])).is_err());
+        assert!(Layout::new(&program(&[u64::MAX], &[view(0, &[i64::MAX])])).is_err());
+
+        // The rows that an index may choose from, beyond the view itself.
+        let mut gather = program(&[2], &[view(0, &[1]), view(0, &[1])]);
+        gather.nodes.push(node("gather", &[0, 1], Attribute::Steps(SmallVec::from_slice(&[(5, 2)]))));
+        let layout = Layout::new(&gather).unwrap();
+        assert_eq!(layout.reaches.as_slice(), [10, 2, 0]);
+    }
+
+    #[test]
+    fn the_output_must_hold_every_start() {
+        let starts = SmallVec::from_slice(&[Start { value: 0, extent: 6, step: 10 }]);
+        let mut program = program(&[4], &[view(0, &[1])]);
+        program.output = Some(Place { offset: 3, strides: SmallVec::from_slice(&[1]), starts });
+        let layout = Layout::new(&program).unwrap();
+        assert_eq!(layout.reaches.as_slice(), [4, 57]);
+        // The start moves it: its elements are not at the linear index.
+        assert_eq!(patterns(&layout), [Pattern::Linear, Pattern::Strided]);
+    }
+
+    #[test]
+    fn indices_have_64_bits_from_2_to_the_31_on() {
+        assert!(!layout(&[(1 << 31) - 1], &[view(0, &[1])]).wide);
+        assert!(layout(&[1 << 31], &[view(0, &[1])]).wide);
+        assert!(layout(&[2], &[view(1 << 31, &[1])]).wide);
+    }
+
+    #[test]
+    fn bounds_are_exact() {
+        let axes = || [(3, 4), (4, 1)].into_iter();
+        assert!(check_bounds(0, axes(), 12).is_ok());
+        assert!(check_bounds(0, axes(), 11).is_err());
+        assert!(check_bounds(-1, axes(), 12).is_err());
+        assert!(check_bounds(1, axes(), 12).is_err());
+        assert!(check_bounds(i64::MAX, [(2, i64::MAX)].into_iter(), u64::MAX).is_ok());
+        assert!(check_bounds(0, [(u64::MAX, i64::MAX)].into_iter(), u64::MAX).is_err());
+    }
+}
