@@ -139,10 +139,70 @@ defmodule Nx.Vulkan.Test.NativeCase do
   It must exit with status 0.
   """
   def in_own_beam(code, env) do
-    paths = for path <- :code.get_path(), path != ~c".", do: ["-pa", to_string(path)]
-    args = List.flatten(paths) ++ ["-e", code]
-    {output, status} = System.cmd("elixir", args, env: env, stderr_to_stdout: true)
+    options = [env: env, stderr_to_stdout: true]
+    {output, status} = System.cmd("elixir", own_beam_arguments(code), options)
     ExUnit.Assertions.assert(status == 0, output)
     output
+  end
+
+  # `build` builds a pipeline that nothing else does.
+  @held_up """
+  require Nx.Vulkan.Native, as: Native
+  alias Nx.Vulkan.NativeV
+  {:ok, x} = NativeV.buf_upload(<<0.5::float-32-native>>)
+  f32 = {:f, 32}
+  nodes = for {op, node} <- Enum.with_index([:tan, :erf, :asinh, :cbrt]), do: {op, f32, [node]}
+  build = fn -> {:ok, _} = Native.call(run(nodes, [{x, f32, {1}}], {1})) end
+  folder = System.fetch_env!("NX_VULKAN_CACHE_DIR")
+  """
+
+  @doc """
+  Runs Elixir code in a BEAM of its own while the build of a pipeline is held up there, and returns the
+  pipeline's entry in the cache, whose folder is given.
+
+  The entry is a pipe, which the build reads first. It says nothing until the code prints "release". Then it
+  turns out to be no sound entry, the driver builds, and what it built replaces the pipe. The BEAM must exit
+  with status 0.
+  """
+  def while_building(code, folder) do
+    env = [{"NX_VULKAN_CACHE_DIR", folder}, {"MESA_SHADER_CACHE_DISABLE", "true"}]
+    name_the_entry = "before = File.ls!(folder); build.(); IO.puts(File.ls!(folder) -- before)"
+    entry = Path.join(folder, String.trim(in_own_beam(@held_up <> name_the_entry, env)))
+    File.rm!(entry)
+    {_, 0} = System.cmd("mkfifo", [entry])
+
+    code = @held_up <> "spawn(build); IO.gets(\"\")\n" <> code
+    beam = start("elixir", own_beam_arguments(code), env)
+    # The shell opens the pipe once the build does.
+    pipe = start("sh", ["-c", ~s|exec 3>"$0"; echo building; read line|, entry], [])
+    wait_for(pipe, {:data, {:eol, "building"}})
+    Port.command(beam, "\n")
+    wait_for(beam, {:data, {:eol, "release"}})
+    Port.command(pipe, "\n")
+    wait_for(beam, {:exit_status, 0})
+    entry
+  end
+
+  defp start(program, arguments, env) do
+    env = for {name, value} <- env, do: {to_charlist(name), to_charlist(value)}
+    options = [:binary, :exit_status, :stderr_to_stdout, line: 1000, args: arguments, env: env]
+    Port.open({:spawn_executable, System.find_executable(program)}, options)
+  end
+
+  # What the program says before is shown where it ends.
+  defp wait_for(port, message, said \\ []) do
+    receive do
+      {^port, ^message} -> :ok
+      {^port, {:data, {_, line}}} -> wait_for(port, message, [line | said])
+      {^port, other} -> ExUnit.Assertions.flunk(Enum.join([inspect(other) | said], "\n"))
+    after
+      600_000 -> ExUnit.Assertions.flunk("no #{inspect(message)} in ten minutes")
+    end
+  end
+
+  @doc "The arguments with which `elixir` runs the code with the modules of this BEAM."
+  def own_beam_arguments(code) do
+    paths = for path <- :code.get_path(), path != ~c".", do: ["-pa", to_string(path)]
+    List.flatten(paths) ++ ["-e", code]
   end
 end
