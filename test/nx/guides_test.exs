@@ -1,5 +1,5 @@
 defmodule Nx.Vulkan.GuidesTest do
-  @moduledoc "The guides' and the notebook's code, run as it stands there."
+  @moduledoc "The guides' and the notebook's code, run as it stands there, and the results that they print."
 
   # The guides count fallbacks, set defaults and start servings: they are the BEAM's.
   use ExUnit.Case, async: false
@@ -15,6 +15,7 @@ defmodule Nx.Vulkan.GuidesTest do
 
   setup do
     Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+    Nx.Vulkan.Fallback.reset()
     fallback = Application.get_env(:nx_vulkan, :fallback)
 
     on_exit(fn ->
@@ -40,6 +41,25 @@ defmodule Nx.Vulkan.GuidesTest do
           Cells.run(unquote(path), ["Mix.install(", "import Config", "config :"])
         end)
       end)
+    end
+  end
+
+  @tag :tmp_dir
+  test "what a cell gives is compared with what the guide says", %{tmp_dir: folder} do
+    file = Path.join(folder, "guide.md")
+    run = fn text -> File.write!(file, "```elixir\n#{text}\n```\n") && Cells.run(file) end
+
+    for right <- ["1 + 1\n#=> 2", "1 / 3\n#=> about 0.333", "self()\n#=> depends on the machine"],
+        do: run.(right)
+
+    for wrong <- ["1 + 1\n#=> 3", "1 / 3\n#=> about 0.4", "[a: 1]\n#=> [a: 1,\n#=>  b: 2]"],
+        do: assert_raise(ExUnit.AssertionError, fn -> run.(wrong) end)
+  end
+
+  test "the notebook says what its cells give" do
+    for path <- @notebooks do
+      cells = for {"elixir", code, _} <- Cells.read(path), do: Cells.expected(code)
+      assert Enum.count(cells, & &1) >= 5
     end
   end
 

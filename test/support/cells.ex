@@ -3,6 +3,12 @@ defmodule Nx.Vulkan.Test.Cells do
   The code of a Markdown file, run as its reader would: `elixir` cells one after the other, with the
   variables of those before, and `sh` cells in the project's folder. Other cells (`console` for what needs
   another machine, say) and doctests are left alone.
+
+  Comments at the end of an `elixir` cell say what it gives, and are compared with it:
+
+    * `#=> {:ok, 1}`, in one line or several: what `inspect/2` prints
+    * `#=> about 0.25`: a number, within 2 %
+    * `#=> depends on the machine: …`: is not compared
   """
 
   import ExUnit.Assertions
@@ -42,7 +48,8 @@ defmodule Nx.Vulkan.Test.Cells do
 
   defp cell("elixir", code, {path, line}, {binding, env}) do
     quoted = Code.string_to_quoted!(code, file: path, line: line)
-    {_, binding, env} = Code.eval_quoted_with_env(quoted, binding, env)
+    {result, binding, env} = Code.eval_quoted_with_env(quoted, binding, env)
+    check(result, expected(code), "#{path}:#{line}")
     {binding, env}
   end
 
@@ -53,5 +60,29 @@ defmodule Nx.Vulkan.Test.Cells do
     context
   end
 
-  defp cell(_other, _code, _place, context), do: context
+  defp cell(_other, _code, _position, context), do: context
+
+  @doc "What the comments at the end of a cell say that it gives, or nil."
+  def expected(code) do
+    lines =
+      code
+      |> String.split("\n", trim: true)
+      |> Enum.reverse()
+      |> Enum.take_while(&String.starts_with?(&1, "#=> "))
+      |> Enum.reverse()
+      |> Enum.map(&String.replace_prefix(&1, "#=> ", ""))
+
+    if lines != [], do: Enum.join(lines, "\n")
+  end
+
+  defp check(_result, nil, _position), do: :ok
+  defp check(_result, "depends on the machine" <> _, _position), do: :ok
+
+  defp check(result, "about " <> number, position) do
+    {expected, ""} = Float.parse(number)
+    assert_in_delta result, expected, 0.02 * abs(expected), "#{position} gave #{inspect(result)}"
+  end
+
+  defp check(result, expected, position),
+    do: assert(inspect(result, pretty: true) == expected, "#{position} gave #{inspect(result)}")
 end
