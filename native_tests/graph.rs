@@ -6,7 +6,7 @@ use nx_vulkan::error::{Attempt, Error, Retry};
 use nx_vulkan::graph::{Context, Graph, Operand};
 use nx_vulkan::kernels::contraction::{Axis, Contraction, View};
 use nx_vulkan::kernels::linalg::{Matrices, cholesky};
-use nx_vulkan::kernels::{Tensor, program};
+use nx_vulkan::kernels::{Tensor, fusion};
 use nx_vulkan::memory::{Blocking, Buffer};
 use nx_vulkan::program::{Attribute, Input, Program, Source, Type};
 use nx_vulkan::stream::Copy;
@@ -22,7 +22,7 @@ fn scaled_sum(cx: &Context, operands: &[Operand]) -> Attempt<[Buffer; 1]> {
     let nodes = [node("multiply", Type::F32, &[0, 1]), sum].into_iter().collect();
     let program =
         Program { inputs: [view, scalar].into_iter().collect(), nodes, shape: [N].into_iter().collect(), output: None };
-    Ok([program::run(cx, &program, operands)?])
+    Ok([fusion::run(cx, &program, operands)?])
 }
 
 fn scalar(index: usize, x: f32) -> Operand<'static> {

@@ -77,7 +77,7 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
     let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
     let operand = |(allocation, input): (_, &(&Buffer, _, _, _))| Operand::Buffer(allocation, input.0.len());
     let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
-    kernels::program::run(&context(), &program, &operands)
+    kernels::fusion::run(&context(), &program, &operands)
 }
 
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.

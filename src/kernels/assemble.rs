@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::error::{Attempt, Error};
 use crate::graph::Context;
 use crate::graph::Operand;
-use crate::kernels::program;
+use crate::kernels::fusion;
 use crate::memory::Buffer;
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
@@ -26,7 +26,7 @@ pub fn run(cx: &Context, ty: Type, shape: &[u64], parts: &[Part]) -> Attempt<Buf
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = cx.allocate(bytes)?;
     for part in parts {
-        program::run_into(cx, part.program, part.operands, (&out, bytes))?;
+        fusion::run_into(cx, part.program, part.operands, (&out, bytes))?;
     }
     Ok(Buffer::new(bytes, out))
 }

@@ -4,8 +4,8 @@ pub mod assemble;
 pub mod contraction;
 pub mod dot;
 pub mod fourier;
+pub mod fusion;
 pub mod linalg;
-pub mod program;
 pub mod scan;
 pub mod scatter;
 pub mod sort;
@@ -16,13 +16,10 @@ pub mod window;
 
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
+use crate::tuning::MAX_UNROLLED_WINDOW as STRAIGHT;
 use spec::Kernel;
 pub use spec::{KernelSpec, launch};
 pub use tensor::{Rows, Tensor};
-
-/// The most elements of a window for which kernels have its extents as constants and are straight code, which compilers take
-/// the longer over the more there are. From how many windows on that pays off depends on what a kernel saves by it.
-const STRAIGHT: u64 = 32;
 
 /// Fails where indices need 64 bits and the device has no such integers.
 pub fn check_indices(caps: &Capabilities, wide: bool) -> Result<()> {

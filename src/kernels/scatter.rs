@@ -157,7 +157,7 @@ fn copy(cx: &Context, target: &Tensor, ty: Type) -> Attempt<Buffer> {
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
     let allocation = buffer.allocation()?;
-    super::program::run(cx, &program, &[crate::graph::Operand::Buffer(&allocation, buffer.len())])
+    super::fusion::run(cx, &program, &[crate::graph::Operand::Buffer(&allocation, buffer.len())])
 }
 
 /// Neighbours that are stepped through as one are joined.

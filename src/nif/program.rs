@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::graphs::KeyTerms;
 use super::*;
 use crate::graph::{Context, Operand};
-use crate::kernels::program;
+use crate::kernels::fusion;
 use crate::memory::{AllocationHandle, Blocking};
 use crate::program::op::{OPS, Op, Reduction, Typing};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
@@ -25,7 +25,7 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
         for node in list_arg(nodes, "nodes")? {
             program.nodes.push(node_arg(node)?);
         }
-        Ok([program::run(cx, &program, &operands)?])
+        Ok([fusion::run(cx, &program, &operands)?])
     };
     let env = nodes.get_env();
     // Those of other calls begin with an atom.

@@ -17,7 +17,7 @@ pub enum Pattern {
 }
 
 /// What is read or written over the collapsed iteration space, and how its place is found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct View {
     pub pattern: Pattern,
     pub offset: i64,
@@ -26,8 +26,15 @@ pub struct View {
     pub input: Option<usize>,
 }
 
+impl View {
+    /// The part of the offset that is added to the buffer's address: all of it, where no index is computed.
+    pub fn address_offset(&self) -> i64 {
+        if self.pattern == Pattern::Strided { 0 } else { self.offset }
+    }
+}
+
 /// The collapsed iteration space: kept axes first, then the reduced ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Layout {
     pub dims: Axes<u64>,
     /// How many of `dims` are kept; all of them without a reduction.
@@ -99,6 +106,20 @@ impl Layout {
             view.pattern = Pattern::Strided;
         }
         Ok(layout)
+    }
+
+    /// The layout without what are parameters of a kernel: extents, strides and offsets. The extents of a window are none.
+    pub fn without_parameters(&self, window: bool) -> Self {
+        let view = |view: &View| View { offset: 0, strides: Axes::new(), ..*view };
+        let constant = |axis: usize| window && axis >= self.kept;
+        let dims = self.dims.iter().enumerate().map(|(axis, &dim)| if constant(axis) { dim } else { 0 });
+        Self { dims: dims.collect(), views: self.views.iter().map(view).collect(), reaches: SmallVec::new(), ..*self }
+    }
+
+    /// Bytes from the start of the output's buffer to the address that the kernel gets.
+    pub fn result_offset(&self, program: &Program) -> u64 {
+        let output = self.views.last().filter(|_| program.output.is_some());
+        output.map_or(0, View::address_offset) as u64 * program.result().size()
     }
 
     /// Elements of the result.

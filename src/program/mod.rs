@@ -18,7 +18,7 @@ pub use types::Type;
 pub type Axes<T> = SmallVec<[T; 8]>;
 
 /// Where an input's elements come from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Source {
     /// A buffer read at `offset + Σ index·stride`, in elements, over the axes of the iteration space.
     View { offset: i64, strides: Axes<i64> },
@@ -27,7 +27,7 @@ pub enum Source {
 }
 
 /// What a program reads: a type, and where the elements are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Input {
     pub ty: Type,
     pub source: Source,
@@ -61,7 +61,7 @@ pub enum Attribute {
 }
 
 /// An op on inputs and earlier nodes; `ty` is the type of its result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Node {
     pub op: &'static Op,
     pub ty: Type,
@@ -71,7 +71,7 @@ pub struct Node {
 }
 
 /// Nodes over an iteration space; the last is the result, and only that one may be a reduction. What runs it checks it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Program {
     pub inputs: SmallVec<[Input; 4]>,
     pub nodes: SmallVec<[Node; 2]>,
@@ -82,7 +82,7 @@ pub struct Program {
 }
 
 /// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, moved by `starts`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Place {
     pub offset: i64,
     pub strides: Axes<i64>,
@@ -90,7 +90,7 @@ pub struct Place {
 }
 
 /// Moves the results by `step` elements as often as a value says that the kernel reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub struct Start {
     /// The input that holds the value: one element of an integer type.
     pub value: usize,
@@ -117,6 +117,33 @@ impl Program {
     /// A program of an iteration space that has neither inputs nor nodes yet.
     pub fn over(shape: Axes<u64>) -> Self {
         Self { inputs: SmallVec::new(), nodes: SmallVec::new(), shape, output: None }
+    }
+
+    /// The program without what are parameters of its kernel: extents, strides, offsets and steps.
+    pub fn without_parameters(&self) -> Self {
+        let input = |input: &Input| match &input.source {
+            Source::View { .. } => Input { source: Source::View { offset: 0, strides: Axes::new() }, ..*input },
+            Source::Scalar => Input { source: Source::Scalar, ..*input },
+        };
+        let node = |node: &Node| {
+            let attribute = match node.attribute {
+                Attribute::Arg { last, .. } => Attribute::Arg { axis: None, last },
+                _ => Attribute::None,
+            };
+            Node { args: node.args.clone(), attribute, ..*node }
+        };
+        let start = |start: &Start| Start { value: start.value, extent: 0, step: 0 };
+        let output = |output: &Place| Place {
+            offset: 0,
+            strides: Axes::new(),
+            starts: output.starts.iter().map(start).collect(),
+        };
+        Self {
+            inputs: self.inputs.iter().map(input).collect(),
+            nodes: self.nodes.iter().map(node).collect(),
+            shape: Axes::new(),
+            output: self.output.as_ref().map(output),
+        }
     }
 
     /// Fails unless the program is sound: arities, references, attributes, types and the place of the output.

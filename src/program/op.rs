@@ -4,6 +4,8 @@
 //! Adding an op is one row and that function. All that programs and kernels decide by an op stands in its row: a name is
 //! looked up where it comes from Elixir, and nowhere else.
 
+use std::hash::{Hash, Hasher};
+
 use super::Type;
 
 /// How an op's operands and result are typed.
@@ -89,7 +91,7 @@ const fn long(file: &'static str) -> Option<Formula> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
     pub name: &'static str,
-    /// Its place in the table, for keys.
+    /// Its index in the table, for hashes.
     pub number: u8,
     /// Operands; for `gather` those before the indices.
     pub arity: usize,
@@ -97,6 +99,13 @@ pub struct Op {
     /// The formula of real numbers, and that of complex ones, where it has them.
     pub real: Option<Formula>,
     pub complex: Option<Formula>,
+}
+
+/// Ops are known by their numbers.
+impl Hash for Op {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
 }
 
 impl Op {

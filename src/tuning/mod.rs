@@ -1,6 +1,7 @@
 //! Choices: from shapes, types and the device's capabilities to the strategy of a kernel family. This module owns all that differs
 //! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
 
+pub mod fusion;
 pub mod scan;
 
 use crate::device::Capabilities;
@@ -9,6 +10,10 @@ use crate::device::Capabilities;
 pub fn cpu_group_threads(caps: &Capabilities) -> u32 {
     if caps.subgroup > 0 { caps.subgroup } else { 8 }
 }
+
+/// The most elements of a window for which kernels have its extents as constants and are straight code, which compilers take the
+/// longer over the more there are. From how many windows on that pays off depends on what a kernel saves by it.
+pub const MAX_UNROLLED_WINDOW: u64 = 32;
 
 #[cfg(test)]
 pub(crate) mod devices {

@@ -214,7 +214,7 @@ impl Contraction<'_> {
         let (a, b) = (self.a.buffer, self.b.buffer);
         let (la, lb) = (a.allocation()?, b.allocation()?);
         let operands = [Operand::Buffer(&la, a.len()), Operand::Buffer(&lb, b.len())];
-        super::program::run(cx, &program, &operands)
+        super::fusion::run(cx, &program, &operands)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{Axis, Border, Contraction, View, vector};
 use crate::error::{Attempt, Error};
 use crate::graph::Context;
 use crate::graph::Operand;
-use crate::kernels::{assemble, program};
+use crate::kernels::{assemble, fusion};
 use crate::memory::Buffer;
 use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
 
@@ -277,7 +277,7 @@ fn write(cx: &Context, view: &View, coordinates: &[Coordinate], strides: &[i64],
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.allocation()?;
-    program::run_into(cx, &copy, &[Operand::Buffer(&source, view.buffer.len())], (&allocation, out.len()))
+    fusion::run_into(cx, &copy, &[Operand::Buffer(&source, view.buffer.len())], (&allocation, out.len()))
 }
 
 #[cfg(test)]

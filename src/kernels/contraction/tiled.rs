@@ -11,7 +11,7 @@ use super::{Contraction, View, of_accumulator};
 use crate::error::{Attempt, Result};
 use crate::graph::Operand;
 use crate::graph::{Context, Params};
-use crate::kernels::{Kernel, check_indices, program};
+use crate::kernels::{Kernel, check_indices, fusion};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::emit::quad_bytes;
 use crate::program::types::Compute;
@@ -253,6 +253,6 @@ impl Parts {
         let (inputs, nodes) = (SmallVec::from_iter([parts]), SmallVec::from_iter([sum]));
         let program = Program { inputs, nodes, shape, output: None };
         let bytes = self.count * elements * self.ty.size();
-        program::run(cx, &program, &[Operand::Buffer(&self.allocation, bytes)])
+        fusion::run(cx, &program, &[Operand::Buffer(&self.allocation, bytes)])
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use super::params::quad_of;
 use super::values::store;
-use super::{ELEMENTS, Emitter, QUADS};
+use super::{Emitter, MapTraversal, SCALARS_PER_THREAD as ELEMENTS, VECTORS_PER_THREAD as QUADS};
 use crate::program::layout::Pattern;
 
 impl Emitter<'_> {
     /// `element` computes one result from the stored elements of linear views and held inputs, which the caller loads.
-    pub(super) fn map(&self, text: &mut String, threads: u32, quads: bool) {
+    pub(super) fn map(&self, text: &mut String, threads: u32, traversal: MapTraversal, quads: bool) {
         let result = self.program.result().storage();
         let linear: Vec<(usize, &str)> = self.linear().collect();
         let held: Vec<(usize, &str)> = self.held().iter().map(|&(_, input, storage)| (input, storage)).collect();
@@ -66,7 +66,7 @@ impl Emitter<'_> {
             let elements = (0..4).map(element).collect::<Vec<_>>().join(", ");
             format!("SET_QUAD({result}, p.result, {quad}, {}({elements}));", quad_of(result))
         };
-        if self.caps.cpu {
+        if traversal == MapTraversal::Chunk {
             let (count, body) = match quads {
                 true => ("p.count / 4", format!("{} {}", load(0, "i"), compute(0, "i"))),
                 false => ("p.count", "single(i);".into()),
@@ -84,7 +84,7 @@ impl Emitter<'_> {
                 );
             }
             text.push_str("}\n");
-        } else if self.program.is_long() {
+        } else if traversal == MapTraversal::Rolled {
             let _ = writeln!(
                 text,
                 "  for (IDX k = 0, i = tile * {tile} + INVOCATION; k < {ELEMENTS} && i < p.count; k++, i += {threads}) single(i);\n}}"

@@ -7,12 +7,16 @@ mod fours;
 mod map;
 mod params;
 mod reduce;
+mod schedule;
 mod tile;
 mod values;
 
 pub use params::{head, quad_bytes, quad_of};
 pub use reduce::{Accumulator, sum_parts, widened};
-pub use tile::Tile;
+pub use schedule::{
+    Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, Tile, VECTORS_PER_THREAD,
+    VectorInputs,
+};
 pub use values::{assign, convert, element, load, of_compute, store, stored};
 
 use super::layout::{Layout, Pattern, View};
@@ -21,45 +25,6 @@ use super::types::{Compute, Type};
 use super::{Node, Program, Source};
 use crate::device::Capabilities;
 use values::{bitcast, immediate, widen};
-
-/// What a thread that takes four neighbours along an axis at once gets of them, as bits for the inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Fours {
-    /// Those whose elements are neighbours too: one load.
-    pub quads: u32,
-    /// Those that have one element for all four.
-    pub ones: u32,
-}
-
-/// What the kernel is for besides the program and its layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// Elementwise: threads of a workgroup, and what of its inputs that are no linear views a thread takes for four
-    /// neighbouring elements, which needs aligned addresses; `None` where it takes elements one by one: [`ELEMENTS`] of
-    /// them or, where the device is a processor, a chunk's.
-    Map { threads: u32, fours: Option<Fours> },
-    /// Elementwise, through shared memory.
-    Tile { threads: u32, tile: Tile },
-    /// A reduction: threads across outputs and along the reduced axes; whether it reads partial results, and whether
-    /// it writes them; what of its inputs a thread takes for four neighbours along the last axis or, where it is not 0,
-    /// `beside` times along the last kept axis, whose outputs are one thread's; whether the reduced axes are a window, whose
-    /// extents are the kernel's own, so that no place in it is found by division.
-    Reduce { across: u32, along: u32, from_partial: bool, to_partial: bool, fours: Fours, beside: u32, window: bool },
-    /// A fold: threads of a workgroup, each of which makes one output.
-    Fold { threads: u32 },
-}
-
-impl Stage {
-    /// Whether its parameter `reversed` may have it go through large tensors from their ends. A processor has no use for it.
-    pub fn turns(self, caps: &Capabilities) -> bool {
-        !caps.cpu && !matches!(self, Stage::Fold { .. } | Stage::Reduce { from_partial: true, .. })
-    }
-}
-
-/// Elements of a thread in an elementwise kernel that takes them one by one.
-pub const ELEMENTS: u32 = 4;
-/// Fours of a thread in one that takes them so: enough loads in flight to fill the memory bus.
-pub const QUADS: u32 = 2;
 
 /// Threads of a workgroup whose device is a processor: the lanes of one subgroup, which run at once.
 pub fn lanes(caps: &Capabilities) -> u32 {
@@ -76,26 +41,21 @@ struct Emitter<'a> {
     ones: u32,
     /// The axis along which these are neighbours.
     fours_axis: Option<usize>,
-    /// Whether the reduced axes are a window, see [`Stage::Reduce`].
+    /// Whether the reduced axes are a window, see [`ReduceSchedule`].
     window: bool,
 }
 
 /// Writes the kernel's source from the GLSL of its parameters' block.
-pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, caps: &Capabilities) -> String {
-    let fours = match stage {
-        Stage::Tile { tile, .. } => Fours { quads: tile.inputs, ones: 0 },
-        Stage::Reduce { fours, .. } => fours,
-        Stage::Map { fours, .. } => fours.unwrap_or_default(),
-        Stage::Fold { .. } => Fours::default(),
+pub fn emit(program: &Program, layout: &Layout, schedule: Schedule, parameters: &str, caps: &Capabilities) -> String {
+    let (vectors, end, window) = match schedule.nest {
+        LoopNest::Tile { tile, .. } => (VectorInputs { vec4: tile.inputs, broadcast: 0 }, 0, false),
+        LoopNest::Reduce(ReduceSchedule { vectors, output_vectors: 1.., window, .. }) => (vectors, layout.kept, window),
+        LoopNest::Reduce(ReduceSchedule { vectors, window, .. }) => (vectors, layout.dims.len(), window),
+        LoopNest::Map { vectors, .. } => (vectors.unwrap_or_default(), layout.dims.len(), false),
+        LoopNest::Fold { .. } => (VectorInputs::default(), 0, false),
     };
-    let window = matches!(stage, Stage::Reduce { window: true, .. });
-    let end = match stage {
-        Stage::Tile { .. } | Stage::Fold { .. } => 0,
-        Stage::Reduce { beside: 1.., .. } => layout.kept,
-        Stage::Map { .. } | Stage::Reduce { .. } => layout.dims.len(),
-    };
-    let (held, fours_axis) = (fours.quads | fours.ones, end.checked_sub(1));
-    let emitter = Emitter { program, layout, caps, held, ones: fours.ones, fours_axis, window };
+    let (held, fours_axis) = (vectors.vec4 | vectors.broadcast, end.checked_sub(1));
+    let emitter = Emitter { program, layout, caps, held, ones: vectors.broadcast, fours_axis, window };
     let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
     storages.push(program.result().storage());
     let accumulator = emitter.accumulator();
@@ -115,7 +75,7 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
         computes.extend_from_slice(&accumulator.parts);
     }
     let mut text = head(caps, layout.wide, &storages, &computes, parameters);
-    let turned = if stage.turns(caps) {
+    let turned = if schedule.reversible {
         "p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
     } else {
         "workgroup()"
@@ -124,12 +84,14 @@ pub fn emit(program: &Program, layout: &Layout, stage: Stage, parameters: &str, 
     for file in emitter.files() {
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }
-    match (stage, accumulator) {
-        (Stage::Map { threads, fours }, _) => emitter.map(&mut text, threads, fours.is_some()),
-        (Stage::Tile { threads, tile }, _) => emitter.tiled(&mut text, threads, tile),
-        (Stage::Fold { threads }, _) => emitter.fold(&mut text, threads),
-        (Stage::Reduce { .. }, Some(accumulator)) => emitter.reduce(&mut text, stage, &accumulator),
-        (Stage::Reduce { .. }, None) => unreachable!("a reducing stage belongs to a program with a reduction"),
+    match (schedule.nest, accumulator) {
+        (LoopNest::Map { threads, traversal, vectors }, _) => {
+            emitter.map(&mut text, threads, traversal, vectors.is_some());
+        }
+        (LoopNest::Tile { threads, tile }, _) => emitter.tiled(&mut text, threads, tile),
+        (LoopNest::Fold { threads }, _) => emitter.fold(&mut text, threads),
+        (LoopNest::Reduce(schedule), Some(accumulator)) => emitter.reduce(&mut text, schedule, &accumulator),
+        (LoopNest::Reduce(_), None) => unreachable!("a reducing stage belongs to a program with a reduction"),
     }
     text
 }

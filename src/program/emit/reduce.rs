@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::values::{assign, convert, of_compute};
-use super::{Emitter, Stage};
+use super::{Emitter, Exchange, ReduceSchedule, VectorInputs};
 use crate::device::Capabilities;
 use crate::program::layout::Layout;
 use crate::program::op::Reduction;
@@ -90,14 +90,19 @@ impl Accumulator {
 }
 
 impl Emitter<'_> {
-    pub(super) fn reduce(&self, text: &mut String, stage: Stage, accumulator: &Accumulator) {
-        let (
-            Stage::Reduce { across, along, from_partial, to_partial, fours, beside, window },
-            Some((reduction, element)),
-        ) = (stage, self.program.reduced_type())
-        else {
-            return;
-        };
+    pub(super) fn reduce(&self, text: &mut String, schedule: ReduceSchedule, accumulator: &Accumulator) {
+        let ReduceSchedule {
+            output_threads: across,
+            reduction_threads: along,
+            vectors: VectorInputs { vec4, .. },
+            output_vectors: beside,
+            unrolled,
+            exchange,
+            window,
+            from_partial,
+            to_partial,
+        } = schedule;
+        let Some((reduction, element)) = self.program.reduced_type() else { return };
         let last = &self.program.nodes[self.program.nodes.len() - 1];
         let parts = accumulator.parts.len();
         let threads = across * along;
@@ -141,7 +146,7 @@ impl Emitter<'_> {
         text.push_str("}\n");
         let outputs = (4 * beside).max(1);
         // Lanes of one subgroup hand their sums to each other, others go through shared memory.
-        let exchanges = along > 1 && threads <= self.caps.subgroup && self.caps.cpu;
+        let exchanges = exchange == Exchange::Subgroup;
         if exchanges {
             text.push_str("#include \"lib/exchange.glsl\"\n");
         } else if along > 1 {
@@ -151,11 +156,7 @@ impl Emitter<'_> {
         }
         self.loaders(text);
         // Elements of a thread side by side, and how many such runs it takes at a time, so that their loads overlap.
-        let side = if fours.quads != 0 && beside == 0 { 4 } else { 1 };
-        let unrolled = match beside {
-            0 if fours.quads == 0 && parts == 1 && !self.caps.cpu => 8,
-            _ => 4 / beside.max(1),
-        };
+        let side = if vec4 != 0 && beside == 0 { 4 } else { 1 };
         // Each of four neighbours has an accumulator of its own, a0_1 being the first part of the second one's: an
         // addition waits for the one before it.
         let initial = |c| accumulator.list(|i, ty| format!("precise {ty} a{i}_{c} = {};", accumulator.identity(i)));

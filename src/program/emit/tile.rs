@@ -2,93 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Emitter;
 use super::params::quad_of;
 use super::values::store;
-use crate::program::Program;
-use crate::program::layout::{Layout, Pattern, View};
-
-/// Two axes of the iteration space, in pieces of `width` by `height` for each workgroup: along the first results are
-/// neighbours in memory, along the second elements of some inputs. Those are read along their axis into shared memory,
-/// so that both sides move whole sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
-    pub across: u8,
-    pub along: u8,
-    pub width: u32,
-    pub height: u32,
-    /// A bit for each input that goes through shared memory or, where the device is a processor, through registers.
-    pub inputs: u32,
-    /// Whether four neighbours are loaded and stored at once, on both sides.
-    pub quads: bool,
-}
-
-/// Elements nearer than this many bytes share a sector of memory.
-const SECTOR: u64 = 32;
-/// Shorter axes have most of their sectors read by one workgroup anyway.
-const SHORTEST: u64 = 8;
-/// Bytes of shared memory for a tile: several workgroups fit a multiprocessor.
-const BYTES: u64 = 16 << 10;
-/// Tiles that keep a large device busy; with fewer they are made smaller.
-const BUSY: u64 = 512;
-
-impl Tile {
-    /// The tile for a program without a reduction, where one pays.
-    pub fn of(program: &Program, layout: &Layout) -> Option<Self> {
-        let dims = &layout.dims;
-        if dims.len() < 2 {
-            return None;
-        }
-        let nearest = |view: &View| {
-            let moves = |&axis: &usize| view.strides[axis] != 0;
-            (0..dims.len()).filter(moves).min_by_key(|&axis| view.strides[axis].unsigned_abs())
-        };
-        let output = layout.views.last().filter(|view| program.output.is_some() && view.pattern == Pattern::Strided);
-        let across = output.map_or(dims.len().checked_sub(1), nearest)?;
-        let along = |view: &View| {
-            let input = view.input.filter(|&input| input < 32 && program.steps(input).next().is_none())?;
-            let size = program.inputs[input].ty.size();
-            let along = nearest(view).filter(|_| view.pattern == Pattern::Strided)?;
-            let near = view.strides[along].unsigned_abs() * size < SECTOR;
-            let far = view.strides[across].unsigned_abs() * size >= SECTOR;
-            let pays = along != across && near && far && dims[along].min(dims[across]) >= SHORTEST;
-            pays.then_some((input, along, size))
-        };
-        let candidates = || layout.views.iter().filter_map(along);
-        let (_, along, _) = candidates().next()?;
-        let (mut inputs, mut bytes) = (0, 0);
-        for (input, _, size) in candidates().filter(|candidate| candidate.1 == along) {
-            // With 256 elements the least tile still has rows of a sector's length.
-            if (bytes + size) * 256 <= BYTES {
-                inputs |= 1 << input;
-                bytes += size;
-            }
-        }
-        let most = BYTES / bytes;
-        let area: u64 = 1 << if layout.outputs() / most < BUSY { most.min(1024) } else { most }.ilog2();
-        let side = |dim: u64, most: u64| dim.next_power_of_two().min(most);
-        let width = side(dims[across], 1 << area.ilog2().div_ceil(2));
-        let height = side(dims[along], area / width);
-        let width = side(dims[across], area / height);
-        let (width, height) = (width as u32, height as u32);
-        Some(Self { across: across as u8, along: along as u8, width, height, inputs, quads: false })
-    }
-
-    /// Workgroups for the whole iteration space.
-    pub fn groups(&self, layout: &Layout) -> u64 {
-        let (across, along) = (usize::from(self.across), usize::from(self.along));
-        let tiles = |(axis, &dim): (usize, &u64)| match axis {
-            _ if axis == across => dim.div_ceil(self.width.into()),
-            _ if axis == along => dim.div_ceil(self.height.into()),
-            _ => dim,
-        };
-        layout.dims.iter().enumerate().map(tiles).product()
-    }
-}
+use super::{Emitter, Staging, Tile};
 
 impl Emitter<'_> {
     pub(super) fn tiled(&self, text: &mut String, threads: u32, tile: Tile) {
-        let Tile { across, along, width, height, .. } = tile;
+        let Tile { output_axis: across, input_axis: along, width, height, .. } = tile;
         let (across, along) = (usize::from(across), usize::from(along));
         let rank = self.layout.dims.len();
         let result = self.program.result().storage();
@@ -122,8 +42,8 @@ impl Emitter<'_> {
             "  target = {target};\n  return {};\n}}\nlayout(local_size_x = {threads}) in;",
             store(self.program.result(), &value)
         );
-        for (_, input, storage) in held.iter().filter(|_| !self.caps.cpu) {
-            if tile.quads {
+        for (_, input, storage) in held.iter().filter(|_| tile.staging != Staging::Registers) {
+            if tile.staging == Staging::SharedVectors {
                 let _ = writeln!(text, "shared {} tile{input}[{}];", quad_of(storage), height * width / 4);
                 continue;
             }
@@ -156,10 +76,10 @@ impl Emitter<'_> {
             let terms = (0..rank).map(|axis| format!(" + at{axis} * p.stride{v}_{axis}")).collect::<String>();
             let _ = writeln!(text, "  IDX from{input} = p.offset{v}{terms};");
         }
-        if tile.quads && self.caps.cpu {
+        if tile.staging == Staging::Registers {
             return self.blocks(text, threads, tile, &held);
         }
-        if tile.quads {
+        if tile.staging == Staging::SharedVectors {
             return self.quads(text, threads, tile, &held);
         }
         let (area, stride) = (width * height, width + 1);
@@ -186,7 +106,7 @@ impl Emitter<'_> {
 
     /// Reads the tile of each held input `(view, input, storage)` into shared memory.
     fn fill(&self, text: &mut String, threads: u32, tile: Tile, held: &[(usize, usize, &str)]) {
-        let Tile { across, along, width, height, .. } = tile;
+        let Tile { output_axis: across, input_axis: along, width, height, .. } = tile;
         let (area, stride) = (width * height, width + 1);
         let each = area.div_ceil(threads);
         // A thread's loads come before its stores, so that they overlap.
@@ -245,7 +165,7 @@ impl Emitter<'_> {
              \x20   if (4 * x < wide && 4 * y < high) {{",
             columns * rows
         );
-        load_block(text, tile.across, held);
+        load_block(text, tile.output_axis, held);
         for &(_, input, storage) in held {
             for k in 0..4 {
                 let turned = (0..4).map(|c| format!("q{c}_{input}[{k}]")).collect::<Vec<_>>().join(", ");
@@ -281,8 +201,8 @@ impl Emitter<'_> {
     /// a four is that of all.
     fn of_quad(&self, tile: Tile, c: u32, y: &str, stored: &str) -> String {
         let at = |axis: usize| match axis {
-            _ if axis == usize::from(tile.across) => format!("at{axis} + 4 * x + {c}"),
-            _ if axis == usize::from(tile.along) => format!("at{axis} + {y}"),
+            _ if axis == usize::from(tile.output_axis) => format!("at{axis} + 4 * x + {c}"),
+            _ if axis == usize::from(tile.input_axis) => format!("at{axis} + {y}"),
             _ => format!("at{axis}"),
         };
         let places = (0..self.layout.dims.len()).map(at).collect::<Vec<_>>().join(", ");
@@ -303,7 +223,7 @@ impl Emitter<'_> {
              \x20     IDX target, next;",
             height / 4 * columns
         );
-        load_block(text, tile.across, held);
+        load_block(text, tile.output_axis, held);
         for k in 0..4 {
             let element = |c: u32| {
                 let stored = held.iter().map(|(_, input, _)| format!(", q{c}_{input}[{k}]")).collect::<String>();

@@ -1,0 +1,18 @@
+// 4 workgroups, chunk 1024
+#include "lib/convert.glsl"
+#include "lib/complex/convert.glsl"
+IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+IDX turned() { return workgroup(); }
+#include "lib/complex/exp.glsl"
+vec2 element(IDX i, vec2 x0) {
+  precise vec2 v0 = vec2(x0);
+  precise vec2 v1 = to_c64(nx_exp(to_c128(v0)));
+  return vec2(v1);
+}
+layout(local_size_x = 8) in;
+void single(IDX i) {   AT(vec2, p.result, i) = element(i, AT(vec2, p.input0, i)); }
+void main() {
+  IDX tile = turned();
+  IDX count = p.count, end = min((tile + 1) * p.chunk, count);
+  for (IDX i = tile * p.chunk + INVOCATION; i < end; i += 8) { single(i); }
+}

@@ -1,0 +1,228 @@
+//! The kernels' texts for programs of each kind, compared with those under `native_tests/golden`.
+//!
+//! A change of what is emitted shows as a difference of these files. `NX_VULKAN_GOLDEN=write cargo test --release --lib golden` rewrites them.
+//! They leave the prelude out, which all kernels share, and the parameters' declarations.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::{env, fs};
+
+use smallvec::SmallVec;
+
+use super::kernel::FusionKernel;
+use crate::device::Capabilities;
+use crate::kernels::KernelSpec;
+use crate::program::layout::Layout;
+use crate::program::op;
+use crate::program::{Attribute, Axes, Input, Node, Place, Program, Source, Start, Type, dense_strides};
+use crate::tuning::devices::{h200, lavapipe};
+use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
+
+/// In place of the parameters' declarations.
+const PARAMETERS: &str = "// parameters\n";
+
+fn view(ty: Type, offset: i64, strides: &[i64]) -> Input {
+    Input { ty, source: Source::View { offset, strides: strides.into() } }
+}
+
+fn dense(ty: Type, shape: &[u64]) -> Input {
+    Input { ty, source: Source::View { offset: 0, strides: dense_strides(shape) } }
+}
+
+fn scalar(ty: Type) -> Input {
+    Input { ty, source: Source::Scalar }
+}
+
+fn node(name: &str, ty: Type, args: &[usize]) -> Node {
+    with(name, ty, args, Attribute::None)
+}
+
+fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node {
+    Node { op: op::find(name).unwrap(), ty, args: args.into(), attribute }
+}
+
+fn program(shape: &[u64], inputs: &[Input], nodes: &[Node]) -> Program {
+    Program { inputs: inputs.into(), nodes: nodes.into(), shape: shape.into(), output: None }
+}
+
+/// `name` of one dense input.
+fn unary(name: &str, ty: Type, shape: &[u64]) -> Program {
+    program(shape, &[dense(ty, shape)], &[node(name, ty, &[0])])
+}
+
+/// `name` of two inputs.
+fn binary(name: &str, ty: Type, shape: &[u64], inputs: [Input; 2]) -> Program {
+    program(shape, &inputs, &[node(name, ty, &[0, 1])])
+}
+
+/// A reduction of one dense input over `axes`.
+fn reduction(name: &str, ty: Type, shape: &[u64], axes: &[usize]) -> Program {
+    program(shape, &[dense(ty, shape)], &[with(name, ty, &[0], Attribute::Axes(axes.into()))])
+}
+
+fn maps() -> Vec<(&'static str, Program)> {
+    use Type::{C64, F16, F32, F64, S64, U8};
+    let row = [4096];
+    let matrix = [256, 128];
+    let select =
+        [with("iota", F32, &[], Attribute::Axis(Some(1))), node("less", U8, &[0, 2]), node("select", F32, &[3, 0, 1])];
+    let gather = with("gather", F32, &[0, 1], Attribute::Steps(SmallVec::from_slice(&[(100, 128)])));
+    vec![
+        ("map_vec4", binary("add", F32, &row, [dense(F32, &row), dense(F32, &row)])),
+        ("map_vec4_f64", binary("add", F64, &row, [dense(F64, &row), scalar(F64)])),
+        ("map_vec4_f16", binary("multiply", F16, &row, [dense(F16, &row), dense(F16, &row)])),
+        ("map_vec4_s64", binary("add", S64, &row, [dense(S64, &row), dense(U8, &row)])),
+        ("map_compare", binary("less", U8, &row, [dense(F32, &row), dense(F64, &row)])),
+        ("map_broadcast", binary("add", F32, &matrix, [view(F32, 4, &[132, 1]), view(F32, 0, &[1, 0])])),
+        ("map_unaligned", binary("add", F32, &row, [view(F32, 1, &[1]), dense(F32, &row)])),
+        ("map_strided", binary("add", F32, &matrix, [view(F32, 255, &[256, -2]), dense(F32, &matrix)])),
+        ("map_index64", binary("add", F32, &[1 << 32], [dense(F32, &[1 << 32]), view(F32, 0, &[0])])),
+        ("map_compute_bound", unary("exp", F32, &row)),
+        ("map_compute_bound_complex", unary("exp", C64, &row)),
+        ("map_select", program(&matrix, &[dense(F32, &matrix), scalar(F32)], &select)),
+        ("map_eye", program(&[64, 64], &[], &[node("eye", F32, &[])])),
+        ("map_gather", program(&matrix, &[view(F32, 0, &[0, 1]), view(S64, 0, &[1, 0])], &[gather])),
+    ]
+}
+
+fn outputs() -> Vec<(&'static str, Program)> {
+    let copy = |shape: &[u64], output: Place, inputs: &[Input]| {
+        let nodes = SmallVec::from_iter([node("as_type", Type::F32, &[0])]);
+        Program { inputs: inputs.into(), nodes, shape: shape.into(), output: Some(output) }
+    };
+    let place = |offset, strides: &[i64], starts: &[Start]| Place {
+        offset,
+        strides: Axes::from_slice(strides),
+        starts: SmallVec::from_slice(starts),
+    };
+    let shape = [16, 32];
+    let start = Start { value: 1, extent: 49, step: 64 };
+    let moved = [dense(Type::F32, &shape), view(Type::S64, 0, &[0, 0])];
+    vec![
+        ("output_linear", copy(&shape, place(64, &[32, 1], &[]), &moved[..1])),
+        ("output_strided", copy(&shape, place(3, &[64, 2], &[]), &moved[..1])),
+        ("output_dynamic_offset", copy(&shape, place(0, &[64, 1], &[start]), &moved)),
+        ("output_transposed", copy(&[64, 128], place(0, &[1, 64], &[]), &[dense(Type::F32, &[64, 128])])),
+    ]
+}
+
+fn tiles() -> Vec<(&'static str, Program)> {
+    use Type::{F32, F64, U8};
+    let transposed = |ty, [rows, columns]: [u64; 2]| {
+        program(&[rows, columns], &[view(ty, 0, &[1, rows as i64])], &[node("as_type", ty, &[0])])
+    };
+    let mixed = [view(F32, 0, &[1, 256, 4096]), dense(F32, &[256, 16, 128]), scalar(F32)];
+    let nodes = [node("add", F32, &[0, 1]), node("multiply", F32, &[3, 2])];
+    vec![
+        ("tile_vec4", transposed(F32, [256, 256])),
+        ("tile_scalar", transposed(F32, [255, 129])),
+        ("tile_scalar_u8", transposed(U8, [1023, 1023])),
+        ("tile_vec4_f64", transposed(F64, [1024, 4096])),
+        ("tile_three_axes", program(&[256, 16, 128], &mixed, &nodes)),
+    ]
+}
+
+fn reductions() -> Vec<(&'static str, Program)> {
+    use Type::{BF16, C64, F32, F64, S8, S32, S64, U8};
+    let arg = |axis, last| Attribute::Arg { axis, last };
+    let window = |name, ty: Type| {
+        let axes = Attribute::Axes(Axes::from_slice(&[2, 3]));
+        program(&[300, 300, 3, 3], &[view(ty, 0, &[302, 1, 302, 1])], &[with(name, ty, &[0], axes)])
+    };
+    let shape = [1000, 512];
+    let column = [dense(F32, &shape), view(F32, 0, &[0, 1])];
+    let squares = [node("multiply", F32, &[0, 1]), with("sum", F32, &[2], Attribute::Axes(Axes::from_slice(&[1])))];
+    let argument = |name, shape: &[u64], axis, last| {
+        program(shape, &[dense(F32, shape)], &[with(name, S64, &[0], arg(axis, last))])
+    };
+    vec![
+        ("reduce_last", reduction("sum", F32, &[4096, 1000], &[1])),
+        ("reduce_last_short", reduction("sum", F32, &[100_000, 6], &[1])),
+        ("reduce_last_odd", reduction("all", U8, &[512, 999], &[1])),
+        ("reduce_last_f64", reduction("sum", F64, &[512, 1000], &[1])),
+        ("reduce_leading", reduction("sum", F32, &[1000, 512], &[0])),
+        ("reduce_leading_odd", reduction("reduce_max", S8, &[1000, 511], &[0])),
+        ("reduce_leading_many", reduction("sum", BF16, &[64, 1 << 17], &[0])),
+        ("reduce_all", reduction("sum", F32, &[1 << 22], &[0])),
+        ("reduce_all_f64", reduction("sum", F64, &[1 << 22], &[0])),
+        ("reduce_all_index64", reduction("sum", S32, &[1 << 32], &[0])),
+        ("reduce_both_ends", reduction("sum", F32, &[70, 300, 64], &[0, 2])),
+        ("reduce_product_complex", reduction("product", C64, &[64, 64], &[1])),
+        ("reduce_window_max", window("reduce_max", F32)),
+        ("reduce_window_sum", window("sum", F64)),
+        ("reduce_fused", program(&shape, &column, &squares)),
+        ("reduce_argmax_all", argument("argmax", &[1 << 20], None, false)),
+        ("reduce_argmin_axis", argument("argmin", &[512, 100], Some(1), true)),
+    ]
+}
+
+fn folds() -> Vec<(&'static str, Program)> {
+    use Type::{F32, S32};
+    let fold = |first: Input| {
+        let nodes = [
+            node("accumulator", F32, &[1]),
+            node("multiply", F32, &[2, 0]),
+            with("fold", F32, &[2, 3], Attribute::Axes(Axes::from_slice(&[1]))),
+        ];
+        program(&[100, 30], &[dense(F32, &[100, 30]), first], &nodes)
+    };
+    vec![("fold", fold(scalar(F32))), ("fold_from_buffer", fold(view(S32, 0, &[0, 0])))]
+}
+
+/// What kernels a program runs: how many workgroups, the chunk, and the text.
+fn kernels(program: &Program, caps: &Capabilities) -> String {
+    program.check().unwrap();
+    let layout = Layout::new(program).unwrap();
+    let launches = match choose(program, &layout, caps) {
+        FusionStrategy::OnePass(one) => vec![one],
+        FusionStrategy::TwoPasses { partial, combining, .. } => vec![partial, combining],
+    };
+    let text = |launch: &FusionLaunch| {
+        let kernel = FusionKernel::new(program, &layout, launch.schedule);
+        let text = kernel.source(caps, PARAMETERS);
+        let (_, text) = text.split_once(PARAMETERS).unwrap();
+        format!("// {} workgroups, chunk {}\n{text}", launch.groups, launch.chunk)
+    };
+    launches.iter().map(text).collect()
+}
+
+#[test]
+fn kernels_are_those_of_the_golden_files() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("native_tests/golden");
+    let rewrites = env::var("NX_VULKAN_GOLDEN").is_ok_and(|value| value == "write");
+    let mut expected: BTreeMap<String, String> = BTreeMap::new();
+    for (name, program) in [maps(), outputs(), tiles(), reductions(), folds()].into_iter().flatten() {
+        for (device, caps) in [("h200", h200()), ("lavapipe", lavapipe())] {
+            expected.insert(format!("{name}.{device}.glsl"), kernels(&program, &caps));
+        }
+    }
+    if rewrites {
+        fs::remove_dir_all(&folder).ok();
+        fs::create_dir_all(&folder).unwrap();
+        expected.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
+    }
+    let differences: String = expected
+        .iter()
+        .filter_map(|(name, text)| difference(name, &fs::read_to_string(folder.join(name)).ok()?, text))
+        .collect();
+    assert!(differences.is_empty(), "NX_VULKAN_GOLDEN=write rewrites native_tests/golden\n{differences}");
+    let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), expected.into_keys().collect());
+}
+
+/// The lines between the first and the last that differ.
+fn difference(name: &str, before: &str, after: &str) -> Option<String> {
+    let [mut old, mut new] = [before, after].map(|text| text.lines().collect::<VecDeque<_>>());
+    if old == new {
+        return None;
+    }
+    while old.front() == new.front() && old.pop_front().is_some() {
+        new.pop_front();
+    }
+    while old.back() == new.back() && old.pop_back().is_some() {
+        new.pop_back();
+    }
+    let lines =
+        |sign: char, lines: VecDeque<&str>| lines.iter().map(|line| format!("{sign} {line}\n")).collect::<String>();
+    Some(format!("{name}\n{}{}", lines('-', old), lines('+', new)))
+}

@@ -1,0 +1,150 @@
+//! The kernel of a program: what its text depends on, and its parameters.
+
+use crate::device::Capabilities;
+use crate::graph::{Operand, Params};
+use crate::kernels::KernelSpec;
+use crate::memory::{Allocation, AllocationHandle};
+use crate::program::emit::{LoopNest, MapTraversal, Schedule, emit};
+use crate::program::layout::{Layout, Pattern};
+use crate::program::types::Compute;
+use crate::program::{Attribute, Program, Source};
+
+/// A program's kernel. The program and its layout lack what are parameters: extents, strides, offsets, steps and values.
+#[derive(Hash)]
+pub(super) struct FusionKernel {
+    program: Program,
+    layout: Layout,
+    schedule: Schedule,
+}
+
+/// One launch of a [`FusionKernel`].
+pub(super) struct FusionArgs<'a> {
+    pub program: &'a Program,
+    pub layout: &'a Layout,
+    pub operands: &'a [Operand<'a>],
+    pub out: &'a Allocation,
+    /// The partial results that a pass of two writes or reads.
+    pub partials: Option<Partials<'a>>,
+    /// Elements of a chunk; see [`FusionLaunch`](crate::tuning::fusion::FusionLaunch).
+    pub chunk: u64,
+    pub groups: u64,
+}
+
+/// Partial results of `chunks` chunks for each output, in an allocation for each part of the accumulator.
+#[derive(Clone, Copy)]
+pub(super) struct Partials<'a> {
+    pub parts: &'a [Compute],
+    pub allocations: &'a [AllocationHandle],
+    pub chunks: u64,
+}
+
+impl<'a> Partials<'a> {
+    fn iter(self) -> impl Iterator<Item = (usize, (&'a Compute, &'a AllocationHandle))> {
+        self.parts.iter().zip(self.allocations).enumerate()
+    }
+}
+
+impl FusionKernel {
+    pub fn new(program: &Program, layout: &Layout, schedule: Schedule) -> Self {
+        let window = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.window);
+        Self { program: program.without_parameters(), layout: layout.without_parameters(window), schedule }
+    }
+}
+
+impl KernelSpec for FusionKernel {
+    type Args<'a> = FusionArgs<'a>;
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        emit(&self.program, &self.layout, self.schedule, parameters, caps)
+    }
+
+    /// In the order of their declaration: addresses, immediates, then indices.
+    fn params<'a>(&self, args: &FusionArgs<'a>, params: &mut Params<'a>) {
+        let (layout, index64) = (args.layout, args.layout.wide);
+        let (from_partial, to_partial) = match self.schedule.nest {
+            LoopNest::Reduce(reduce) => (reduce.from_partial, reduce.to_partial),
+            _ => (false, false),
+        };
+        let result = args.program.result();
+        if !to_partial {
+            params.write_at(args.out, layout.result_offset(args.program), result.storage(), "result");
+        }
+        for (i, (part, allocation)) in args.partials.into_iter().flat_map(Partials::iter) {
+            match to_partial {
+                true => params.write(allocation, part.glsl(), ("partial_out", i)),
+                false => params.read(allocation, part.glsl(), ("partial", i)),
+            }
+        }
+        let chunks = args.partials.map_or(1, |partials| partials.chunks);
+        if from_partial {
+            let extents = [("outputs", layout.outputs()), ("reduced", chunks), ("chunk", chunks), ("chunks", 1)];
+            return params.extents(index64, extents);
+        }
+        args.inputs(params);
+        match self.schedule.nest {
+            LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
+                params.extents(index64, [("outputs", layout.outputs()), ("reduced", layout.reduced())]);
+                params.extents(index64, [("chunk", args.chunk), ("chunks", chunks)]);
+            }
+            LoopNest::Map { traversal: MapTraversal::Chunk, .. } => {
+                params.extents(index64, [("count", layout.outputs()), ("chunk", args.chunk)]);
+            }
+            LoopNest::Map { .. } | LoopNest::Tile { .. } => params.extent(layout.outputs(), index64, "count"),
+        }
+        args.steps(params);
+        if self.schedule.reversible {
+            params.reversed(index64);
+        }
+    }
+
+    fn groups(&self, args: &FusionArgs) -> u64 {
+        args.groups
+    }
+}
+
+impl<'a> FusionArgs<'a> {
+    /// The inputs' addresses and values. A view that is read linearly or at one index has its offset in the address.
+    fn inputs(&self, params: &mut Params<'a>) {
+        let mut views = self.layout.views.iter();
+        for (i, (input, operand)) in self.program.inputs.iter().zip(self.operands).enumerate() {
+            let offset = match &input.source {
+                Source::Scalar => 0,
+                Source::View { .. } => views.next().map_or(0, |view| view.address_offset()),
+            };
+            match operand {
+                Operand::Scalar { index, value } => {
+                    let held = input.ty.size().max(8) as usize;
+                    params.scalar(*index, &value[..held], ("scalar", i));
+                }
+                Operand::Buffer(allocation, _) => {
+                    params.read_at(allocation, offset as u64 * input.ty.size(), input.ty.storage(), ("input", i));
+                }
+            }
+        }
+    }
+
+    /// Extents, strides and steps.
+    fn steps(&self, params: &mut Params<'a>) {
+        let (program, layout, index64) = (self.program, self.layout, self.layout.wide);
+        for (n, node) in program.nodes.iter().enumerate() {
+            let Attribute::Steps(steps) = &node.attribute else { continue };
+            for (k, &(extent, step)) in steps.iter().enumerate() {
+                params.extent(extent, index64, ("extentv", program.inputs.len() + n, k));
+                params.index(step, index64, ("stepv", program.inputs.len() + n, k));
+            }
+        }
+        for (axis, &dim) in layout.dims.iter().enumerate() {
+            params.extent(dim, index64, ("dim", axis));
+        }
+        for (v, view) in layout.views.iter().enumerate().filter(|(_, view)| view.pattern == Pattern::Strided) {
+            params.index(view.offset, index64, ("offset", v));
+            for (axis, &stride) in view.strides.iter().enumerate() {
+                params.index(stride, index64, ("stride", v, axis));
+            }
+        }
+        for (s, start) in program.starts().iter().enumerate() {
+            params.extent(start.extent, index64, ("extent", s));
+            params.index(start.step, index64, ("step", s));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs programs. This module checks a program against the device and its operands and launches its kernels; how these go through
+//! the iteration space is `tuning::fusion`'s to choose, and what their text is `program::emit`'s.
+
+#[cfg(test)]
+mod golden;
+mod kernel;
+
+use smallvec::SmallVec;
+
+use super::{check_indices, launch};
+use crate::error::{Attempt, Error, Result};
+use crate::graph::{Context, Operand};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::Program;
+use crate::program::emit::Accumulator;
+use crate::program::layout::Layout;
+use crate::program::types::Compute;
+use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
+use kernel::{FusionArgs, FusionKernel, Partials};
+
+/// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
+/// device cannot run it, or the operands are too small for it.
+pub fn run(cx: &Context, program: &Program, operands: &[Operand]) -> Attempt<Buffer> {
+    let layout = check(cx, program, operands, 0)?;
+    let bytes = layout.outputs() * program.result().size();
+    let out = cx.allocate(bytes)?;
+    launch_passes(cx, program, &layout, operands, &out)?;
+    Ok(Buffer::new(bytes, out))
+}
+
+/// Runs a program with an output view into `out`, a buffer of `bytes` bytes.
+pub fn run_into(
+    cx: &Context,
+    program: &Program,
+    operands: &[Operand],
+    (out, bytes): (&AllocationHandle, u64),
+) -> Attempt<()> {
+    let layout = check(cx, program, operands, bytes)?;
+    launch_passes(cx, program, &layout, operands, out)
+}
+
+/// The layout of a program that can run on these operands, and with an output of `out_bytes`.
+fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
+    program.check()?;
+    for index in 0..program.inputs.len() + program.nodes.len() {
+        program.type_of(index).check_program(cx.caps())?;
+    }
+    let layout = Layout::new(program)?;
+    let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
+    let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
+    let required = layout.reaches.iter().zip(sizes).zip(bytes);
+    let mut fits = required.map(|((&len, size), bytes)| len.checked_mul(size).is_some_and(|needed| needed <= bytes));
+    if operands.len() != program.inputs.len() || !fits.all(|fits| fits) {
+        return Err(Error::SizeMismatch);
+    }
+    check_indices(cx.caps(), layout.wide)?;
+    Ok(layout)
+}
+
+fn launch_passes(
+    cx: &Context,
+    program: &Program,
+    layout: &Layout,
+    operands: &[Operand],
+    out: &Allocation,
+) -> Attempt<()> {
+    if program.elements() == 0 {
+        return Ok(());
+    }
+    let pass = |launched: &FusionLaunch, partials| {
+        let kernel = FusionKernel::new(program, layout, launched.schedule);
+        let FusionLaunch { chunk, groups, .. } = *launched;
+        launch(cx, &kernel, &FusionArgs { program, layout, operands, out, partials, chunk, groups })
+    };
+    match choose(program, layout, cx.caps()) {
+        FusionStrategy::OnePass(one) => pass(&one, None),
+        FusionStrategy::TwoPasses { partial, combining, chunks } => {
+            let accumulator = Accumulator::of(program, layout, cx.caps());
+            let parts = accumulator.map(|accumulator| accumulator.parts).unwrap_or_default();
+            let allocation = |part: &Compute| cx.allocate(chunks * layout.outputs() * part.size());
+            let allocations = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 2]>>>()?;
+            let partials = Some(Partials { parts: &parts, allocations: &allocations, chunks });
+            let _batch = cx.batch();
+            pass(&partial, partials)?;
+            pass(&combining, partials)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How a kernel goes through the iteration space of its program. `tuning::fusion` chooses a schedule; emission writes it, and decides
+//! nothing about it.
+
+/// Inputs that a thread reads for four neighbouring elements at once, as a bit for each input. The others it reads element by element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VectorInputs {
+    /// Inputs whose four elements are neighbours in memory: one load of a vec4.
+    pub vec4: u32,
+    /// Inputs with one element for all four.
+    pub broadcast: u32,
+}
+
+/// The loops of a kernel, and in which direction they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Schedule {
+    pub nest: LoopNest,
+    /// Whether the parameter `reversed` may have the kernel go through large tensors from their ends.
+    pub reversible: bool,
+}
+
+/// The loops of a kernel around its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoopNest {
+    /// Element-wise. With `vectors` a thread makes vectors of four neighbouring results, for which all addresses are aligned;
+    /// without it makes scalars.
+    Map { threads: u32, traversal: MapTraversal, vectors: Option<VectorInputs> },
+    /// Element-wise, tile by tile of two axes.
+    Tile { threads: u32, tile: Tile },
+    /// A reduction whose elements are combined in any order.
+    Reduce(ReduceSchedule),
+    /// A reduction by a function, in order: each thread makes one output.
+    Fold { threads: u32 },
+}
+
+/// What a workgroup of an element-wise kernel goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MapTraversal {
+    /// A chunk, whose extent is a parameter, in a loop.
+    Chunk,
+    /// [`SCALARS_PER_THREAD`] or [`VECTORS_PER_THREAD`] a thread, in straight code: the loads overlap.
+    Unrolled,
+    /// [`SCALARS_PER_THREAD`] a thread in a loop, so that the kernel holds the program once.
+    Rolled,
+}
+
+/// Elements of a thread in an element-wise kernel of scalars.
+pub const SCALARS_PER_THREAD: u32 = 4;
+/// Vectors of a thread in an element-wise kernel of vectors: enough loads in flight to fill the memory bus.
+pub const VECTORS_PER_THREAD: u32 = 2;
+
+/// The loops of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReduceSchedule {
+    /// Threads of a workgroup with outputs of their own.
+    pub output_threads: u32,
+    /// Threads of a workgroup that share an output. The workgroup has `output_threads` times this number of threads.
+    pub reduction_threads: u32,
+    /// What a thread reads for four neighbours: along the last axis, which is reduced, or along the last kept axis where
+    /// `output_vectors` is not 0.
+    pub vectors: VectorInputs,
+    /// Vectors of four outputs that a thread makes; 0 where it makes one output.
+    pub output_vectors: u32,
+    /// Elements (or vectors along the reduced axes) of an output that a thread loads before it combines them.
+    pub unrolled: u32,
+    pub exchange: Exchange,
+    /// Whether the reduced axes are a window: their extents are constants of the kernel, which is straight code.
+    pub window: bool,
+    /// Whether the kernel reads partial results in place of the program's inputs.
+    pub from_partial: bool,
+    /// Whether the kernel writes partial results.
+    pub to_partial: bool,
+}
+
+/// How threads that share an output hand each other what they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exchange {
+    /// Each output is one thread's.
+    None,
+    /// By subgroup shuffles: the workgroup is one subgroup.
+    Subgroup,
+    SharedMemory,
+}
+
+/// Two axes of the iteration space, in tiles of `width` by `height` for each workgroup. Along `output_axis` results are neighbours in
+/// memory, along `input_axis` the elements of some inputs, which are transposed on their way: both sides move whole sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    pub output_axis: u8,
+    pub input_axis: u8,
+    /// Extent along `output_axis`.
+    pub width: u32,
+    /// Extent along `input_axis`.
+    pub height: u32,
+    /// A bit for each input that is transposed.
+    pub inputs: u32,
+    pub staging: Staging,
+}
+
+/// Where the inputs of a tile are transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Staging {
+    /// In the device's caches, which hold the tile.
+    Caches,
+    /// In shared memory, by scalars.
+    SharedScalars,
+    /// In shared memory, four by four elements a thread.
+    SharedVectors,
+    /// In registers, four by four elements a thread.
+    Registers,
+}

@@ -1,0 +1,133 @@
+//! How programs run: the schedules of their kernels, and how many workgroups each has. The choices rest on the program, its layout and
+//! the device's capabilities alone.
+
+mod reduce;
+mod tile;
+mod vectors;
+
+use crate::device::Capabilities;
+use crate::program::emit::{
+    Accumulator, LoopNest, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
+};
+use crate::program::layout::Layout;
+use crate::program::{Node, Program};
+use crate::tuning::cpu_group_threads;
+
+/// Threads of a GPU's workgroup.
+const THREADS: u32 = 256;
+
+/// Threads of a workgroup whose threads make an output each in a loop over all that it is made of.
+const FOLD_THREADS: u32 = 64;
+
+/// Bytes of each operand that a workgroup of an element-wise kernel moves: with 8 KiB an H200 took up to 2 % longer.
+const MAP_GROUP_BYTES: u32 = 4 << 10;
+/// The fewest threads of such a workgroup, and those of one whose program takes longer than moving its operands.
+const MIN_MAP_THREADS: u32 = 128;
+
+/// Workgroups that keep the cores of a CPU device busy.
+const CPU_MAP_GROUPS: u64 = 128;
+/// The fewest elements of one of them: a workgroup costs as much as some hundred elements.
+const MIN_CPU_GROUP_ELEMENTS: u64 = 1024;
+
+/// How a program runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FusionStrategy {
+    OnePass(FusionLaunch),
+    /// A reduction in two passes: partial results of `chunks` chunks for each output, then of these.
+    TwoPasses {
+        partial: FusionLaunch,
+        combining: FusionLaunch,
+        chunks: u64,
+    },
+}
+
+/// One launch of a program's kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusionLaunch {
+    pub schedule: Schedule,
+    /// Elements of a chunk: of the results, or of what is reduced to one output.
+    pub chunk: u64,
+    pub groups: u64,
+}
+
+/// How a program of at least one element runs.
+pub fn choose(program: &Program, layout: &Layout, caps: &Capabilities) -> FusionStrategy {
+    let problem = FusionProblem { program, layout, caps };
+    match Accumulator::of(program, layout, caps) {
+        None if program.reduced_type().is_some() => FusionStrategy::OnePass(problem.fold()),
+        None => FusionStrategy::OnePass(problem.map()),
+        Some(accumulator) => problem.reduce(&accumulator),
+    }
+}
+
+/// What is chosen for.
+#[derive(Clone, Copy)]
+struct FusionProblem<'a> {
+    program: &'a Program,
+    layout: &'a Layout,
+    caps: &'a Capabilities,
+}
+
+impl FusionProblem<'_> {
+    fn launch(&self, nest: LoopNest, chunk: u64, groups: u64) -> FusionLaunch {
+        // A CPU device has no use for it, and partial results stay in caches.
+        let large = match nest {
+            LoopNest::Map { .. } | LoopNest::Tile { .. } => true,
+            LoopNest::Reduce(reduce) => !reduce.from_partial,
+            LoopNest::Fold { .. } => false,
+        };
+        let schedule = Schedule { nest, reversible: large && !self.caps.cpu };
+        FusionLaunch { schedule, chunk, groups }
+    }
+
+    /// The order is the function's: all that runs in parallel is the outputs.
+    fn fold(&self) -> FusionLaunch {
+        let groups = self.layout.outputs().div_ceil(FOLD_THREADS.into());
+        self.launch(LoopNest::Fold { threads: FOLD_THREADS }, self.layout.reduced(), groups)
+    }
+
+    fn map(&self) -> FusionLaunch {
+        let (cpu, outputs) = (self.caps.cpu, self.layout.outputs());
+        if let Some(mut tile) = self.tile() {
+            tile.staging = match (self.tile_in_vectors(&tile), cpu) {
+                (true, false) => Staging::SharedVectors,
+                (true, true) => Staging::Registers,
+                (false, false) => Staging::SharedScalars,
+                (false, true) => Staging::Caches,
+            };
+            if tile.staging == Staging::Caches {
+                tile.inputs = 0;
+            }
+            let threads = if cpu { cpu_group_threads(self.caps) } else { THREADS };
+            return self.launch(LoopNest::Tile { threads, tile }, 0, self.tiles(&tile));
+        }
+        let vectors = self.map_vectors();
+        if cpu {
+            let (threads, width) = (cpu_group_threads(self.caps), if vectors.is_some() { 4 } else { 1 });
+            let runs = outputs / width;
+            let chunk = runs.div_ceil(CPU_MAP_GROUPS).max(MIN_CPU_GROUP_ELEMENTS / width);
+            let chunk = chunk.next_multiple_of(threads.into());
+            let nest = LoopNest::Map { threads, traversal: MapTraversal::Chunk, vectors };
+            return self.launch(nest, chunk, runs.div_ceil(chunk));
+        }
+        let elements = if vectors.is_some() { 4 * VECTORS_PER_THREAD } else { SCALARS_PER_THREAD };
+        let threads = self.map_threads(elements);
+        let traversal = if self.program.is_long() { MapTraversal::Rolled } else { MapTraversal::Unrolled };
+        // Vectors and the scalars that they leave over.
+        let groups = (outputs + 3).div_ceil((threads * elements).into());
+        self.launch(LoopNest::Map { threads, traversal, vectors }, 0, groups)
+    }
+
+    /// Threads of an element-wise workgroup on a GPU, whose threads make `elements` elements each. It should move
+    /// [`MAP_GROUP_BYTES`] of each operand, unless what is computed takes longer than that.
+    fn map_threads(&self, elements: u32) -> u32 {
+        let program = self.program;
+        let is_long = |node: &Node| node.op.real.is_some_and(|formula| formula.long);
+        if program.nodes.iter().any(|node| is_long(node) || program.is_complex(node)) {
+            return MIN_MAP_THREADS;
+        }
+        let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
+        let size = sizes.max().unwrap_or(1) as u32;
+        (MAP_GROUP_BYTES / (elements * size)).min(self.caps.max_threads.min(1024)).max(MIN_MAP_THREADS)
+    }
+}

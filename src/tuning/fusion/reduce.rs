@@ -1,0 +1,163 @@
+//! How reductions share their elements out among threads, workgroups and passes.
+
+use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
+use crate::program::emit::{Accumulator, Exchange, LoopNest, ReduceSchedule, VectorInputs};
+use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
+
+/// The fewest outputs for which a window of straight code pays off. Of 65,536 2×2 or 3×3 windows it saves lavapipe 0.6 to 2 ms a
+/// call and takes 25 to 60 ms to build; `window` saves several times as much for an element.
+const MIN_WINDOWS: u64 = 1 << 16;
+
+/// Elements along the reduced axes that a thread takes at least where the outputs fill the device: what it loads at a time.
+const MIN_ELEMENTS_PER_THREAD: u64 = 16;
+/// Threads that fill a GPU's multiprocessor.
+const MULTIPROCESSOR_THREADS: u64 = 2048;
+
+/// Neighbouring threads use all that they load, one after the other, where they read every fourth element or closer.
+const MAX_STRIDE_IN_CACHE: i64 = 4;
+
+/// Outputs from which a GPU's workgroup has output threads alone.
+const MANY_OUTPUTS: u64 = 1 << 16;
+
+/// The fewest elements of a partial result where there are more of them than fill the device.
+const MIN_PARTIAL_ELEMENTS: u64 = 1024;
+
+/// The threads of a reduction's workgroup and what each reads; see [`ReduceSchedule`].
+#[derive(Clone, Copy)]
+struct ReduceThreads {
+    output_threads: u32,
+    reduction_threads: u32,
+    vectors: VectorInputs,
+    output_vectors: u32,
+}
+
+impl FusionProblem<'_> {
+    pub(super) fn reduce(&self, accumulator: &Accumulator) -> FusionStrategy {
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let threads = self.reduce_threads();
+        let groups = outputs.div_ceil(u64::from(threads.output_threads) * u64::from(4 * threads.output_vectors).max(1));
+        let chunks = self.chunks(groups, threads.reduction_threads);
+        let parts = accumulator.parts.len();
+        if chunks == 1 {
+            let schedule = self.reduce_schedule(threads, parts, self.is_window(threads));
+            return FusionStrategy::OnePass(self.launch(LoopNest::Reduce(schedule), reduced, groups));
+        }
+        let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
+        let chunks = reduced.div_ceil(chunk);
+        let schedule = ReduceSchedule { to_partial: true, ..self.reduce_schedule(threads, parts, false) };
+        let partial = self.launch(LoopNest::Reduce(schedule), chunk, groups * chunks);
+        FusionStrategy::TwoPasses { partial, combining: self.combining(parts, chunks), chunks }
+    }
+
+    /// The pass over the partial results of `chunks` chunks.
+    fn combining(&self, parts: usize, chunks: u64) -> FusionLaunch {
+        let outputs = self.layout.outputs();
+        let (output_threads, reduction_threads) = match outputs {
+            0.. if self.caps.cpu => {
+                let lanes = cpu_group_threads(self.caps);
+                if outputs < lanes.into() { (1, lanes) } else { (lanes, 1) }
+            }
+            64.. => (64, 4),
+            _ => (1, THREADS),
+        };
+        let vectors = VectorInputs::default();
+        let threads = ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0 };
+        let schedule = ReduceSchedule { from_partial: true, ..self.reduce_schedule(threads, parts, false) };
+        self.launch(LoopNest::Reduce(schedule), chunks, outputs.div_ceil(output_threads.into()))
+    }
+
+    /// Chunks of what is reduced to each output. It is split where the outputs alone do not fill the device: a second pass costs an
+    /// H200 as much as half of its threads. Smaller chunks end closer together, but what they leave to the second pass should be little.
+    fn chunks(&self, groups: u64, reduction_threads: u32) -> u64 {
+        let (fills, most) = if self.caps.cpu { (32, 32) } else { (512, 8192) };
+        if groups >= fills {
+            return 1;
+        }
+        let least = u64::from(reduction_threads) * 8;
+        let chunks =
+            |groups_wanted: u64, min: u64| (groups_wanted / groups).min(self.layout.reduced() / min.max(least));
+        chunks(fills, 1).max(chunks(most, MIN_PARTIAL_ELEMENTS)).max(1)
+    }
+
+    /// The schedule of one pass over the inputs.
+    fn reduce_schedule(&self, threads: ReduceThreads, parts: usize, window: bool) -> ReduceSchedule {
+        let ReduceThreads { output_threads, reduction_threads, vectors, output_vectors } = threads;
+        let exchange = match reduction_threads {
+            1 => Exchange::None,
+            _ if self.caps.cpu && output_threads * reduction_threads <= self.caps.subgroup => Exchange::Subgroup,
+            _ => Exchange::SharedMemory,
+        };
+        let unrolled = match output_vectors {
+            0 if vectors.vec4 == 0 && parts == 1 && !self.caps.cpu => 8,
+            _ => 4 / output_vectors.max(1),
+        };
+        ReduceSchedule {
+            output_threads,
+            reduction_threads,
+            vectors,
+            output_vectors,
+            unrolled,
+            exchange,
+            window,
+            from_partial: false,
+            to_partial: false,
+        }
+    }
+
+    /// Whether the reduced axes are a small window, in which each position would be found by division.
+    fn is_window(&self, threads: ReduceThreads) -> bool {
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let scalars = threads.reduction_threads == 1 && threads.output_vectors == 0 && threads.vectors.vec4 == 0;
+        let has_axes = self.layout.dims.len() > self.layout.kept + 1;
+        scalars && has_axes && reduced <= MAX_UNROLLED_WINDOW && outputs >= MIN_WINDOWS
+    }
+
+    /// Neighbouring threads, and the neighbours that one thread takes, should read neighbouring elements.
+    fn reduce_threads(&self) -> ReduceThreads {
+        let kept = self.layout.kept;
+        let inner_kept = self.widest_stride(kept.checked_sub(1));
+        let inner_reduced = self.widest_stride(self.layout.dims.len().checked_sub(1).filter(|&axis| axis >= kept));
+        if self.caps.cpu {
+            return self.cpu_reduce_threads(inner_reduced <= inner_kept);
+        }
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
+        if inner_kept < inner_reduced.saturating_mul(MAX_STRIDE_IN_CACHE) {
+            let vectors = self.output_vectors();
+            let width = if vectors.vec4 != 0 { 4 } else { 1 };
+            let most = if outputs >= MANY_OUTPUTS { THREADS / width } else { 32 };
+            let output_threads = up(outputs / u64::from(width)).min(most);
+            let reduction_threads = up(reduced.div_ceil(4)).min(THREADS / output_threads);
+            return ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: width / 4 };
+        }
+        let few = up(reduced.div_ceil(MIN_ELEMENTS_PER_THREAD));
+        let fills = outputs * u64::from(few) >= MULTIPROCESSOR_THREADS * self.caps.processors;
+        let reduction_threads = if fills { few } else { up(reduced.div_ceil(4)) };
+        let (output_threads, vectors) = (THREADS / reduction_threads, self.reduced_vectors());
+        ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0 }
+    }
+
+    /// The threads of one subgroup. `neighbours_reduced` says that elements are closer along the reduced axes.
+    fn cpu_reduce_threads(&self, neighbours_reduced: bool) -> ReduceThreads {
+        let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
+        let (lanes, vectors) = (cpu_group_threads(self.caps), self.reduced_vectors());
+        if outputs < lanes.into() || neighbours_reduced && vectors.vec4 != 0 && reduced >= 64 {
+            return ReduceThreads { output_threads: 1, reduction_threads: lanes, vectors, output_vectors: 0 };
+        }
+        let vectors = self.output_vectors();
+        // Whole lines of memory: what is read of a row lies far from what is read of the next.
+        let output_vectors = match outputs {
+            _ if vectors.vec4 == 0 => 0,
+            _ if outputs.is_multiple_of(16) && outputs >= u64::from(64 * lanes) => 4,
+            _ => 1,
+        };
+        ReduceThreads { output_threads: lanes, reduction_threads: 1, vectors, output_vectors }
+    }
+
+    /// The widest stride of all views along an axis, the largest number where none moves. The widest counts: what is read again and
+    /// again comes from a cache.
+    fn widest_stride(&self, axis: Option<usize>) -> i64 {
+        let stride = |axis: usize| self.layout.views.iter().map(|view| view.strides[axis].abs()).max();
+        axis.and_then(stride).filter(|&stride| stride != 0).unwrap_or(i64::MAX)
+    }
+}
