@@ -105,14 +105,13 @@ defmodule Nx.Vulkan.ElementwiseTest do
 
   for op <- @integer_binary do
     test "#{op} of integers" do
-      for {kind, _} = type <- Generators.integer_types(),
-          shapes <- Generators.some_shape_pairs() do
+      for type <- Generators.integer_types(), shapes <- Generators.some_shape_pairs() do
         right =
           case unquote(op) do
             :pow -> {:integer, 0..70}
             shift when shift in [:left_shift, :right_shift] -> {:integer, 0..70}
-            _divisor when kind == :s -> Generators.pick([{:integer, 1..9}, {:integer, -9..-1}])
-            _divisor -> {:integer, 1..200}
+            # BinaryBackend raises for those that are zero.
+            _divisor -> Generators.pick([{:integer, 1..9}, :any])
           end
 
         check_binary(unquote(op), shapes, {type, type}, {:any, right})
