@@ -72,8 +72,8 @@ fn eps_arg(term: Term) -> Result<f32> {
 }
 
 /// A list of `:upper`, `:right`, `:transpose`, `:conjugate` and `:unit`.
-fn options_arg(term: Term) -> Result<triangular::Options> {
-    let mut options = triangular::Options::default();
+fn options_arg(term: Term) -> Result<triangular::TriangularOptions> {
+    let mut options = triangular::TriangularOptions::default();
     for option in list_arg(term, "options")? {
         let name = option.atom_to_string().map_err(|_| wrong("options", "atoms"))?;
         let flag = match name.as_str() {

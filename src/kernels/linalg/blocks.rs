@@ -1,128 +1,184 @@
-//! Jacobi rotations of blocks of columns: what two blocks have to turn is found by two-sided rotations in shared memory, and
-//! applied as matrix products. One-sided, for singular values, it is found from the blocks' Gram matrix (C. Bischof,
+//! Jacobi rotations of blocks of columns: the rotations of two blocks are found by two-sided rotations in shared memory, and
+//! applied as matrix products. One-sided, for singular values, they are found from the blocks' Gram matrix (C. Bischof,
 //! "Computing the singular value decomposition on a distributed system of vector processors", 1989; V. Hari, S. Singer and
-//! S. Singer, "Allocation-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
-//! and C. F. Van Loan, "Matrix Computations", 4th edition, 8.5.6).
+//! S. Singer, "Block-oriented J-Jacobi methods for Hermitian matrices", 2010), two-sided from the matrix itself (G. H. Golub
+//! and C. F. Van Loan, "Matrix Computations", 4th edition, 8.5.6). This module owns the order of the kernels and when they
+//! end; it does not choose between this method and others.
 
-use super::jacobi::SWEEPS;
+use super::jacobi::MAX_SWEEPS;
 use super::*;
 
-/// Sweeps after which the host starts to ask whether there is anything left to do.
-const UNASKED: u64 = 6;
+/// Sweeps after which the host starts to ask whether there is anything left to rotate.
+const UNCHECKED_SWEEPS: u64 = 6;
 /// Parts of the rows that Gram matrices are summed from, at most.
-const PARTS: u64 = 8;
+const MAX_GRAM_PARTS: u64 = 8;
 
-/// Whether this way is worth it: there are enough columns, and they are of real numbers.
-pub(super) fn applies(run: Run, cells: &Cells) -> bool {
-    cells.columns > EXACT && !run.scheme.work.is_complex()
+/// Whether blocks are worth it: there are enough columns, and they are of real numbers.
+pub(super) fn applies(space: Workspace, matrices: &ColumnMatrices) -> bool {
+    matrices.columns > EXACT && !space.arithmetic.work.is_complex()
 }
 
-/// Columns of a block: as many as shared memory takes.
-fn width(run: Run) -> u64 {
-    let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * run.scheme.work.size() + 1024;
-    if bytes(32) <= run.cx.caps().max_shared.into() { 32 } else { 16 }
+/// Columns of a block: what shared memory takes.
+fn rotation_width(space: Workspace) -> u64 {
+    let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * space.arithmetic.work.size() + 1024;
+    if bytes(32) <= space.cx.caps().max_shared.into() { 32 } else { 16 }
 }
 
-/// What is rotated: the columns of `cells` until they are orthogonal to each other. Or, where `least` says which magnitude of
-/// an element is but rounding (one number a matrix), symmetric matrices from both sides until they are diagonal. And the
-/// columns of `vectors` with them.
-pub(super) struct Rotated<'a> {
-    pub cells: &'a Cells,
-    pub vectors: Option<&'a Cells>,
+/// What is rotated: the columns of `matrices` until they are orthogonal to each other. Or, where `least` says which magnitude of
+/// an element is but rounding (one number a matrix), symmetric matrices from both sides until they are diagonal. The columns
+/// of `vectors` are rotated with them.
+pub(super) struct BlockRotation<'a> {
+    pub matrices: &'a ColumnMatrices,
+    pub vectors: Option<&'a ColumnMatrices>,
     pub least: Option<&'a AllocationHandle>,
 }
 
+/// Sizes of a rotation by blocks.
+struct BlockSizes {
+    /// Columns of a block.
+    width: u64,
+    /// Columns of a pair of blocks.
+    both: u64,
+    /// Pairs of blocks of a matrix.
+    pairs: u64,
+    /// Rows that one part of a Gram matrix is summed from, and the number of parts.
+    depth: u64,
+    parts: u64,
+    /// Workgroups that apply the rotations of one pair.
+    slabs: u64,
+}
+
+/// Memory of a rotation by blocks.
+struct BlockBuffers {
+    /// Gram matrices of the pairs, part by part; `None` where rotations are found from the matrix itself.
+    grams: Option<AllocationHandle>,
+    /// For each pair the product of its rotations.
+    turns: AllocationHandle,
+    /// For each pair whether it has no rotations.
+    idle: AllocationHandle,
+    /// For each matrix and sweep whether there were rotations.
+    rotations: Buffer,
+}
+
 /// Rotates matrices to which this [`applies`].
-pub(super) fn rotate(run: Run, rotated: &Rotated) -> Attempt<()> {
-    let &Rotated { cells, vectors, least } = rotated;
-    let &Cells { batch, rows, columns, .. } = cells;
-    let Run { cx, .. } = run;
-    cx.blocking.require()?;
-    let width = width(run);
-    let both = 2 * width;
-    let pairs = columns.div_ceil(both);
-    let depth = rows.div_ceil(PARTS).next_multiple_of(both);
-    let parts = rows.div_ceil(depth);
-    within_reach((batch * pairs).saturating_mul(parts * both * both))?;
-    let rotations = cx.zeroed(batch * SWEEPS * 4)?;
-    let counters = rotations.allocation()?;
-    let idle = cx.allocate(batch * pairs * 4)?;
-    let grams = match least {
-        None => Some(run.elements(batch * pairs * parts * both * both)?),
-        Some(_) => None,
-    };
-    let turns = run.elements(batch * pairs * both * both)?;
-    let mut matrices: SmallVec<[Operand; 2]> = SmallVec::new();
-    matrices.push(cells.operand("work"));
-    matrices.extend(vectors.map(|vectors| vectors.operand("vectors")));
-    let slabs = rows.div_ceil(both) + vectors.map_or(0, |_| columns.div_ceil(both));
-    // On a processor an invocation has a row.
-    let product = run.by(if processor(cx) { both as u32 } else { 256 }, 1);
-    let defines =
-        [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
-    // A multiple of the width, and no more than there is work for.
-    let lanes = if cx.caps().cpu { width } else { (16 * width).min(u64::from(cx.caps().max_threads) / width * width) };
-    let mut turned: SmallVec<[Operand; 2]> = SmallVec::new();
-    turned.push(grams.as_ref().map_or(cells.operand("work"), |grams| ("grams", Holds::Cells, grams)));
-    turned.extend(least.map(|least| Holds::Numbers.of("least", least)));
-    for sweep in 0..SWEEPS {
-        for round in 0..2 * pairs - 1 {
-            let extents = [
-                ("rows", rows),
-                ("columns", columns),
-                ("slabs", slabs),
-                ("pairs", pairs),
-                ("parts", parts),
-                ("depth", depth),
-                ("sweeps", SWEEPS),
-                ("sweep", sweep),
-                ("round", round),
-            ];
-            let turn = Step {
-                defines: &defines,
-                reads: &turned,
-                writes: &[
-                    ("turns", Holds::Cells, &turns),
-                    ("idle", Holds::Indices, &idle),
-                    ("rotations", Holds::Indices, &counters),
-                ],
-                extents: &extents,
-                groups: batch * pairs,
-                ..Step::new(&["scalar", "pairs", "blocks", "block_turn"], run.by(lanes as u32, 1))
-            };
-            if let Some(grams) = &grams {
-                Step {
-                    files: &["scalar", "pairs", "blocks", "block_gram"],
-                    run: product,
-                    reads: &[cells.operand("work"), ("rotations", Holds::Indices, &counters)],
-                    writes: &[("grams", Holds::Cells, grams)],
-                    groups: batch * pairs * parts,
-                    ..turn
-                }
-                .record()?;
-            }
-            turn.record()?;
-            Step {
-                files: &["scalar", "pairs", "blocks", "block_apply"],
-                run: product,
-                reads: &[
-                    ("turns", Holds::Cells, &turns),
-                    ("idle", Holds::Indices, &idle),
-                    ("rotations", Holds::Indices, &counters),
-                ],
-                writes: &matrices,
-                groups: batch * pairs * slabs,
-                ..turn
-            }
-            .record()?;
+pub(super) fn rotate(space: Workspace, rotation: &BlockRotation) -> Attempt<()> {
+    space.cx.blocking.require()?;
+    let sizes = rotation.sizes(space)?;
+    let buffers = rotation.buffers(space, &sizes)?;
+    let batch = rotation.matrices.batch;
+    for sweep in 0..MAX_SWEEPS {
+        for round in 0..2 * sizes.pairs - 1 {
+            rotation.record(space, &sizes, &buffers, [sweep, round])?;
         }
-        if sweep >= UNASKED {
-            let rotated = cx.uncaptured().read(&rotations, 0, batch * SWEEPS * 4)?;
-            let mut counters = rotated.bytes().chunks_exact(4).skip(sweep as usize).step_by(SWEEPS as usize);
+        if sweep >= UNCHECKED_SWEEPS {
+            let rotated = space.cx.uncaptured().read(&buffers.rotations, 0, batch * MAX_SWEEPS * 4)?;
+            let mut counters = rotated.bytes().chunks_exact(4).skip(sweep as usize).step_by(MAX_SWEEPS as usize);
             if counters.all(|counter| counter == [0; 4]) {
                 return Ok(());
             }
         }
     }
     Ok(())
+}
+
+impl BlockRotation<'_> {
+    fn sizes(&self, space: Workspace) -> Result<BlockSizes> {
+        let &ColumnMatrices { batch, rows, columns, .. } = self.matrices;
+        let width = rotation_width(space);
+        let both = 2 * width;
+        let pairs = columns.div_ceil(both);
+        let depth = rows.div_ceil(MAX_GRAM_PARTS).next_multiple_of(both);
+        let parts = rows.div_ceil(depth);
+        check_index32((batch * pairs).saturating_mul(parts * both * both))?;
+        let slabs = rows.div_ceil(both) + self.vectors.map_or(0, |_| columns.div_ceil(both));
+        Ok(BlockSizes { width, both, pairs, depth, parts, slabs })
+    }
+
+    fn buffers(&self, space: Workspace, sizes: &BlockSizes) -> Attempt<BlockBuffers> {
+        let &BlockSizes { both, pairs, parts, .. } = sizes;
+        let batch = self.matrices.batch;
+        let rotations = space.cx.zeroed(batch * MAX_SWEEPS * 4)?;
+        let idle = space.cx.allocate(batch * pairs * 4)?;
+        let grams = match self.least {
+            None => Some(space.elements(batch * pairs * parts * both * both)?),
+            Some(_) => None,
+        };
+        let turns = space.elements(batch * pairs * both * both)?;
+        Ok(BlockBuffers { grams, turns, idle, rotations })
+    }
+
+    /// One round, in which each block meets another one: Gram matrices, the rotations that they need, and their application.
+    fn record(
+        &self,
+        space: Workspace,
+        sizes: &BlockSizes,
+        buffers: &BlockBuffers,
+        [sweep, round]: [u64; 2],
+    ) -> Attempt<()> {
+        let &Self { matrices, vectors, least } = self;
+        let &ColumnMatrices { batch, rows, columns, .. } = matrices;
+        let &BlockSizes { width, both, pairs, depth, parts, slabs } = sizes;
+        let BlockBuffers { grams, turns, idle, rotations } = buffers;
+        let Workspace { cx, arithmetic, .. } = space;
+        let counters = &*rotations.allocation()?;
+        let extents = [
+            ("rows", rows),
+            ("columns", columns),
+            ("slabs", slabs),
+            ("pairs", pairs),
+            ("parts", parts),
+            ("depth", depth),
+            ("sweeps", MAX_SWEEPS),
+            ("sweep", sweep),
+            ("round", round),
+        ];
+        let defines =
+            [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
+        // As vectors of a CPU an invocation has a row.
+        let product_threads = if cpu_vectors(cx.caps()) { both as u32 } else { 256 };
+        let kernel = |files, threads| MatrixKernel {
+            defines: &defines,
+            ..MatrixKernel::new(files, arithmetic, WorkgroupShape::flat(threads))
+        };
+        if let Some(grams) = grams {
+            let operands = [
+                matrices.read("work"),
+                Content::Indices.read("rotations", counters),
+                Content::Elements.write("grams", grams),
+            ];
+            kernel(&["scalar", "pairs", "blocks", "block_gram"], product_threads).launch(
+                cx,
+                &operands,
+                &extents,
+                batch * pairs * parts,
+            )?;
+        }
+        // A multiple of the width, and no more than there is work for.
+        let most = u64::from(cx.caps().max_threads) / width * width;
+        let threads = if cx.caps().cpu { width } else { (16 * width).min(most) };
+        let mut operands: SmallVec<[MatrixOperand; 5]> = SmallVec::new();
+        operands.push(grams.as_ref().map_or(matrices.read("work"), |grams| Content::Elements.read("grams", grams)));
+        operands.extend(least.map(|least| Content::Reals.read("least", least)));
+        operands.push(Content::Elements.write("turns", turns));
+        operands.push(Content::Indices.write("idle", idle));
+        operands.push(Content::Indices.update("rotations", counters));
+        kernel(&["scalar", "pairs", "blocks", "block_turn"], threads as u32).launch(
+            cx,
+            &operands,
+            &extents,
+            batch * pairs,
+        )?;
+        let mut operands: SmallVec<[MatrixOperand; 5]> = SmallVec::new();
+        operands.push(Content::Elements.read("turns", turns));
+        operands.push(Content::Indices.read("idle", idle));
+        operands.push(Content::Indices.read("rotations", counters));
+        operands.push(matrices.update("work"));
+        operands.extend(vectors.map(|vectors| vectors.update("vectors")));
+        kernel(&["scalar", "pairs", "blocks", "block_apply"], product_threads).launch(
+            cx,
+            &operands,
+            &extents,
+            batch * pairs * slabs,
+        )
+    }
 }

@@ -1,4 +1,5 @@
-//! Eigenvalues and eigenvectors of Hermitian matrices.
+//! Eigenvalues and eigenvectors of Hermitian matrices. This module owns which method a matrix takes and what comes before and
+//! after it; the rotations are those of [`jacobi`] and [`blocks`].
 //!
 //! Small matrices: two-sided Jacobi rotations in a workgroup, in the order and with the rounding of
 //! `Nx.LinAlg.BlockEigh` (R. P. Brent and F. T. Luk, 1985), but on until rounding is all that is left. Larger real ones: the
@@ -9,150 +10,144 @@
 use super::*;
 
 /// Largest matrix for the two-sided rotations; the kernel keeps a round's angles in shared memory.
-const SMALL: u64 = EXACT;
+const MAX_TWO_SIDED: u64 = EXACT;
 /// Up to this size single precision rounds as BinaryBackend's does after every step; double is more accurate.
 const NX_ROUNDING: u64 = 16;
 /// Sweeps of a small matrix at most; six or seven are usual.
-const SWEEPS: u64 = 40;
+const MAX_SMALL_SWEEPS: u64 = 40;
+/// Eigenvectors of a workgroup of `rayleigh.glsl`.
+const QUOTIENTS: u64 = 4;
 
 /// Eigenvalues in the order of their magnitude, the largest first, and eigenvectors. Elements that are at most `eps` and
 /// rounding errors become zero.
 pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<(Buffer, Buffer)> {
     check(cx, a, ty)?;
     let n = a.order()?;
-    let fine = cx.caps().float64 && n > NX_ROUNDING && n <= EXACT;
+    let in_double = cx.caps().float64 && n > NX_ROUNDING && n <= EXACT;
     let work = match ty {
         Type::F64 | Type::C64 | Type::C128 => ty,
-        _ if fine => Type::F64,
+        _ if in_double => Type::F64,
         _ => Type::F32,
     };
-    let run = Run::new(cx, work, n, n);
-    let Work { cells, scales } = load_matrices(run, a, false)?;
-    let values = Cells::new(run, [a.batch, 1, n])?;
-    let matrices = Hermitian { run, cells: &cells, values: &values };
+    let space = Workspace::new(cx, work, n, n);
+    let ScaledMatrices { matrices, scales } = ScaledMatrices::of(space, a, false)?;
+    let values = ColumnMatrices::new(space, [a.batch, 1, n])?;
+    let hermitian = HermitianMatrices { space, matrices: &matrices, values: &values };
     let rotated;
-    let vectors = if n <= SMALL {
-        rotated = matrices.rotated()?;
+    let vectors = if n <= MAX_TWO_SIDED {
+        rotated = hermitian.rotated()?;
         &rotated
     } else {
-        matrices.squares()?;
-        let vectors = if blocks::applies(run, &cells) {
-            rotated = matrices.rotated_by_blocks()?;
+        hermitian.squares()?;
+        let vectors = if blocks::applies(space, &matrices) {
+            rotated = hermitian.rotated_by_blocks()?;
             &rotated
         } else {
-            matrices.shifted()?;
-            &cells
+            hermitian.shifted()?;
+            &matrices
         };
-        jacobi::normalise(run, vectors, &values)?;
-        matrices.rayleigh(a, &scales, vectors)?;
+        jacobi::normalise(space, vectors, &values)?;
+        hermitian.rayleigh(a, &scales, vectors)?;
         vectors
     };
-    let order = jacobi::order(run, &values)?;
-    let stored = Stored {
+    let order = jacobi::order(space, &values)?;
+    let columns = MatrixResult {
         ty,
         rows: n,
         columns: n,
-        cells: vectors,
+        matrices: vectors,
         zero: eps,
         scales: None,
         order: Some(&order),
         upper: false,
         transposed: false,
     };
-    let row = Stored { rows: 1, cells: &values, scales: Some(&scales), ..stored };
-    Ok((row.record(run)?, stored.record(run)?))
+    let row = MatrixResult { rows: 1, matrices: &values, scales: Some(&scales), ..columns };
+    Ok((row.record(space)?, columns.record(space)?))
 }
 
-/// Hermitian matrices, and a row of as many values as they have columns.
-pub(super) struct Hermitian<'a> {
-    pub run: Run<'a>,
-    pub cells: &'a Cells,
-    pub values: &'a Cells,
+/// Hermitian matrices, and for each a row of values, one a column.
+pub(super) struct HermitianMatrices<'a> {
+    pub space: Workspace<'a>,
+    pub matrices: &'a ColumnMatrices,
+    pub values: &'a ColumnMatrices,
 }
 
-impl Hermitian<'_> {
+impl HermitianMatrices<'_> {
     /// The eigenvectors of matrices of at most [`EXACT`] rows, by two-sided rotations, which bring the eigenvalues to
-    /// `values`. Uses `cells` up.
-    pub(super) fn rotated(&self) -> Attempt<Cells> {
-        let &Self { run, cells, values } = self;
-        let &Cells { batch, rows: n, .. } = cells;
-        let vectors = Cells::identity(run, [batch, n, n])?;
-        Step {
+    /// `values`. Uses `matrices` up.
+    pub(super) fn rotated(&self) -> Attempt<ColumnMatrices> {
+        let &Self { space, matrices, values } = self;
+        let &ColumnMatrices { batch, rows: n, .. } = matrices;
+        let vectors = ColumnMatrices::identity(space, [batch, n, n])?;
+        MatrixKernel {
             coherent: true,
-            defines: &[("MAX_PAIRS", SMALL as u32 / 2)],
-            writes: &[cells.operand("work"), vectors.operand("vectors"), values.operand("values")],
-            extents: &[("rows", n), ("rounds", SWEEPS * n)],
-            groups: batch,
-            ..Step::new(&["scalar", "pairs", "eigh"], run.whole())
+            defines: &[("MAX_PAIRS", MAX_TWO_SIDED as u32 / 2)],
+            ..space.whole(&["scalar", "pairs", "eigh"])
         }
-        .record()?;
+        .launch(
+            space.cx,
+            &[matrices.update("work"), vectors.update("vectors"), values.write("values")],
+            &[("rows", n), ("rounds", MAX_SMALL_SWEEPS * n)],
+            batch,
+        )?;
         Ok(vectors)
     }
 
     /// The sum of the squares of each column, to `values`.
     fn squares(&self) -> Attempt<()> {
-        let &Self { run, cells, values } = self;
-        Step {
-            reads: &[cells.operand("work")],
-            writes: &[values.operand("values")],
-            extents: &[("count", values.count()), ("rows", cells.rows)],
-            groups: values.count().div_ceil(run.scheme.segments.into()),
-            ..Step::new(&["scalar", "squares"], run)
-        }
-        .record()
+        let &Self { space, matrices, values } = self;
+        space.kernel(&["scalar", "squares"]).launch(
+            space.cx,
+            &[matrices.read("work"), values.write("values")],
+            &[("count", values.count()), ("rows", matrices.rows)],
+            values.count().div_ceil(space.workgroup.columns.into()),
+        )
     }
 
     /// The eigenvectors of real matrices, by two-sided rotations of blocks, once `values` has the columns' squares. Uses
-    /// `cells` up.
-    fn rotated_by_blocks(&self) -> Attempt<Cells> {
-        let &Self { run, cells, values } = self;
-        let &Cells { batch, rows: n, .. } = cells;
-        let least = run.numbers(batch)?;
-        Step {
-            reads: &[values.operand("values")],
-            writes: &[("least", Holds::Numbers, &least)],
-            extents: &[("rows", n)],
-            groups: batch,
-            ..Step::new(&["scalar", "negligible_pivot"], run.whole())
-        }
-        .record()?;
-        let vectors = Cells::identity(run, [batch, n, n])?;
-        blocks::rotate(run, &blocks::Rotated { cells, vectors: Some(&vectors), least: Some(&least) })?;
+    /// `matrices` up.
+    fn rotated_by_blocks(&self) -> Attempt<ColumnMatrices> {
+        let &Self { space, matrices, values } = self;
+        let &ColumnMatrices { batch, rows: n, .. } = matrices;
+        let least = space.reals(batch)?;
+        let operands = [values.read("values"), Content::Reals.write("least", &least)];
+        space.whole(&["scalar", "negligible_pivot"]).launch(space.cx, &operands, &[("rows", n)], batch)?;
+        let vectors = ColumnMatrices::identity(space, [batch, n, n])?;
+        let rotation = blocks::BlockRotation { matrices, vectors: Some(&vectors), least: Some(&least) };
+        blocks::rotate(space, &rotation)?;
         Ok(vectors)
     }
 
-    /// Makes `cells` multiples of the eigenvectors, once `values` has the columns' squares.
+    /// Makes `matrices` multiples of the eigenvectors, once `values` has the columns' squares.
     fn shifted(&self) -> Attempt<()> {
-        let &Self { run, cells, values } = self;
-        Step {
-            reads: &[values.operand("values")],
-            writes: &[cells.operand("work")],
-            extents: &[("rows", cells.rows)],
-            groups: cells.batch,
-            ..Step::new(&["scalar", "shift"], run.whole())
-        }
-        .record()?;
-        jacobi::orthogonalise(run, cells, None)
+        let &Self { space, matrices, values } = self;
+        space.whole(&["scalar", "shift"]).launch(
+            space.cx,
+            &[values.read("values"), matrices.update("work")],
+            &[("rows", matrices.rows)],
+            matrices.batch,
+        )?;
+        jacobi::orthogonalise(space, matrices, None)
     }
 
-    /// The eigenvalues of `a`, of which the matrices are a copy with these scales, that belong to the vectors of length 1,
-    /// to `values`.
-    fn rayleigh(&self, a: &Matrices, scales: &AllocationHandle, vectors: &Cells) -> Attempt<()> {
-        let &Self { run, values, .. } = self;
-        let &Cells { batch, rows: n, .. } = vectors;
+    /// The eigenvalues of `a` that belong to the vectors of length 1, to `values`. The matrices are a copy of `a` with these
+    /// scales.
+    fn rayleigh(&self, a: &Matrices, scales: &AllocationHandle, vectors: &ColumnMatrices) -> Attempt<()> {
+        let &Self { space, values, .. } = self;
+        let &ColumnMatrices { batch, rows: n, .. } = vectors;
         let allocation = a.allocation()?;
-        Step {
-            tensor: Some(a.ty),
-            reads: &[
-                ("tensor", Holds::Tensor(a.ty), &allocation),
-                vectors.operand("work"),
-                ("scales", Holds::Numbers, scales),
-            ],
-            writes: &[values.operand("values")],
-            extents: &[("rows", n)],
-            groups: batch * n.div_ceil(4),
-            ..Step::new(&["scalar", "rayleigh"], run.whole())
-        }
-        .record()
+        let operands = [
+            Content::Tensor(a.ty).read("tensor", &allocation),
+            vectors.read("work"),
+            Content::Reals.read("scales", scales),
+            values.write("values"),
+        ];
+        MatrixKernel { tensor: Some(a.ty), ..space.whole(&["scalar", "rayleigh"]) }.launch(
+            space.cx,
+            &operands,
+            &[("rows", n)],
+            batch * n.div_ceil(QUOTIENTS),
+        )
     }
 }

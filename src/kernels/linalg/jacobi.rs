@@ -1,62 +1,61 @@
-//! One-sided Jacobi rotations, and what comes after them.
+//! One-sided Jacobi rotations of columns, and what comes after them: lengths, and their order. Columns are those of
+//! [`ColumnMatrices`]; tensors are not touched here.
 
 use super::*;
 
 /// Sweeps at most. Ten are usual; clusters of values take fifteen, rows that differ by many orders of magnitude twenty.
 /// Dispatches of sweeps that are not needed return at once.
-pub(super) const SWEEPS: u64 = 30;
+pub(super) const MAX_SWEEPS: u64 = 30;
 
 /// Rotates the columns of each matrix until they are orthogonal to each other, and those of `vectors` with them.
-pub(super) fn orthogonalise(run: Run, cells: &Cells, vectors: Option<&Cells>) -> Attempt<()> {
-    if blocks::applies(run, cells) {
-        return blocks::rotate(run, &blocks::Rotated { cells, vectors, least: None });
+pub(super) fn orthogonalise(
+    space: Workspace,
+    matrices: &ColumnMatrices,
+    vectors: Option<&ColumnMatrices>,
+) -> Attempt<()> {
+    if blocks::applies(space, matrices) {
+        return blocks::rotate(space, &blocks::BlockRotation { matrices, vectors, least: None });
     }
-    let &Cells { batch, rows, columns, .. } = cells;
+    let &ColumnMatrices { batch, rows, columns, .. } = matrices;
     let half = columns.div_ceil(2);
-    let rounds = SWEEPS * (2 * half - 1);
-    run.cx.blocking.require_for(rounds)?;
+    let rounds = MAX_SWEEPS * (2 * half - 1);
+    space.cx.blocking.require_for(rounds)?;
     if columns == 1 {
         return Ok(());
     }
-    let rotations = run.cx.zeroed(batch * SWEEPS * 4)?.allocation()?;
-    let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
-    writes.push(cells.operand("work"));
-    writes.push(("rotations", Holds::Indices, &rotations));
-    writes.extend(vectors.map(|vectors| vectors.operand("vectors")));
+    let rotations = space.cx.zeroed(batch * MAX_SWEEPS * 4)?.allocation()?;
+    let mut operands: SmallVec<[MatrixOperand; 3]> = SmallVec::new();
+    operands.push(matrices.update("work"));
+    operands.push(Content::Indices.update("rotations", &rotations));
+    operands.extend(vectors.map(|vectors| vectors.update("vectors")));
+    let defines = [("VECTORS", vectors.is_some().into())];
+    let kernel = MatrixKernel {
+        defines: &defines,
+        workgroup: WorkgroupShape::flat(space.workgroup.column_threads),
+        ..space.kernel(&["scalar", "pairs", "rotate"])
+    };
     for round in 0..rounds {
-        Step {
-            defines: &[("VECTORS", vectors.is_some().into())],
-            writes: &writes,
-            extents: &[("rows", rows), ("columns", columns), ("sweeps", SWEEPS), ("round", round)],
-            groups: batch * half,
-            ..Step::new(&["scalar", "pairs", "rotate"], run.by(run.scheme.lanes, 1))
-        }
-        .record()?;
+        let extents = [("rows", rows), ("columns", columns), ("sweeps", MAX_SWEEPS), ("round", round)];
+        kernel.launch(space.cx, &operands, &extents, batch * half)?;
     }
     Ok(())
 }
 
 /// Brings the columns to length 1 and writes their lengths to `values`, of one row.
-pub(super) fn normalise(run: Run, cells: &Cells, values: &Cells) -> Attempt<()> {
-    Step {
-        writes: &[cells.operand("work"), values.operand("values")],
-        extents: &[("count", values.count()), ("rows", cells.rows)],
-        groups: values.count().div_ceil(run.scheme.segments.into()),
-        ..Step::new(&["scalar", "normalise"], run)
-    }
-    .record()
+pub(super) fn normalise(space: Workspace, matrices: &ColumnMatrices, values: &ColumnMatrices) -> Attempt<()> {
+    space.kernel(&["scalar", "normalise"]).launch(
+        space.cx,
+        &[matrices.update("work"), values.write("values")],
+        &[("count", values.count()), ("rows", matrices.rows)],
+        values.count().div_ceil(space.workgroup.columns.into()),
+    )
 }
 
-/// The order of the values by magnitude, the largest first: indices, as many a matrix as there are values.
-pub(super) fn order(run: Run, values: &Cells) -> Attempt<AllocationHandle> {
+/// The order of the values by magnitude, the largest first: their indices within each matrix.
+pub(super) fn order(space: Workspace, values: &ColumnMatrices) -> Attempt<AllocationHandle> {
     let count = values.count();
-    let order = run.cx.allocate(count * 4)?;
-    Step {
-        reads: &[values.operand("values")],
-        writes: &[("order", Holds::Indices, &order)],
-        extents: &[("count", count), ("columns", values.columns)],
-        ..Step::each(&["scalar", "order"], run, count)
-    }
-    .record()?;
+    let order = space.cx.allocate(count * 4)?;
+    let operands = [values.read("values"), Content::Indices.write("order", &order)];
+    space.each(&["scalar", "order"]).launch_each(space.cx, &operands, count, &[("columns", values.columns)])?;
     Ok(order)
 }

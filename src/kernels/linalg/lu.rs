@@ -1,10 +1,11 @@
-//! LU factorisations with partial pivoting.
+//! LU factorisations with partial pivoting. This module owns panels and the exchanges of rows; what follows a panel is brought
+//! up to date by [`TriangularSystem`] and [`MatrixUpdate`].
 
-use super::triangular::System;
+use super::triangular::TriangularSystem;
 use super::*;
 
 /// L, U and the order of the rows of a batch of square matrices: row i of L·U is row permutation\[i\] of A.
-pub struct Factors {
+pub struct LuFactors {
     /// L below the diagonal, which holds ones that are not stored, and U on and above it. Each matrix is transposed:
     /// in column-major order, which is what lets neighbouring threads work on neighbouring rows.
     pub packed: Buffer,
@@ -17,30 +18,30 @@ pub struct Factors {
 /// Factors A, of which type `ty` was asked for; `packed` is of that type, or f32 where that has 16 bits or fewer.
 ///
 /// The pivot is the first of the largest magnitude in its column, the last NaN where there is one; a column of zeros is
-/// left as it is. So pivots, and all roundings up to [`width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
+/// left as it is. So pivots, and all roundings up to [`block_width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
 /// right-looking, as LAPACK's getrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
-pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<LuFactors> {
     let n = a.order()?;
-    let ty = working(ty)?;
+    let ty = working_type(ty)?;
     ty.check(cx.caps())?;
     let elements = a.elements();
     let bytes = (elements * ty.size(), a.batch * n * 4);
     if elements == 0 {
-        return Ok(Factors { packed: cx.zeroed(0)?, ty, permutation: cx.zeroed(0)? });
+        return Ok(LuFactors { packed: cx.zeroed(0)?, ty, permutation: cx.zeroed(0)? });
     }
-    let threads = panel_threads(cx, n).filter(|_| n > width(ty) && !processor(cx));
-    let block = if threads.is_some() { REGISTERS } else { width(ty) };
-    cx.blocking.require_for(n.div_ceil(block) * (3 + Update::commands(cx)))?;
-    let packed = Pack::Transposed.copy(cx, a, ty)?;
+    let threads = panel_threads(cx.caps(), n).filter(|_| n > block_width(ty) && !cpu_vectors(cx.caps()));
+    let block = if threads.is_some() { REGISTER_COLUMNS } else { block_width(ty) };
+    cx.blocking.require_for(n.div_ceil(block) * (3 + MatrixUpdate::commands(cx.caps())))?;
+    let packed = DenseCopy::Transposed.of(cx, a, ty)?;
     let permutation = cx.allocate(bytes.1)?;
     let pivots = cx.allocate(bytes.1)?;
-    let view = View::dense(&packed, n, n).transposed();
+    let view = MatrixView::dense(&packed, n, n).transposed();
     for start in (0..n).step_by(block as usize) {
         let size = block.min(n - start);
         let rest = start + size;
-        let panel = Panel { cx, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
+        let panel = LuPanel { cx, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
         match threads {
-            _ if processor(cx) => panel.factor_by_lanes(&permutation)?,
+            _ if cpu_vectors(cx.caps()) => panel.factor_by_subgroup(&permutation)?,
             Some(threads) => {
                 panel.factor_in_registers(threads)?;
                 panel.exchange(&permutation)?;
@@ -51,7 +52,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
             }
         }
         let right = view.at(start, rest);
-        System {
+        TriangularSystem {
             ty,
             batch: a.batch,
             n: size,
@@ -62,7 +63,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
             unit: true,
         }
         .substitute(cx, 0, size)?;
-        Update {
+        MatrixUpdate {
             ty,
             batch: a.batch,
             rows: n - rest,
@@ -75,11 +76,11 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Factors> {
         }
         .record(cx)?;
     }
-    Ok(Factors { packed: Buffer::new(bytes.0, packed), ty, permutation: Buffer::new(bytes.1, permutation) })
+    Ok(LuFactors { packed: Buffer::new(bytes.0, packed), ty, permutation: Buffer::new(bytes.1, permutation) })
 }
 
 /// The columns `start` to `start + size` from row `start` on.
-struct Panel<'a> {
+struct LuPanel<'a> {
     cx: &'a Context<'a>,
     ty: Type,
     batch: u64,
@@ -87,67 +88,87 @@ struct Panel<'a> {
     start: u64,
     size: u64,
     a: &'a Allocation,
-    /// With which row each row was exchanged, u32.
+    /// For each row the row that it was exchanged with, u32.
     pivots: &'a Allocation,
 }
 
-impl Panel<'_> {
-    fn record(
+impl LuPanel<'_> {
+    fn launch(
         &self,
-        file: &str,
+        file: &'static str,
         threads: u32,
-        defines: &[(&str, u32)],
+        defines: &[(&'static str, u32)],
         groups: u64,
-        permutation: Option<&Allocation>,
+        operands: &[MatrixOperand],
     ) -> Attempt<()> {
         let &Self { cx, ty, .. } = self;
-        let scheme = Scheme::plain(ty, wide(ty, &[self.a]), threads);
-        let mut writes: SmallVec<[Operand; 3]> = SmallVec::new();
-        writes.push(("a", Holds::Cells, self.a));
-        writes.push(("pivots", Holds::Indices, self.pivots));
-        writes.extend(permutation.map(|block| Holds::Indices.of("permutation", block)));
-        Step {
-            coherent: processor(cx),
+        let arithmetic = Arithmetic::plain(ty, needs_index64(ty, &[self.a]));
+        let files = ["exact", file];
+        let kernel = MatrixKernel {
+            coherent: cpu_vectors(cx.caps()),
             defines,
-            writes: &writes,
-            extents: &[("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)],
-            groups,
-            ..Step::new(&["exact", file], Run { cx, scheme })
+            ..MatrixKernel::new(&files, arithmetic, WorkgroupShape::flat(threads))
+        };
+        let extents = [("n", self.n), ("start", self.start), ("size", self.size), ("batch", self.batch)];
+        kernel.launch(cx, operands, &extents, groups)
+    }
+
+    /// The matrices and the pivots that a panel gets.
+    fn factored(&self) -> [MatrixOperand<'_>; 2] {
+        [Content::Elements.update("a", self.a), Content::Indices.write("pivots", self.pivots)]
+    }
+
+    /// The matrices and the pivots by which rows are exchanged.
+    fn exchanged(&self) -> [MatrixOperand<'_>; 2] {
+        [Content::Elements.update("a", self.a), Content::Indices.read("pivots", self.pivots)]
+    }
+
+    /// The permutation, which the first panel begins with the identity.
+    fn permuted<'a>(&self, permutation: &'a Allocation) -> MatrixOperand<'a> {
+        match self.start {
+            0 => Content::Indices.write("permutation", permutation),
+            _ => Content::Indices.update("permutation", permutation),
         }
-        .record()
     }
 
     /// Factors the panel alone, in one workgroup a matrix.
     fn factor(&self) -> Attempt<()> {
         let threads = if self.n - self.start <= 32 { 32 } else { 256 };
-        self.record("lu_panel", threads, &[("WIDTH", width(self.ty) as u32)], self.batch, None)
+        let defines = [("WIDTH", block_width(self.ty) as u32)];
+        self.launch("lu_panel", threads, &defines, self.batch, &self.factored())
     }
 
-    /// As [`Panel::factor`], with the rows in the registers of so many threads.
+    /// As [`LuPanel::factor`], with the rows in the registers of so many threads.
     fn factor_in_registers(&self, threads: u64) -> Attempt<()> {
         let subgroup = u64::from(self.cx.caps().subgroup);
         let rows = self.n - self.start;
         // Few sizes, each of which is a kernel to build.
         let threads = rows.next_power_of_two().max(subgroup).min(threads);
-        let defines = [("WIDTH", REGISTERS as u32), ("EACH", rows.div_ceil(threads) as u32)];
-        self.record("lu_columns", threads as u32, &defines, self.batch, None)
+        let defines = [("WIDTH", REGISTER_COLUMNS as u32), ("EACH", rows.div_ceil(threads) as u32)];
+        self.launch("lu_columns", threads as u32, &defines, self.batch, &self.factored())
     }
 
-    /// As [`Panel::factor`] and [`Panel::exchange`] by subgroups.
-    fn factor_by_lanes(&self, permutation: &Allocation) -> Attempt<()> {
-        let lanes = self.cx.caps().subgroup;
-        self.record("lu_lanes", lanes, &[], self.batch, Some(permutation))?;
-        let groups = self.batch * (self.n - self.size).div_ceil(lanes.into());
-        if groups == 0 { Ok(()) } else { self.record("lu_exchange_lanes", lanes, &[], groups, None) }
+    /// As [`LuPanel::factor`] and [`LuPanel::exchange`] by subgroups.
+    fn factor_by_subgroup(&self, permutation: &Allocation) -> Attempt<()> {
+        let threads = self.cx.caps().subgroup;
+        let [a, pivots] = self.factored();
+        self.launch("lu_lanes", threads, &[], self.batch, &[a, pivots, self.permuted(permutation)])?;
+        let groups = self.batch * (self.n - self.size).div_ceil(threads.into());
+        if groups == 0 {
+            return Ok(());
+        }
+        self.launch("lu_exchange_lanes", threads, &[], groups, &self.exchanged())
     }
 
     /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.
     fn exchange(&self, permutation: &Allocation) -> Attempt<()> {
-        let width = width(self.ty);
+        let width = block_width(self.ty);
         let threads = 256;
         // The permutation is one column more.
         let columns = self.n - self.size + 1;
         let groups = self.batch * columns.div_ceil(threads / (2 * width));
-        self.record("lu_exchange", threads as u32, &[("WIDTH", width as u32)], groups, Some(permutation))
+        let [a, pivots] = self.exchanged();
+        let operands = [a, pivots, self.permuted(permutation)];
+        self.launch("lu_exchange", threads as u32, &[("WIDTH", width as u32)], groups, &operands)
     }
 }

@@ -1,7 +1,7 @@
-//! `A = Q·R` by Householder reflectors.
+//! `A = Q·R` by Householder reflectors. This module owns reflectors and their application, for singular values, too.
 //!
 //! Panels of columns are factored by a workgroup a matrix; the columns to their right, and the columns of Q, are
-//! independent of each other, so a segment of a workgroup takes one through all reflectors of the panel. In small matrices
+//! independent of each other, so the threads of one column take it through all reflectors of the panel. In small matrices
 //! reflectors are applied one by one, in the order and with the rounding of `Nx.LinAlg.QR`; in larger ones a panel's at
 //! once (R. Schreiber and C. Van Loan, 1989), and threads hold the panel in registers.
 
@@ -9,26 +9,26 @@ use std::ops::Range;
 
 use super::*;
 
-/// Columns that a workgroup factors before the others follow.
-const PANEL: u64 = 32;
+/// Columns that a workgroup factors in memory before the others follow.
+const PANEL_COLUMNS: u64 = 32;
 
 /// The reflectors of a batch of matrices, in the order in which they were applied.
 pub(super) struct Reflectors {
-    cells: AllocationHandle,
+    vectors: AllocationHandle,
     factors: AllocationHandle,
     /// The products of each reflector with those before it in its panel, where it is to be applied with the panel.
     products: Option<AllocationHandle>,
     pub(super) count: u64,
 }
 
-/// To which columns reflectors are applied.
+/// The columns that reflectors are applied to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Onto {
-    /// To those that come after the panel: the first reflector first.
+pub(super) enum ReflectedColumns {
+    /// Those that come after the panel: the first reflector first.
     Following,
-    /// To any, the last reflector first.
+    /// Any, the last reflector first.
     All,
-    /// To those of an identity matrix, the last reflector first.
+    /// Those of an identity matrix, the last reflector first.
     Identity,
 }
 
@@ -39,103 +39,109 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, complete: bool, eps: f32) -> At
         Type::F64 | Type::C64 | Type::C128 => ty,
         _ => Type::F32,
     };
-    let run = Run::new(cx, work, a.rows, a.columns);
+    let space = Workspace::new(cx, work, a.rows, a.columns);
     let (m, n) = (a.rows, a.columns);
     let kept = if complete { m } else { m.min(n) };
-    within_reach(a.batch.saturating_mul(m).saturating_mul(kept))?;
-    let Work { cells, scales } = load_matrices(run, a, false)?;
-    let reflectors = factor(run, &cells)?;
-    let q = Cells::identity(run, [a.batch, m, kept])?;
-    reflectors.apply(run, &q, 0..reflectors.count, Onto::Identity)?;
-    let stored = Stored {
+    check_index32(a.batch.saturating_mul(m).saturating_mul(kept))?;
+    let ScaledMatrices { matrices, scales } = ScaledMatrices::of(space, a, false)?;
+    let reflectors = factor(space, &matrices)?;
+    let q = ColumnMatrices::identity(space, [a.batch, m, kept])?;
+    reflectors.apply(space, &q, 0..reflectors.count, ReflectedColumns::Identity)?;
+    let q = MatrixResult {
         ty,
         rows: m,
         columns: kept,
-        cells: &q,
+        matrices: &q,
         zero: eps,
         scales: None,
         order: None,
         upper: false,
         transposed: false,
     };
-    let r = Stored { rows: kept, columns: n, cells: &cells, scales: Some(&scales), upper: true, ..stored };
-    Ok((stored.record(run)?, r.record(run)?))
+    let r = MatrixResult { rows: kept, columns: n, matrices: &matrices, scales: Some(&scales), upper: true, ..q };
+    Ok((q.record(space)?, r.record(space)?))
 }
 
-/// Replaces the matrices in `cells` by R (what lies below its diagonal is undefined) and returns the reflectors.
-pub(super) fn factor(run: Run, cells: &Cells) -> Attempt<Reflectors> {
-    let &Cells { batch, rows: m, columns: n, .. } = cells;
+/// Replaces the matrices by R (what lies below its diagonal is undefined) and returns the reflectors.
+pub(super) fn factor(space: Workspace, matrices: &ColumnMatrices) -> Attempt<Reflectors> {
+    let &ColumnMatrices { batch, rows: m, columns: n, .. } = matrices;
     // A reflector of a single number changes its phase. Nx makes one for wide complex matrices, none for square ones.
     let count = if m == n { m - 1 } else { m.min(n) };
-    run.cx.blocking.require_for(count.div_ceil(REGISTERS) * 4)?;
+    space.cx.blocking.require_for(count.div_ceil(REGISTER_COLUMNS) * 4)?;
     // Of a workgroup that holds a panel in registers.
-    let threads = panel_threads(run.cx, m).filter(|_| !run.scheme.work.is_complex() && m.max(n) > EXACT);
+    let is_large = m.max(n) > EXACT && !space.arithmetic.work.is_complex();
+    let threads = panel_threads(space.cx.caps(), m).filter(|_| is_large);
     let made = Reflectors {
-        cells: run.elements((batch * count * m).max(1))?,
-        factors: run.numbers((batch * count).max(1))?,
+        vectors: space.elements((batch * count * m).max(1))?,
+        factors: space.reals((batch * count).max(1))?,
         products: match threads {
-            Some(_) => Some(run.numbers((batch * count * REGISTERS).max(1))?),
+            Some(_) => Some(space.reals((batch * count * REGISTER_COLUMNS).max(1))?),
             None => None,
         },
         count,
     };
-    made.find(run, cells, threads)?;
+    made.find(space, matrices, threads)?;
     Ok(made)
 }
 
 impl Reflectors {
-    fn operands(&self) -> SmallVec<[Operand<'_>; 4]> {
+    /// The operands that they are, each read or written.
+    fn operands<'a>(
+        &'a self,
+        access: fn(Content, &'static str, &'a Allocation) -> MatrixOperand<'a>,
+    ) -> SmallVec<[MatrixOperand<'a>; 4]> {
         let mut operands = SmallVec::new();
-        operands.push(("reflector", Holds::Cells, &*self.cells));
-        operands.push(("factors", Holds::Numbers, &*self.factors));
-        operands.extend(self.products.as_ref().map(|products| Holds::Numbers.of("products", products)));
+        operands.push(access(Content::Elements, "reflector", &self.vectors));
+        operands.push(access(Content::Reals, "factors", &self.factors));
+        operands.extend(self.products.as_ref().map(|products| access(Content::Reals, "products", products)));
         operands
     }
 
     /// Finds them, panel after panel, each in the registers of so many threads, or in memory.
-    fn find(&self, run: Run, cells: &Cells, threads: Option<u64>) -> Attempt<()> {
-        let &Cells { batch, rows, columns, .. } = cells;
-        let mut writes = self.operands();
-        writes.insert(0, cells.operand("work"));
-        let (width, step) = match threads {
+    fn find(&self, space: Workspace, matrices: &ColumnMatrices, threads: Option<u64>) -> Attempt<()> {
+        let &ColumnMatrices { batch, rows, columns, .. } = matrices;
+        let mut operands = self.operands(Content::write);
+        operands.insert(0, matrices.update("work"));
+        let each = threads.map_or(1, |threads| rows.div_ceil(threads));
+        let defines = [("PANEL", REGISTER_COLUMNS as u32), ("EACH", each as u32)];
+        let (width, kernel) = match threads {
             Some(threads) => (
-                REGISTERS,
-                Step {
-                    defines: &[("PANEL", REGISTERS as u32), ("EACH", rows.div_ceil(threads) as u32)],
-                    ..Step::new(&["scalar", "panel"], run.by(threads as u32, 1))
+                REGISTER_COLUMNS,
+                MatrixKernel {
+                    defines: &defines,
+                    workgroup: WorkgroupShape::flat(threads as u32),
+                    ..space.kernel(&["scalar", "panel"])
                 },
             ),
-            None => (PANEL, Step { coherent: true, ..Step::new(&["scalar", "reflector", "reflect"], run) }),
+            None => {
+                (PANEL_COLUMNS, MatrixKernel { coherent: true, ..space.kernel(&["scalar", "reflector", "reflect"]) })
+            }
         };
         for first in (0..self.count).step_by(width as usize) {
             let last = (first + width).min(self.count);
-            Step {
-                writes: &writes,
-                extents: &[
-                    ("rows", rows),
-                    ("columns", columns),
-                    ("reflectors", self.count),
-                    ("first", first),
-                    ("last", last),
-                ],
-                groups: batch,
-                ..step
-            }
-            .record()?;
-            self.apply(run, cells, first..last, Onto::Following)?;
+            let extents =
+                [("rows", rows), ("columns", columns), ("reflectors", self.count), ("first", first), ("last", last)];
+            kernel.launch(space.cx, &operands, &extents, batch)?;
+            self.apply(space, matrices, first..last, ReflectedColumns::Following)?;
         }
         Ok(())
     }
 
-    /// Applies some of the reflectors to the columns of `cells` that `onto` says, in its order.
-    pub(super) fn apply(&self, run: Run, cells: &Cells, some: Range<u64>, onto: Onto) -> Attempt<()> {
-        let &Cells { batch, rows, columns, .. } = cells;
-        let begin = if onto == Onto::Following { some.end } else { 0 };
+    /// Applies some of the reflectors to the columns that `onto` says, in its order.
+    pub(super) fn apply(
+        &self,
+        space: Workspace,
+        matrices: &ColumnMatrices,
+        some: Range<u64>,
+        onto: ReflectedColumns,
+    ) -> Attempt<()> {
+        let &ColumnMatrices { batch, rows, columns, .. } = matrices;
+        let begin = if onto == ReflectedColumns::Following { some.end } else { 0 };
         if begin >= columns || some.is_empty() {
             return Ok(());
         }
-        let reads = self.operands();
-        let backwards = ("BACKWARDS", u32::from(onto != Onto::Following));
+        let mut operands = self.operands(Content::read);
+        operands.push(matrices.update("work"));
         let extents = [
             ("rows", rows),
             ("columns", columns),
@@ -145,23 +151,18 @@ impl Reflectors {
             ("begin", begin),
             ("end", columns),
         ];
-        let one_by_one = Step {
-            defines: &[backwards],
-            reads: &reads,
-            writes: &[cells.operand("work")],
-            extents: &extents,
-            groups: batch * (columns - begin).div_ceil(run.scheme.segments.into()),
-            ..Step::new(&["scalar", "reflector", "apply"], run)
-        };
+        let groups = batch * (columns - begin).div_ceil(space.workgroup.columns.into());
+        let reversed = ("BACKWARDS", u32::from(onto != ReflectedColumns::Following));
         if self.products.is_none() {
-            return one_by_one.record();
+            let one_by_one = MatrixKernel { defines: &[reversed], ..space.kernel(&["scalar", "reflector", "apply"]) };
+            return one_by_one.launch(space.cx, &operands, &extents, groups);
         }
-        Step {
-            files: &["scalar", "apply_panels"],
-            run: run.by(run.cx.caps().subgroup, run.scheme.segments),
-            defines: &[backwards, ("UNIT", u32::from(onto == Onto::Identity)), ("PANEL", REGISTERS as u32)],
-            ..one_by_one
+        let is_identity = u32::from(onto == ReflectedColumns::Identity);
+        MatrixKernel {
+            defines: &[reversed, ("UNIT", is_identity), ("PANEL", REGISTER_COLUMNS as u32)],
+            workgroup: WorkgroupShape { column_threads: space.cx.caps().subgroup, ..space.workgroup },
+            ..space.kernel(&["scalar", "apply_panels"])
         }
-        .record()
+        .launch(space.cx, &operands, &extents, groups)
     }
 }

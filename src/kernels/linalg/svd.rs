@@ -1,5 +1,6 @@
 //! `A = U·Σ·Vᵀ` by one-sided Jacobi rotations (M. R. Hestenes, 1958), which find small singular values to high relative
-//! accuracy (J. Demmel and K. Veselić, 1992).
+//! accuracy (J. Demmel and K. Veselić, 1992). This module owns the steps of the decomposition; rotations and reflectors are
+//! those of [`jacobi`] and [`qr`].
 //!
 //! The rotations work on the transposed triangle of the QR decomposition, on which they converge faster than on the
 //! matrix (Z. Drmač and K. Veselić, 2008); a wide matrix is transposed.
@@ -7,7 +8,7 @@
 use super::*;
 
 /// Up to this size the vectors' signs are those that Nx's algorithm would give; beyond it they are as they come.
-const ORIENTED: u64 = 16;
+const MAX_ORIENTED: u64 = 16;
 
 /// U, the singular values, the largest first, and Vᵀ; `full` or reduced. For real matrices.
 pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<(Buffer, Buffer, Buffer)> {
@@ -15,150 +16,136 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<(Buffer,
     if ty.is_complex() {
         return Err(Error::Unsupported("svd is defined for real matrices".into()).into());
     }
-    let wide = a.rows < a.columns;
+    let is_wide = a.rows < a.columns;
     let (batch, m, n) = (a.batch, a.rows.max(a.columns), a.rows.min(a.columns));
-    let fine = cx.caps().float64 && m <= EXACT;
-    let work = if ty == Type::F64 || fine { Type::F64 } else { Type::F32 };
-    let run = Run::new(cx, work, m, n);
+    let in_double = ty == Type::F64 || (cx.caps().float64 && m <= EXACT);
+    let space = Workspace::new(cx, if in_double { Type::F64 } else { Type::F32 }, m, n);
     let kept = if full { m } else { n };
-    within_reach(batch.saturating_mul(m).saturating_mul(kept))?;
-    let Work { cells, scales } = load_matrices(run, a, wide)?;
-    let reflectors = qr::factor(run, &cells)?;
+    check_index32(batch.saturating_mul(m).saturating_mul(kept))?;
+    let ScaledMatrices { matrices, scales } = ScaledMatrices::of(space, a, is_wide)?;
+    let reflectors = qr::factor(space, &matrices)?;
     // Rᵀ·J = V·Σ, so that A = Q·J·Σ·Vᵀ.
-    let right = triangle(run, &cells)?;
-    let left = Cells::identity(run, [batch, n, n])?;
-    jacobi::orthogonalise(run, &right, Some(&left))?;
-    let values = Cells::new(run, [batch, 1, n])?;
-    jacobi::normalise(run, &right, &values)?;
-    let singular = Singular { order: jacobi::order(run, &values)?, values };
-    if n <= ORIENTED {
-        singular.orient(run, [&left, &right], full)?;
+    let right = transposed_triangle(space, &matrices)?;
+    let left = ColumnMatrices::identity(space, [batch, n, n])?;
+    jacobi::orthogonalise(space, &right, Some(&left))?;
+    let values = ColumnMatrices::new(space, [batch, 1, n])?;
+    jacobi::normalise(space, &right, &values)?;
+    let singular = SingularValues { order: jacobi::order(space, &values)?, values };
+    if n <= MAX_ORIENTED {
+        singular.orient(space, [&left, &right], full)?;
     }
-    let right = singular.place(run, &right, [n, n])?;
-    singular.complete(run, &right)?;
-    let left = singular.place(run, &left, [m, kept])?;
-    reflectors.apply(run, &left, 0..reflectors.count, qr::Onto::All)?;
+    let right = singular.ordered(space, &right, [n, n])?;
+    singular.complete(space, &right)?;
+    let left = singular.ordered(space, &left, [m, kept])?;
+    reflectors.apply(space, &left, 0..reflectors.count, qr::ReflectedColumns::All)?;
     if !full {
-        singular.negligible(run, ty)?;
+        singular.zero_negligible(space, ty)?;
     }
-    let tall_side = Stored {
+    let tall_side = MatrixResult {
         ty,
-        rows: if wide { kept } else { m },
-        columns: if wide { m } else { kept },
-        cells: &left,
+        rows: if is_wide { kept } else { m },
+        columns: if is_wide { m } else { kept },
+        matrices: &left,
         zero: 0.0,
         scales: None,
         order: None,
         upper: false,
-        transposed: wide,
+        transposed: is_wide,
     };
-    let short_side = Stored { rows: n, columns: n, cells: &right, transposed: !wide, ..tall_side };
-    let row = Stored {
+    let short_side = MatrixResult { rows: n, columns: n, matrices: &right, transposed: !is_wide, ..tall_side };
+    let row = MatrixResult {
         rows: 1,
-        cells: &singular.values,
+        matrices: &singular.values,
         scales: Some(&scales),
         order: Some(&singular.order),
         transposed: false,
         ..short_side
     };
-    let (values, tall_side, short_side) = (row.record(run)?, tall_side.record(run)?, short_side.record(run)?);
-    Ok(if wide { (short_side, values, tall_side) } else { (tall_side, values, short_side) })
+    let (values, tall_side, short_side) = (row.record(space)?, tall_side.record(space)?, short_side.record(space)?);
+    Ok(if is_wide { (short_side, values, tall_side) } else { (tall_side, values, short_side) })
 }
 
-/// Rᵀ of the QR decompositions in `cells`.
-fn triangle(run: Run, cells: &Cells) -> Attempt<Cells> {
-    let &Cells { batch, rows, columns, .. } = cells;
-    let square = Cells::new(run, [batch, columns, columns])?;
-    Step {
-        reads: &[cells.operand("from")],
-        writes: &[square.operand("work")],
-        extents: &[("count", square.count()), ("rows", rows), ("columns", columns)],
-        ..Step::each(&["scalar", "triangle"], run, square.count())
-    }
-    .record()?;
+/// Rᵀ of the QR decompositions in `matrices`.
+fn transposed_triangle(space: Workspace, matrices: &ColumnMatrices) -> Attempt<ColumnMatrices> {
+    let &ColumnMatrices { batch, rows, columns, .. } = matrices;
+    let square = ColumnMatrices::new(space, [batch, columns, columns])?;
+    space.each(&["scalar", "triangle"]).launch_each(
+        space.cx,
+        &[matrices.read("from"), square.write("work")],
+        square.count(),
+        &[("rows", rows), ("columns", columns)],
+    )?;
     Ok(square)
 }
 
-/// Singular values, a row a matrix, and their order: indices, the largest first.
-struct Singular {
-    values: Cells,
+/// Singular values, a row a matrix, and their order: indices, the largest value first.
+struct SingularValues {
+    values: ColumnMatrices,
     order: AllocationHandle,
 }
 
-impl Singular {
-    /// `columns` columns of `rows` elements: those of `cells` in the values' order, then unit vectors.
-    fn place(&self, run: Run, cells: &Cells, [rows, columns]: [u64; 2]) -> Attempt<Cells> {
-        let placed = Cells::new(run, [cells.batch, rows, columns])?;
-        Step {
-            reads: &[cells.operand("from"), ("order", Holds::Indices, &self.order)],
-            writes: &[placed.operand("work")],
-            extents: &[
-                ("count", placed.count()),
-                ("rows", rows),
-                ("columns", columns),
-                ("width", cells.columns),
-                ("height", cells.rows),
-            ],
-            ..Step::each(&["scalar", "place"], run, placed.count())
-        }
-        .record()?;
-        Ok(placed)
+impl SingularValues {
+    fn order(&self) -> MatrixOperand<'_> {
+        Content::Indices.read("order", &self.order)
+    }
+
+    /// `columns` columns of `rows` elements: those of `from` in the values' order, then unit vectors.
+    fn ordered(&self, space: Workspace, from: &ColumnMatrices, [rows, columns]: [u64; 2]) -> Attempt<ColumnMatrices> {
+        let ordered = ColumnMatrices::new(space, [from.batch, rows, columns])?;
+        space.each(&["scalar", "place"]).launch_each(
+            space.cx,
+            &[from.read("from"), self.order(), ordered.write("work")],
+            ordered.count(),
+            &[("rows", rows), ("columns", columns), ("width", from.columns), ("height", from.rows)],
+        )?;
+        Ok(ordered)
     }
 
     /// Makes orthonormal bases of the columns in `right`, those of zero singular values included.
-    fn complete(&self, run: Run, right: &Cells) -> Attempt<()> {
+    fn complete(&self, space: Workspace, right: &ColumnMatrices) -> Attempt<()> {
         let n = right.columns;
-        Step {
-            coherent: true,
-            reads: &[self.values.operand("values"), ("order", Holds::Indices, &self.order)],
-            writes: &[right.operand("work")],
-            extents: &[("rows", n), ("columns", n), ("width", n)],
-            groups: right.batch,
-            ..Step::new(&["scalar", "complete"], run.whole())
-        }
-        .record()
+        MatrixKernel { coherent: true, ..space.whole(&["scalar", "complete"]) }.launch(
+            space.cx,
+            &[self.values.read("values"), self.order(), right.update("work")],
+            &[("rows", n), ("columns", n), ("width", n)],
+            right.batch,
+        )
     }
 
     /// Gives singular vectors Nx's signs: those of the eigenvectors that its rotations find of V·Σ·Vᵀ, or of V·Σ²·Vᵀ where
     /// the decomposition is reduced.
-    fn orient(&self, run: Run, [left, right]: [&Cells; 2], full: bool) -> Attempt<()> {
-        let &Cells { batch, columns: n, .. } = right;
-        let gram = Cells::new(run, [batch, n, n])?;
-        Step {
-            defines: &[("SQUARED", (!full).into())],
-            reads: &[right.operand("from"), self.values.operand("values")],
-            writes: &[gram.operand("work")],
-            extents: &[("count", gram.count()), ("columns", n)],
-            ..Step::each(&["scalar", "gram"], run, gram.count())
-        }
-        .record()?;
-        let lengths = Cells::new(run, [batch, 1, n])?;
-        let reference = eigh::Hermitian { run, cells: &gram, values: &lengths }.rotated()?;
-        let reference_order = jacobi::order(run, &lengths)?;
-        Step {
-            reads: &[
-                reference.operand("reference"),
-                ("reference_order", Holds::Indices, &reference_order),
-                ("order", Holds::Indices, &self.order),
-            ],
-            writes: &[left.operand("left"), right.operand("right")],
-            extents: &[("count", lengths.count()), ("columns", n)],
-            ..Step::each(&["scalar", "orient"], run, lengths.count())
-        }
-        .record()
+    fn orient(&self, space: Workspace, [left, right]: [&ColumnMatrices; 2], full: bool) -> Attempt<()> {
+        let &ColumnMatrices { batch, columns: n, .. } = right;
+        let gram = ColumnMatrices::new(space, [batch, n, n])?;
+        MatrixKernel { defines: &[("SQUARED", (!full).into())], ..space.each(&["scalar", "gram"]) }.launch_each(
+            space.cx,
+            &[right.read("from"), self.values.read("values"), gram.write("work")],
+            gram.count(),
+            &[("columns", n)],
+        )?;
+        let lengths = ColumnMatrices::new(space, [batch, 1, n])?;
+        let reference = eigh::HermitianMatrices { space, matrices: &gram, values: &lengths }.rotated()?;
+        let reference_order = jacobi::order(space, &lengths)?;
+        let operands = [
+            reference.read("reference"),
+            Content::Indices.read("reference_order", &reference_order),
+            self.order(),
+            left.update("left"),
+            right.update("right"),
+        ];
+        space.each(&["scalar", "orient"]).launch_each(space.cx, &operands, lengths.count(), &[("columns", n)])
     }
 
     /// Sets singular values to zero that are no more than rounding of the largest one: the reduced decomposition is what
     /// `pinv` and `matrix_rank` take, which know no tolerance relative to it.
-    fn negligible(&self, run: Run, ty: Type) -> Attempt<()> {
-        let (count, n) = (self.values.count(), self.values.columns);
+    fn zero_negligible(&self, space: Workspace, ty: Type) -> Attempt<()> {
+        let n = self.values.columns;
         let eps = if ty == Type::F64 { f64::EPSILON } else { f32::EPSILON.into() };
-        Step {
-            reads: &[("order", Holds::Indices, &self.order)],
-            writes: &[self.values.operand("values")],
-            extents: &[("count", count), ("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
-            ..Step::each(&["scalar", "negligible"], run, count)
-        }
-        .record()
+        space.each(&["scalar", "negligible"]).launch_each(
+            space.cx,
+            &[self.order(), self.values.update("values")],
+            self.values.count(),
+            &[("columns", n), ("zero", ((n as f64 * eps) as f32).to_bits().into())],
+        )
     }
 }

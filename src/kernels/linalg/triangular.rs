@@ -1,10 +1,10 @@
-//! Solving triangular systems.
+//! Solving triangular systems by blocked substitution. All kinds of systems become one kind here, by strides alone.
 
 use super::*;
 
 /// Which system: op(A)·X = B, or X·op(A) = B.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct TriangularOptions {
     /// Whether A is its upper triangle, else its lower one; the other is not read.
     pub upper: bool,
     pub right: bool,
@@ -18,7 +18,7 @@ pub struct Options {
 
 /// Systems of at most this many multiplications are solved in double where the device has it, and rounded once, as
 /// BinaryBackend does.
-const EXACT: u64 = 1 << 22;
+const MAX_DOUBLE_PRODUCTS: u64 = 1 << 22;
 
 /// X in type `ty`, of B's shape. With a permutation (u32, one for each row of B), B's row i is its row permutation\[i\].
 ///
@@ -29,17 +29,17 @@ pub fn run(
     a: &Matrices,
     b: &Matrices,
     permutation: Option<&Buffer>,
-    options: Options,
+    options: TriangularOptions,
 ) -> Attempt<Buffer> {
     let n = a.order()?;
-    let along = if options.right { b.columns } else { b.rows };
-    if a.batch != b.batch || along != n {
+    let solved = if options.right { b.columns } else { b.rows };
+    if a.batch != b.batch || solved != n {
         return Err(Error::SizeMismatch.into());
     }
     let elements = b.elements();
     let columns = if options.right { b.rows } else { b.columns };
-    let exact = cx.caps().float64 && elements.checked_mul(n).is_some_and(|count| count <= EXACT);
-    let inner = match working(ty)? {
+    let exact = cx.caps().float64 && elements.checked_mul(n).is_some_and(|count| count <= MAX_DOUBLE_PRODUCTS);
+    let inner = match working_type(ty)? {
         Type::F32 if exact => Type::F64,
         Type::C64 if exact => Type::C128,
         ty => ty,
@@ -49,18 +49,18 @@ pub fn run(
     if elements == 0 {
         return cx.zeroed(0);
     }
-    cx.blocking.require_for(n.div_ceil(width(inner)) * (1 + Update::commands(cx)))?;
+    cx.blocking.require_for(n.div_ceil(block_width(inner)) * (1 + MatrixUpdate::commands(cx.caps())))?;
     let permutation = permutation.map(|buffer| permutation_of(buffer, b)).transpose()?;
-    let pack = permutation.as_ref().map_or(Pack::All, |block| Pack::Rows(block));
-    let x = pack.copy(cx, b, inner)?;
+    let copy = permutation.as_ref().map_or(DenseCopy::All, |rows| DenseCopy::Rows(rows));
+    let x = copy.of(cx, b, inner)?;
     let source = a.allocation()?;
-    let converted = if a.ty == inner { None } else { Some(Pack::All.copy(cx, a, inner)?) };
+    let converted = if a.ty == inner { None } else { Some(DenseCopy::All.of(cx, a, inner)?) };
     let matrix: &Allocation = converted.as_ref().unwrap_or(&source);
 
     // All cases are L·X = B with a lower triangle L, seen through strides: transposing both sides brings A to the left,
-    // and an upper triangle read backwards is a lower one.
-    let mut l = View::dense(matrix, n, n);
-    let mut view = View::dense(&x, b.rows, b.columns);
+    // and an upper triangle in reversed order is a lower one.
+    let mut l = MatrixView::dense(matrix, n, n);
+    let mut view = MatrixView::dense(&x, b.rows, b.columns);
     let mut upper = options.upper;
     if options.transpose != options.right {
         l = l.transposed();
@@ -70,13 +70,21 @@ pub fn run(
         view = view.transposed();
     }
     if upper {
-        l = l.rows_reversed(n).transposed().rows_reversed(n).transposed();
+        l = l.rows_reversed(n).columns_reversed(n);
         view = view.rows_reversed(n);
     }
-    let system =
-        System { ty: inner, batch: b.batch, n, columns, l, x: view, conjugate: options.conjugate, unit: options.unit };
+    let system = TriangularSystem {
+        ty: inner,
+        batch: b.batch,
+        n,
+        columns,
+        l,
+        x: view,
+        conjugate: options.conjugate,
+        unit: options.unit,
+    };
     system.solve(cx)?;
-    unpack(cx, x, inner, elements, ty)
+    tensor_of(cx, x, inner, elements, ty)
 }
 
 fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<AllocationHandle>> {
@@ -85,28 +93,28 @@ fn permutation_of(buffer: &Buffer, b: &Matrices) -> Result<std::sync::Arc<Alloca
 }
 
 /// L·X = B for a batch of lower triangles L; `x` holds B and then X, of `n` rows.
-pub(super) struct System<'a> {
+pub(super) struct TriangularSystem<'a> {
     pub ty: Type,
     pub batch: u64,
     pub n: u64,
     pub columns: u64,
-    pub l: View<'a>,
-    pub x: View<'a>,
+    pub l: MatrixView<'a>,
+    pub x: MatrixView<'a>,
     /// Whether L is taken conjugated.
     pub conjugate: bool,
     /// Whether L has ones on its diagonal.
     pub unit: bool,
 }
 
-impl System<'_> {
+impl TriangularSystem<'_> {
     /// Records the blocked substitution.
     pub fn solve(&self, cx: &Context) -> Attempt<()> {
-        let block = width(self.ty);
+        let block = block_width(self.ty);
         for start in (0..self.n).step_by(block as usize) {
             let size = block.min(self.n - start);
             let rest = start + size;
             self.substitute(cx, start, size)?;
-            Update {
+            MatrixUpdate {
                 ty: self.ty,
                 batch: self.batch,
                 rows: self.n - rest,
@@ -122,37 +130,37 @@ impl System<'_> {
         Ok(())
     }
 
-    /// Solves with the diagonal block of at most [`width`] rows that begins at row `start`.
+    /// Solves with the diagonal block of at most [`block_width`] rows that begins at row `start`.
     pub fn substitute(&self, cx: &Context, start: u64, size: u64) -> Attempt<()> {
-        let &System { ty, batch, columns, .. } = self;
+        let &TriangularSystem { ty, batch, columns, .. } = self;
         if batch == 0 || columns == 0 {
             return Ok(());
         }
         let (l, x) = (self.l.at(start, start), self.x.at(start, 0));
-        let flag = |is: bool| u32::from(is);
-        let width = width(ty);
+        let width = block_width(ty);
         // How many threads a column has.
         let (file, threads, each) =
-            if processor(cx) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
+            if cpu_vectors(cx.caps()) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
         let tiles = columns.div_ceil(u64::from(threads) / each);
-        let mut extents: SmallVec<[(&'static str, u64); 11]> = SmallVec::new();
+        let mut extents: SmallVec<[Extent; 11]> = SmallVec::new();
         extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
         extents.extend(x.extents(["x_offset", "x_batch", "x_row", "x_column"]));
         extents.extend([("size", size), ("columns", columns), ("tiles", tiles)]);
-        let scheme = Scheme::plain(ty, wide(ty, &[l.block, x.block]), threads);
-        Step {
+        let arithmetic = Arithmetic::plain(ty, needs_index64(ty, &[l.allocation, x.allocation]));
+        MatrixKernel {
             defines: &[
                 ("WIDTH", width as u32),
-                ("ALONG_COLUMNS", flag(x.column.abs() <= x.row.abs())),
-                ("CONJUGATED", flag(self.conjugate && ty.is_complex())),
-                ("UNIT", flag(self.unit)),
+                ("ALONG_COLUMNS", (x.column.abs() <= x.row.abs()).into()),
+                ("CONJUGATED", (self.conjugate && ty.is_complex()).into()),
+                ("UNIT", self.unit.into()),
             ],
-            reads: &[("l", Holds::Cells, l.block)],
-            writes: &[("x", Holds::Cells, x.block)],
-            extents: &extents,
-            groups: batch * tiles,
-            ..Step::new(&["exact", file], Run { cx, scheme })
+            ..MatrixKernel::new(&["exact", file], arithmetic, WorkgroupShape::flat(threads))
         }
-        .record()
+        .launch(
+            cx,
+            &[Content::Elements.read("l", l.allocation), Content::Elements.update("x", x.allocation)],
+            &extents,
+            batch * tiles,
+        )
     }
 }
