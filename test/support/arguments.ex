@@ -1,15 +1,15 @@
 defmodule Nx.Vulkan.Test.Arguments do
   @moduledoc """
-  What random calls are made of: shapes, axes, options and tensors.
+  Draws the arguments of random calls: shapes, axes, options and tensors.
 
-  What a kernel depends on is drawn by `choose/1` from a state of its own, which `form/2` sets; extents and
-  values are drawn from ExUnit's seed as ever. So a form comes back with other tensors, and the kernel that
-  was made for it is used again.
+  All that selects a kernel is drawn by `choose/1` from a random state of its own, which `form/2` sets; extents and
+  values are drawn from ExUnit's seed. Calls of one form have other tensors each, and run the kernel that was
+  built for the form.
   """
 
   import Nx.Vulkan.Test.Generators, only: [pick: 1, tensor: 3]
 
-  @doc "Begins the form of that number of what the label names."
+  @doc "Begins the form with that number, of the operation and type that the label names."
   def form(label, number) do
     seed = ExUnit.configuration()[:seed]
     Process.put(__MODULE__, :rand.seed_s(:exsss, {seed, :erlang.phash2(label), number}))
@@ -95,7 +95,7 @@ defmodule Nx.Vulkan.Test.Arguments do
     {shape, tuple(Enum.drop(kept, choose(Enum.to_list(0..length(kept)))))}
   end
 
-  @doc "The tensor in that shape: BinaryBackend cannot broadcast what is smaller than a byte."
+  @doc "The tensor in that shape: BinaryBackend cannot broadcast elements of less than a byte."
   def broadcast(%{shape: shape} = tensor, shape), do: tensor
 
   def broadcast(%{type: type} = tensor, shape) do

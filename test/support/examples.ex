@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.Test.Examples do
   Random calls of every operation of `Nx.Vulkan.Catalogue`, for each type that it takes. An element-wise
   operation of one or two operands gets its calls from its entry there.
 
-  What a kernel depends on (ranks, axes, flags, a second type) is the example's form, see
+  All that selects a kernel (ranks, axes, flags, a second type) is the example's form, see
   `Nx.Vulkan.Test.Arguments`.
   """
 
@@ -15,15 +15,15 @@ defmodule Nx.Vulkan.Test.Examples do
   alias Nx.Vulkan.Test.Examples.Algorithms
   alias Nx.Vulkan.Test.{Generators, Reference}
 
-  @shifts [:left_shift, :right_shift]
+  @shifts Catalogue.names(checks: :amount)
   @sums [:sum, :product]
   @extrema [:reduce_max, :reduce_min]
-  @truths [:all, :any]
-  @places [:argmax, :argmin]
+  @predicates [:all, :any]
+  @positions [:argmax, :argmin]
   @windows [window_sum: :sum, window_product: :product] ++
              [window_max: :reduce_max, window_min: :reduce_min]
   @window_names Keyword.keys(@windows)
-  @scatters [:window_scatter_max, :window_scatter_min]
+  @scatters Catalogue.names(family: :window_scatter)
 
   @doc "A random call (`Nx.Vulkan.Test.Call`) of the operation with tensors of the type, of the form of that number."
   def example(op, type, form) do
@@ -31,7 +31,7 @@ defmodule Nx.Vulkan.Test.Examples do
     example(op, type)
   end
 
-  ## Element by element: what the values are where not any will do
+  ## Element by element, of operations that cannot take any values
 
   # Of real numbers that are not finite BinaryBackend's conjugate has +0.0i, of others -0.0i.
   defp example(:conjugate, type) do
@@ -151,7 +151,7 @@ defmodule Nx.Vulkan.Test.Examples do
   defp example(:squeeze, type),
     do: whole(:squeeze, [moved(shuffle([1, 1 | dims(shape(0..3))]), type)])
 
-  # BinaryBackend cannot broadcast what is smaller than a byte.
+  # BinaryBackend cannot broadcast elements of less than a byte.
   defp example(:broadcast, type) do
     shape = shape()
     {spread, kept} = spread(shape)
@@ -255,7 +255,7 @@ defmodule Nx.Vulkan.Test.Examples do
   end
 
   # BinaryBackend takes every complex number for true. Along no axis Nx converts to u8 instead.
-  defp example(op, type) when op in @truths do
+  defp example(op, type) when op in @predicates do
     tensor = tensor(shape(1..5), type, :few)
     call = whole(op, [tensor], [over_axes(tensor)])
 
@@ -272,7 +272,7 @@ defmodule Nx.Vulkan.Test.Examples do
     whole(op, [tensor], [over_axes(tensor)])
   end
 
-  defp example(op, type) when op in @places do
+  defp example(op, type) when op in @positions do
     shape = shape()
     axis = choose([nil | Nx.axes(shape)])
     options = [axis: axis, tie_break: choose([:low, :high]), type: choose([:s32, :s64, :u8])]
@@ -361,7 +361,7 @@ defmodule Nx.Vulkan.Test.Examples do
     end
   end
 
-  # Beyond 2^24 an integer is no f32, and what the function of the nearest one is says nothing.
+  # Beyond 2^24 an integer is no f32, and the function of the nearest one is another number.
   defp function_of_one(op, type) do
     values = if integer?(type), do: {:integer, 0..100}, else: floats(type)
     reference = if complex?(type), do: &apply(Nx, op, &1), else: Reference.unary(op)

@@ -1,12 +1,12 @@
 defmodule Nx.Vulkan.Test.Examples.Algorithms do
-  @moduledoc "Random calls of what has kernels of its own: order and sums along an axis, transforms, linear algebra."
+  @moduledoc "Random calls of operations with built-in kernels: sorts and scans, transforms, linear algebra."
 
   import Nx.Vulkan.Test.Arguments
   import Nx.Vulkan.Test.Call
   import Nx.Vulkan.Test.Compare, only: [epsilon: 1]
   import Nx.Vulkan.Test.Generators, only: [pick: 1, tensor: 3]
 
-  @scans [:cumulative_sum, :cumulative_product, :cumulative_max, :cumulative_min]
+  @scans Nx.Vulkan.Catalogue.names(family: :scan)
 
   @doc "A random call of the operation with tensors of the type, of the form that was begun."
   def example(op, type)
@@ -25,7 +25,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
     whole(:top_k, [tensor(shape, type, pick([:any, :few]))], [[k: k]])
   end
 
-  # BinaryBackend's scan fails below a byte. Subnormals of f8 change when it writes what it read.
+  # BinaryBackend's scan fails below a byte. Subnormals of f8 change when it reads and writes them.
   def example(op, type) when op in @scans do
     shape = shape(1..4)
     options = [axis: choose(Nx.axes(shape)), reverse: choose([true, false])]
@@ -89,7 +89,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
     )
   end
 
-  ## Linear algebra: what the factors give
+  ## Linear algebra: the factors' product is compared
 
   def example(:triangular_solve, type) do
     n = :rand.uniform(4)
@@ -149,7 +149,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
     end)
   end
 
-  # BinaryBackend's result, within so many epsilons of its largest element.
+  # BinaryBackend's result, within `factor` epsilons of its largest element.
   defp linear(op, tensors, args, factor) do
     fun = Function.capture(Nx.LinAlg, op, length(tensors) + length(args))
     expected = apply(fun, tensors ++ args)
