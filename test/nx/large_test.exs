@@ -5,6 +5,8 @@ defmodule Nx.Vulkan.LargeTest do
   """
   use Nx.Vulkan.Test.Case, async: false
 
+  alias Nx.Vulkan.ProgramBuilder
+
   # Elements, at a byte each, and a tensor of 0, 1, …, 250, 0, 1, … whose sums are known.
   @period 251
 
