@@ -72,16 +72,11 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   end
 
   defp install(built) do
-    if modified(built) > modified(@library),
-      do: Precompiled.write!(@library, File.read!(built)),
-      else: :noop
-  end
-
-  defp modified(path) do
-    case File.stat(path, time: :posix) do
-      {:ok, %{mtime: mtime}} -> mtime
-      {:error, :enoent} -> 0
-    end
+    library = File.read!(built)
+    # The times say nothing: another target folder may hold an older build with other flags.
+    if File.read(@library) == {:ok, library},
+      do: :noop,
+      else: Precompiled.write!(@library, library)
   end
 
   # The BEAM looks for .so on macOS too.
