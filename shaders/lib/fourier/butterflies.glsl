@@ -42,8 +42,8 @@ C root(IDX k, IDX n) {
   return C(o >= 2u && o < 6u ? -re : re, o < 4u ? -im : im);
 }
 
-// z times -i.
-C turned(C z) { return C(z.y, -z.x); }
+// z·-i.
+C times_minus_i(C z) { return C(z.y, -z.x); }
 
 void butterfly(inout C v[2]) {
   C a = v[0];
@@ -52,7 +52,7 @@ void butterfly(inout C v[2]) {
 }
 
 void butterfly(inout C v[3]) {
-  C sum = v[1] + v[2], difference = turned(v[1] - v[2]) * R(0.866025403784438646763723170752936183lf);
+  C sum = v[1] + v[2], difference = times_minus_i(v[1] - v[2]) * R(0.866025403784438646763723170752936183lf);
   C middle = v[0] - sum * R(0.5lf);
   v[0] += sum;
   v[1] = middle + difference;
@@ -60,7 +60,7 @@ void butterfly(inout C v[3]) {
 }
 
 void butterfly(inout C v[4]) {
-  C a = v[0] + v[2], b = v[0] - v[2], c = v[1] + v[3], d = turned(v[1] - v[3]);
+  C a = v[0] + v[2], b = v[0] - v[2], c = v[1] + v[3], d = times_minus_i(v[1] - v[3]);
   v[0] = a + c;
   v[1] = b + d;
   v[2] = a - c;
@@ -72,7 +72,7 @@ void butterfly(inout C v[5]) {
   const R s1 = R(0.951056516295153572116439333379382143lf), s2 = R(0.587785252292473129168705954639072769lf);
   C a = v[1] + v[4], b = v[2] + v[3], c = v[1] - v[4], d = v[2] - v[3];
   C m1 = v[0] + a * c1 + b * c2, m2 = v[0] + a * c2 + b * c1;
-  C n1 = turned(c * s1 + d * s2), n2 = turned(c * s2 - d * s1);
+  C n1 = times_minus_i(c * s1 + d * s2), n2 = times_minus_i(c * s2 - d * s1);
   v[0] += a + b;
   v[1] = m1 + n1;
   v[4] = m1 - n1;
@@ -85,9 +85,9 @@ void butterfly(inout C v[8]) {
   C even[4] = C[4](v[0], v[2], v[4], v[6]), odd[4] = C[4](v[1], v[3], v[5], v[7]);
   butterfly(even);
   butterfly(odd);
-  odd[1] = (odd[1] + turned(odd[1])) * h;
-  odd[2] = turned(odd[2]);
-  odd[3] = (turned(odd[3]) - odd[3]) * h;
+  odd[1] = (odd[1] + times_minus_i(odd[1])) * h;
+  odd[2] = times_minus_i(odd[2]);
+  odd[3] = (times_minus_i(odd[3]) - odd[3]) * h;
   [[unroll]] for (uint q = 0u; q < 4u; q++) {
     v[q] = even[q] + odd[q];
     v[q + 4u] = even[q] - odd[q];
@@ -105,13 +105,13 @@ void butterfly(inout C v[16]) {
   butterfly(w2);
   butterfly(w3);
   w1[1] = c_multiply(w1[1], C(c, -s));
-  w1[2] = (w1[2] + turned(w1[2])) * h;
+  w1[2] = (w1[2] + times_minus_i(w1[2])) * h;
   w1[3] = c_multiply(w1[3], C(s, -c));
-  w2[1] = (w2[1] + turned(w2[1])) * h;
-  w2[2] = turned(w2[2]);
-  w2[3] = (turned(w2[3]) - w2[3]) * h;
+  w2[1] = (w2[1] + times_minus_i(w2[1])) * h;
+  w2[2] = times_minus_i(w2[2]);
+  w2[3] = (times_minus_i(w2[3]) - w2[3]) * h;
   w3[1] = c_multiply(w3[1], C(s, -c));
-  w3[2] = (turned(w3[2]) - w3[2]) * h;
+  w3[2] = (times_minus_i(w3[2]) - w3[2]) * h;
   w3[3] = c_multiply(w3[3], C(-c, s));
   [[unroll]] for (uint q = 0u; q < 4u; q++) {
     C w[4] = C[4](w0[q], w1[q], w2[q], w3[q]);

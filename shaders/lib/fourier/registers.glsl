@@ -1,13 +1,14 @@
 // One pass of a discrete Fourier transform, as general.glsl has it, for lengths that are powers of two: each invocation
-// keeps EACH points of a transform in registers, those EACH-th parts of it apart, and all points change hands through
+// keeps THREAD_POINTS points of a transform in registers, a THREAD_POINTS-th part of it apart, and all points change hands through
 // shared memory between radices.
 //
 // The including kernel defines what butterflies.glsl asks for and
-//   LENGTH, TILE, SPAN   as general.glsl has them, constants here; THREADS is LENGTH * TILE / EACH
-//   ALONG_IN, ALONG_OUT  whether neighbouring invocations read (write) points of one transform, else of neighbouring ones
+//   LENGTH, TILE, SPAN   as general.glsl has them, constants here; THREADS is LENGTH * TILE / THREAD_POINTS
+//   CONTIGUOUS_IN, CONTIGUOUS_OUT
+//                        whether neighbouring invocations read (write) points of one transform, else of neighbouring ones
 //   load_point, store_point   (below)
 //   STAGES               calls of stage_<radix>(i, ns), from ns = 1 on, and swap_<radix>(ns) between them
-// and the parameters p: groups, columns, across, stride, inner.
+// and the parameters p: groups, columns, outer_columns, stride, inner.
 
 #include "lib/fourier/butterflies.glsl"
 
@@ -15,21 +16,21 @@
 C load_point(IDX outer, IDX at);
 void store_point(IDX outer, IDX at, C value);
 
-#define EACH 16u
-#define LANES (LENGTH / EACH)
+#define THREAD_POINTS 16u
+#define TRANSFORM_THREADS (LENGTH / THREAD_POINTS)
 
-C v[EACH];
+C v[THREAD_POINTS];
 
-// What of which transform an invocation works on: v[m] is its point i + m * LANES.
-struct Work { uint t, i; };
-Work work(bool along) {
+// What an invocation works on: v[m] is point i + m * TRANSFORM_THREADS of transform t.
+struct ThreadWork { uint t, i; };
+ThreadWork thread_work(bool contiguous) {
   uint thread = INVOCATION;
-  return along ? Work(thread / LANES, thread % LANES) : Work(thread % TILE, thread / TILE);
+  return contiguous ? ThreadWork(thread / TRANSFORM_THREADS, thread % TRANSFORM_THREADS) : ThreadWork(thread % TILE, thread / TILE);
 }
 
-// Of LENGTH * TILE cells one more after every 16: neighbours in either direction use different banks.
-uint cell(uint k, uint t) {
-  uint at = ALONG_IN ? t * LENGTH + k : k * TILE + t;
+// Of LENGTH * TILE slots one more after every 16: neighbours in either direction use different banks.
+uint slot(uint k, uint t) {
+  uint at = CONTIGUOUS_IN ? t * LENGTH + k : k * TILE + t;
   return at + (at >> 4u);
 }
 
@@ -45,16 +46,16 @@ uint cell(uint k, uint t) {
     } \
   } \
   void stage_##RADIX(uint i, uint ns) { \
-    [[unroll]] for (uint k = 0u; k < EACH / RADIX; k++) { \
+    [[unroll]] for (uint k = 0u; k < THREAD_POINTS / RADIX; k++) { \
       C w[RADIX]; \
-      [[unroll]] for (uint q = 0u; q < RADIX; q++) w[q] = v[k + q * (EACH / RADIX)]; \
+      [[unroll]] for (uint q = 0u; q < RADIX; q++) w[q] = v[k + q * (THREAD_POINTS / RADIX)]; \
       if (ns > 1u) { \
-        C turns[RADIX]; \
-        powers(turns, (i + k * LANES) % ns, ns * RADIX); \
-        [[unroll]] for (uint q = 1u; q < RADIX; q++) w[q] = c_multiply(w[q], turns[q]); \
+        C twiddles[RADIX]; \
+        powers(twiddles, (i + k * TRANSFORM_THREADS) % ns, ns * RADIX); \
+        [[unroll]] for (uint q = 1u; q < RADIX; q++) w[q] = c_multiply(w[q], twiddles[q]); \
       } \
       butterfly(w); \
-      [[unroll]] for (uint q = 0u; q < RADIX; q++) v[k + q * (EACH / RADIX)] = w[q]; \
+      [[unroll]] for (uint q = 0u; q < RADIX; q++) v[k + q * (THREAD_POINTS / RADIX)] = w[q]; \
     } \
   }
 STAGE(2u)
@@ -63,40 +64,40 @@ STAGE(8u)
 STAGE(16u)
 
 #if LENGTH > 16
-shared C cells[LENGTH * TILE / 16u * 17u];
+shared C values[LENGTH * TILE / 16u * 17u];
 
 // After a stage of this radix: what invocation `from` has, and what `to` takes.
-void swap(uint radix, uint ns, Work from, Work to) {
-  [[unroll]] for (uint k = 0u; k < EACH / radix; k++) {
-    uint b = from.i + k * LANES, low = b % ns, at = (b - low) * radix + low;
-    [[unroll]] for (uint q = 0u; q < radix; q++) cells[cell(at + q * ns, from.t)] = v[k + q * (EACH / radix)];
+void swap(uint radix, uint ns, ThreadWork from, ThreadWork to) {
+  [[unroll]] for (uint k = 0u; k < THREAD_POINTS / radix; k++) {
+    uint b = from.i + k * TRANSFORM_THREADS, low = b % ns, at = (b - low) * radix + low;
+    [[unroll]] for (uint q = 0u; q < radix; q++) values[slot(at + q * ns, from.t)] = v[k + q * (THREAD_POINTS / radix)];
   }
   barrier();
-  [[unroll]] for (uint m = 0u; m < EACH; m++) v[m] = cells[cell(to.i + m * LANES, to.t)];
+  [[unroll]] for (uint m = 0u; m < THREAD_POINTS; m++) v[m] = values[slot(to.i + m * TRANSFORM_THREADS, to.t)];
 }
 #endif
 
 void transform() {
   IDX group = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   if (group >= p.groups) return;
-  Work from = work(ALONG_IN), to = work(ALONG_OUT);
+  ThreadWork from = thread_work(CONTIGUOUS_IN), to = thread_work(CONTIGUOUS_OUT);
   // What there is not is read as the last transform, and not written.
   IDX column = min(group * TILE + from.t, p.columns - 1);
-  IDX outer = column / p.across, at = column - outer * p.across;
-  [[unroll]] for (uint m = 0u; m < EACH; m++) v[m] = load_point(outer, at + (from.i + m * LANES) * p.across);
-  // The first pass has no turns.
+  IDX outer = column / p.outer_columns, at = column - outer * p.outer_columns;
+  [[unroll]] for (uint m = 0u; m < THREAD_POINTS; m++) v[m] = load_point(outer, at + (from.i + m * TRANSFORM_THREADS) * p.outer_columns);
+  // The first pass has no twiddle factors.
   if (SPAN != LENGTH) {
     IDX phase = at % p.stride / p.inner;
-    C first = root(phase * from.i, SPAN), turns[EACH];
-    powers(turns, phase * LANES, SPAN);
+    C first = root(phase * from.i, SPAN), twiddles[THREAD_POINTS];
+    powers(twiddles, phase * TRANSFORM_THREADS, SPAN);
     v[0] = c_multiply(v[0], first);
-    [[unroll]] for (uint m = 1u; m < EACH; m++) v[m] = c_multiply(v[m], c_multiply(first, turns[m]));
+    [[unroll]] for (uint m = 1u; m < THREAD_POINTS; m++) v[m] = c_multiply(v[m], c_multiply(first, twiddles[m]));
   }
   STAGES
   column = group * TILE + to.t;
   if (column >= p.columns) return;
-  outer = column / p.across;
-  at = column - outer * p.across;
+  outer = column / p.outer_columns;
+  at = column - outer * p.outer_columns;
   IDX low = at % p.stride, result = (at - low) * LENGTH + low;
-  [[unroll]] for (uint m = 0u; m < EACH; m++) store_point(outer, result + (to.i + m * LANES) * p.stride, v[m]);
+  [[unroll]] for (uint m = 0u; m < THREAD_POINTS; m++) store_point(outer, result + (to.i + m * TRANSFORM_THREADS) * p.stride, v[m]);
 }

@@ -1,4 +1,5 @@
-//! How many points a transform takes through which radices.
+//! The radix decomposition of transforms: the lengths of their passes, and the radices of each. This module is arithmetic
+//! alone; what a device takes in one pass it is told.
 
 use smallvec::SmallVec;
 
