@@ -2,28 +2,40 @@
 
 use rustler::{Atom, Term};
 
+use super::graphs::KeyTerms;
 use super::*;
+use crate::graph::{Context, Operand};
 use crate::kernels::fourier::{self, Transform};
 use crate::memory::Blocking;
 
+mod names {
+    rustler::atoms! { fourier }
+}
+
 pair!(fft, fft_dirty, (kind, out_type, tensor, axis, length, eps), reply, transform);
 
-fn transform(
-    kind: Term,
-    out_type: Term,
-    tensor: Term,
-    axis: Term,
-    length: Term,
-    eps: Term,
+fn transform<'a>(
+    kind: Term<'a>,
+    out_type: Term<'a>,
+    tensor: Term<'a>,
+    axis: Term<'a>,
+    length: Term<'a>,
+    eps: Term<'a>,
     blocking: Blocking,
 ) -> Attempt<BufferRef> {
-    let kind = kind_arg(kind)?;
-    let out = type_arg(out_type, "out_type")?;
-    let tensor = tensor_arg(tensor, "tensor")?;
-    let rows = tensor.along(axis)?;
-    let length = size_arg(length, "length")?;
-    let eps = float_arg(eps, "eps")?;
-    fourier::run(&context(blocking)?, kind, out, &rows, length, eps).map(BufferRef::from)
+    let env = kind.get_env();
+    let (buffer, ty, shape) = tensor_terms(tensor, "tensor")?;
+    let buffer = buffer_arg(buffer, "tensor")?;
+    let allocation = buffer.allocation()?;
+    let call = |cx: &Context| {
+        let tensor = TensorArg::of(buffer, ty, shape, "tensor")?;
+        let (kind, out) = (kind_arg(kind)?, type_arg(out_type, "out_type")?);
+        let (length, eps) = (size_arg(length, "length")?, float_arg(eps, "eps")?);
+        Ok([fourier::run(cx, kind, out, &tensor.along(axis)?, length, eps)?])
+    };
+    let key = [names::fourier().to_term(env), kind, out_type, ty, shape, axis, length, eps];
+    let operands = [Operand::Buffer(&allocation, buffer.len())];
+    graphs::run(env, KeyTerms::from_slice(&key), &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
 fn kind_arg(term: Term) -> Result<Transform> {

@@ -190,4 +190,53 @@ defmodule Nx.Vulkan.RepeatedCallTest do
       assert download!(two) == [offset * 1.0, offset + 1.0]
     end
   end
+
+  # In one block, and in several with memory between them.
+  test "matrices are factored anew each time" do
+    for n <- [3, 40] do
+      diagonal = fn x -> for i <- 1..n, j <- 1..n, do: if(i == j, do: 1.0 * x, else: 0.0) end
+
+      often(fn k ->
+        a = {upload!(diagonal.(k * k)), @f32, {n, n}}
+        {:ok, factor} = Native.call(cholesky(@f32, a))
+        assert download!(factor) == diagonal.(k)
+
+        b = {upload!(Enum.map(1..n, &(1.0 * k * k * &1))), @f32, {n, 1}}
+        {:ok, x} = Native.call(triangular_solve(@f32, a, b, nil, []))
+        assert download!(x) == Enum.map(1..n, &(1.0 * &1))
+
+        {:ok, {q, r}} = Native.call(qr(@f32, a, false, 0.0))
+        assert {download!(q), download!(r)} == {diagonal.(1), diagonal.(k * k)}
+
+        {:ok, {values, vectors}} = Native.call(eigh(@f32, a, 0.0))
+
+        assert {download!(values), download!(vectors)} ==
+                 {List.duplicate(1.0 * k * k, n), diagonal.(1)}
+
+        {:ok, {u, s, vt}} = Native.call(svd(@f32, a, true))
+        assert download!(s) == List.duplicate(1.0 * k * k, n)
+        assert {length(download!(u)), length(download!(vt))} == {n * n, n * n}
+
+        # The rows in reverse, whose order the permutation undoes.
+        reversed = {upload!(Enum.reverse(diagonal.(k))), @f32, {n, n}}
+        {:ok, {packed, @f32, permutation}} = Native.call(lu(@f32, reversed))
+        assert download!(packed) == diagonal.(k)
+        {:ok, x} = Native.call(triangular_solve(@f32, a, b, permutation, []))
+        assert download!(x) == Enum.map(n..1//-1, &(1.0 * &1))
+      end)
+    end
+  end
+
+  # In one pass, in several, and as a convolution.
+  test "transforms are of the numbers of each call" do
+    for n <- [8, 4096, 67] do
+      often(fn k ->
+        ones = upload!(List.duplicate(1.0 * k, n))
+        {:ok, spectrum} = Native.call(fft(:fft, {:c, 64}, {ones, @f32, {n}}, 0, n, 1.0e-2))
+        [sum, imaginary | others] = download!(spectrum)
+        assert_in_delta sum, k * n, 1.0e-3 * n
+        assert imaginary == 0.0 and Enum.all?(others, &(&1 == 0.0))
+      end)
+    end
+  end
 end

@@ -20,7 +20,7 @@ const QUOTIENTS: u64 = 4;
 
 /// Eigenvalues in the order of their magnitude, the largest first, and eigenvectors. Elements that are at most `eps` and
 /// rounding errors become zero.
-pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<(Buffer, Buffer)> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<[Buffer; 2]> {
     check(cx, a, ty)?;
     let n = a.order()?;
     let in_double = cx.caps().float64 && n > NX_ROUNDING && n <= EXACT;
@@ -63,7 +63,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<(Buffer, B
         transposed: false,
     };
     let row = MatrixResult { rows: 1, matrices: &values, scales: Some(&scales), ..columns };
-    Ok((row.record(space)?, columns.record(space)?))
+    Ok([row.record(space)?, columns.record(space)?])
 }
 
 /// Hermitian matrices, and for each a row of values, one a column.

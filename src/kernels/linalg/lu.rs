@@ -4,30 +4,27 @@
 use super::triangular::TriangularSystem;
 use super::*;
 
-/// L, U and the order of the rows of a batch of square matrices: row i of L·U is row permutation\[i\] of A.
-pub struct LuFactors {
-    /// L below the diagonal, which holds ones that are not stored, and U on and above it. Each matrix is transposed:
-    /// in column-major order, which is what lets neighbouring threads work on neighbouring rows.
-    pub packed: Buffer,
-    /// The type of the elements of `packed`.
-    pub ty: Type,
-    /// u32, {batch, n}.
-    pub permutation: Buffer,
+/// The type of the packed factors, of which type `ty` was asked for: f32 where that has 16 bits or fewer.
+pub fn packed_type(ty: Type) -> Result<Type> {
+    working_type(ty)
 }
 
-/// Factors A, of which type `ty` was asked for; `packed` is of that type, or f32 where that has 16 bits or fewer.
+/// L and U of a batch of square matrices in the type `ty`, which is a [`packed_type`], and the order of their rows.
+///
+/// L is below the diagonal, which holds ones that are not stored, U on and above it. Each matrix is transposed: in
+/// column-major order, so that neighbouring threads work on neighbouring rows. The order is u32, {batch, n}: row i of
+/// L·U is row permutation\[i\] of A.
 ///
 /// The pivot is the first of the largest magnitude in its column, the last NaN where there is one; a column of zeros is
 /// left as it is. So pivots, and all roundings up to [`block_width`] rows, are those of Nx's own `Nx.LinAlg.LU`. Blocked and
 /// right-looking, as LAPACK's getrf: G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
-pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<LuFactors> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<[Buffer; 2]> {
     let n = a.order()?;
-    let ty = working_type(ty)?;
     ty.check(cx.caps())?;
     let elements = a.elements();
     let bytes = (elements * ty.size(), a.batch * n * 4);
     if elements == 0 {
-        return Ok(LuFactors { packed: cx.zeroed(0)?, ty, permutation: cx.zeroed(0)? });
+        return Ok([cx.zeroed(0)?, cx.zeroed(0)?]);
     }
     let threads = panel_threads(cx.caps(), n).filter(|_| n > block_width(ty) && !cpu_vectors(cx.caps()));
     let block = if threads.is_some() { REGISTER_COLUMNS } else { block_width(ty) };
@@ -76,7 +73,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<LuFactors> {
         }
         .record(cx)?;
     }
-    Ok(LuFactors { packed: Buffer::new(bytes.0, packed), ty, permutation: Buffer::new(bytes.1, permutation) })
+    Ok([Buffer::new(bytes.0, packed), Buffer::new(bytes.1, permutation)])
 }
 
 /// The columns `start` to `start + size` from row `start` on.

@@ -33,7 +33,7 @@ pub(super) enum ReflectedColumns {
 }
 
 /// Q and R of each matrix, `complete` or reduced. Elements that are at most `eps` and rounding errors become zero.
-pub fn run(cx: &Context, ty: Type, a: &Matrices, complete: bool, eps: f32) -> Attempt<(Buffer, Buffer)> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices, complete: bool, eps: f32) -> Attempt<[Buffer; 2]> {
     check(cx, a, ty)?;
     let work = match ty {
         Type::F64 | Type::C64 | Type::C128 => ty,
@@ -59,7 +59,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, complete: bool, eps: f32) -> At
         transposed: false,
     };
     let r = MatrixResult { rows: kept, columns: n, matrices: &matrices, scales: Some(&scales), upper: true, ..q };
-    Ok((q.record(space)?, r.record(space)?))
+    Ok([q.record(space)?, r.record(space)?])
 }
 
 /// Replaces the matrices by R (what lies below its diagonal is undefined) and returns the reflectors.

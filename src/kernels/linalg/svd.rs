@@ -11,7 +11,7 @@ use super::*;
 const MAX_ORIENTED: u64 = 16;
 
 /// U, the singular values, the largest first, and Vᵀ; `full` or reduced. For real matrices.
-pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<(Buffer, Buffer, Buffer)> {
+pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<[Buffer; 3]> {
     check(cx, a, ty)?;
     if ty.is_complex() {
         return Err(Error::Unsupported("svd is defined for real matrices".into()).into());
@@ -62,7 +62,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<(Buffer,
         ..short_side
     };
     let (values, tall_side, short_side) = (row.record(space)?, tall_side.record(space)?, short_side.record(space)?);
-    Ok(if is_wide { (short_side, values, tall_side) } else { (tall_side, values, short_side) })
+    Ok(if is_wide { [short_side, values, tall_side] } else { [tall_side, values, short_side] })
 }
 
 /// Rᵀ of the QR decompositions in `matrices`.
