@@ -3,6 +3,7 @@
 
 pub mod fourier;
 pub mod fusion;
+pub mod linalg;
 pub mod scan;
 
 use crate::device::Capabilities;

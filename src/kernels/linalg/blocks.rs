@@ -7,22 +7,12 @@
 
 use super::jacobi::MAX_SWEEPS;
 use super::*;
+use crate::tuning::linalg::{BlockRotations, block_rotations};
 
 /// Sweeps after which the host starts to ask whether there is anything left to rotate.
 const UNCHECKED_SWEEPS: u64 = 6;
 /// Parts of the rows that Gram matrices are summed from, at most.
 const MAX_GRAM_PARTS: u64 = 8;
-
-/// Whether blocks are worth it: there are enough columns, and they are of real numbers.
-pub(super) fn applies(space: Workspace, matrices: &ColumnMatrices) -> bool {
-    matrices.columns > EXACT && !space.arithmetic.work.is_complex()
-}
-
-/// Columns of a block: what shared memory takes.
-fn rotation_width(space: Workspace) -> u64 {
-    let bytes = |width: u64| 2 * (2 * width) * (2 * width + 1) * space.arithmetic.work.size() + 1024;
-    if bytes(32) <= space.cx.caps().max_shared.into() { 32 } else { 16 }
-}
 
 /// What is rotated: the columns of `matrices` until they are orthogonal to each other. Or, where `least` says which magnitude of
 /// an element is but rounding (one number a matrix), symmetric matrices from both sides until they are diagonal. The columns
@@ -35,8 +25,7 @@ pub(super) struct BlockRotation<'a> {
 
 /// Sizes of a rotation by blocks.
 struct BlockSizes {
-    /// Columns of a block.
-    width: u64,
+    chosen: BlockRotations,
     /// Columns of a pair of blocks.
     both: u64,
     /// Pairs of blocks of a matrix.
@@ -60,7 +49,7 @@ struct BlockBuffers {
     rotations: Buffer,
 }
 
-/// Rotates matrices to which this [`applies`].
+/// Rotates matrices of real numbers.
 pub(super) fn rotate(space: Workspace, rotation: &BlockRotation) -> Attempt<()> {
     space.cx.blocking.require()?;
     let sizes = rotation.sizes(space)?;
@@ -84,14 +73,14 @@ pub(super) fn rotate(space: Workspace, rotation: &BlockRotation) -> Attempt<()> 
 impl BlockRotation<'_> {
     fn sizes(&self, space: Workspace) -> Result<BlockSizes> {
         let &ColumnMatrices { batch, rows, columns, .. } = self.matrices;
-        let width = rotation_width(space);
-        let both = 2 * width;
+        let chosen = block_rotations(space.cx.caps(), space.arithmetic.work);
+        let both = 2 * chosen.width;
         let pairs = columns.div_ceil(both);
         let depth = rows.div_ceil(MAX_GRAM_PARTS).next_multiple_of(both);
         let parts = rows.div_ceil(depth);
         check_index32((batch * pairs).saturating_mul(parts * both * both))?;
         let slabs = rows.div_ceil(both) + self.vectors.map_or(0, |_| columns.div_ceil(both));
-        Ok(BlockSizes { width, both, pairs, depth, parts, slabs })
+        Ok(BlockSizes { chosen, both, pairs, depth, parts, slabs })
     }
 
     fn buffers(&self, space: Workspace, sizes: &BlockSizes) -> Attempt<BlockBuffers> {
@@ -117,7 +106,7 @@ impl BlockRotation<'_> {
     ) -> Attempt<()> {
         let &Self { matrices, vectors, least } = self;
         let &ColumnMatrices { batch, rows, columns, .. } = matrices;
-        let &BlockSizes { width, both, pairs, depth, parts, slabs } = sizes;
+        let &BlockSizes { ref chosen, pairs, depth, parts, slabs, .. } = sizes;
         let BlockBuffers { grams, turns, idle, rotations } = buffers;
         let Workspace { cx, arithmetic, .. } = space;
         let counters = &*rotations.allocation()?;
@@ -132,10 +121,11 @@ impl BlockRotation<'_> {
             ("sweep", sweep),
             ("round", round),
         ];
-        let defines =
-            [("WIDTH", width as u32), ("VECTORS", vectors.is_some().into()), ("TWO_SIDED", least.is_some().into())];
-        // As vectors of a CPU an invocation has a row.
-        let product_threads = if cpu_vectors(cx.caps()) { both as u32 } else { 256 };
+        let defines = [
+            ("WIDTH", chosen.width as u32),
+            ("VECTORS", vectors.is_some().into()),
+            ("TWO_SIDED", least.is_some().into()),
+        ];
         let kernel = |files, threads| MatrixKernel {
             defines: &defines,
             ..MatrixKernel::new(files, arithmetic, WorkgroupShape::flat(threads))
@@ -146,23 +136,20 @@ impl BlockRotation<'_> {
                 Content::Indices.read("rotations", counters),
                 Content::Elements.write("grams", grams),
             ];
-            kernel(&["scalar", "pairs", "blocks", "block_gram"], product_threads).launch(
+            kernel(&["scalar", "pairs", "blocks", "block_gram"], chosen.product_threads).launch(
                 cx,
                 &operands,
                 &extents,
                 batch * pairs * parts,
             )?;
         }
-        // A multiple of the width, and no more than there is work for.
-        let most = u64::from(cx.caps().max_threads) / width * width;
-        let threads = if cx.caps().cpu { width } else { (16 * width).min(most) };
         let mut operands: SmallVec<[MatrixOperand; 5]> = SmallVec::new();
         operands.push(grams.as_ref().map_or(matrices.read("work"), |grams| Content::Elements.read("grams", grams)));
         operands.extend(least.map(|least| Content::Reals.read("least", least)));
         operands.push(Content::Elements.write("turns", turns));
         operands.push(Content::Indices.write("idle", idle));
         operands.push(Content::Indices.update("rotations", counters));
-        kernel(&["scalar", "pairs", "blocks", "block_turn"], threads as u32).launch(
+        kernel(&["scalar", "pairs", "blocks", "block_turn"], chosen.rotation_threads).launch(
             cx,
             &operands,
             &extents,
@@ -174,7 +161,7 @@ impl BlockRotation<'_> {
         operands.push(Content::Indices.read("rotations", counters));
         operands.push(matrices.update("work"));
         operands.extend(vectors.map(|vectors| vectors.update("vectors")));
-        kernel(&["scalar", "pairs", "blocks", "block_apply"], product_threads).launch(
+        kernel(&["scalar", "pairs", "blocks", "block_apply"], chosen.product_threads).launch(
             cx,
             &operands,
             &extents,

@@ -1,6 +1,7 @@
-//! Cholesky factors.
+//! Cholesky factors. This module owns the steps of the factorisation; each is one kernel, which is all that it launches.
 
 use super::*;
+use crate::tuning::linalg::cholesky_blocks;
 
 /// The lower triangle L with L·Lᴴ = A in type `ty`, zeros above. Only A's lower triangle is read. Where A is not positive
 /// definite, L is NaN from the first column on where that shows.
@@ -31,8 +32,6 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<Buffer> {
     tensor_of(cx, l, inner, a.elements(), ty)
 }
 
-/// Columns that a thread of `cholesky_step.glsl` factors for itself.
-const THREAD_COLUMNS: u64 = 4;
 /// Threads of a workgroup that factors a small matrix.
 const SMALL_THREADS: u32 = 256;
 
@@ -59,11 +58,7 @@ struct CholeskySteps {
 
 impl CholeskySteps {
     fn new(caps: &Capabilities, ty: Type) -> Self {
-        let fits = |&[width, tile]: &[u64; 2]| {
-            (width * (width + THREAD_COLUMNS + 1) + 2 * tile * (width + 1)) * ty.size() <= caps.max_shared.into()
-        };
-        let sizes = [[32, 64], [16, 64], [8, 64], [16, 32], [8, 32]];
-        let [width, tile] = sizes.into_iter().find(fits).unwrap_or([8, 32]);
+        let [width, tile] = cholesky_blocks(caps, ty);
         Self { ty, width, tile }
     }
 

@@ -4,10 +4,6 @@
 
 use super::*;
 
-/// Matrices with at most this many rows and columns are worked on with sums formed in double, where the device has it,
-/// and quotients and roots right to the last bit: that is how BinaryBackend rounds.
-pub(super) const EXACT: u64 = 64;
-
 /// Fails unless the matrices can be worked on, and the result be of type `ty`.
 pub(super) fn check(cx: &Context, a: &Matrices, ty: Type) -> Result<()> {
     a.ty.check(cx.caps())?;

@@ -8,11 +8,10 @@
 //! Hari, 1989). The eigenvalues of larger ones are Rayleigh quotients.
 
 use super::*;
+use crate::tuning::linalg::{eigh_type, rotates_by_blocks};
 
 /// Largest matrix for the two-sided rotations; the kernel keeps a round's angles in shared memory.
-const MAX_TWO_SIDED: u64 = EXACT;
-/// Up to this size single precision rounds as BinaryBackend's does after every step; double is more accurate.
-const NX_ROUNDING: u64 = 16;
+const MAX_TWO_SIDED: u64 = MAX_EXACT_ORDER;
 /// Sweeps of a small matrix at most; six or seven are usual.
 const MAX_SMALL_SWEEPS: u64 = 40;
 /// Eigenvectors of a workgroup of `rayleigh.glsl`.
@@ -23,13 +22,7 @@ const QUOTIENTS: u64 = 4;
 pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<[Buffer; 2]> {
     check(cx, a, ty)?;
     let n = a.order()?;
-    let in_double = cx.caps().float64 && n > NX_ROUNDING && n <= EXACT;
-    let work = match ty {
-        Type::F64 | Type::C64 | Type::C128 => ty,
-        _ if in_double => Type::F64,
-        _ => Type::F32,
-    };
-    let space = Workspace::new(cx, work, n, n);
+    let space = Workspace::new(cx, eigh_type(cx.caps(), ty, n), n, n);
     let ScaledMatrices { matrices, scales } = ScaledMatrices::of(space, a, false)?;
     let values = ColumnMatrices::new(space, [a.batch, 1, n])?;
     let hermitian = HermitianMatrices { space, matrices: &matrices, values: &values };
@@ -39,7 +32,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, eps: f32) -> Attempt<[Buffer; 2
         &rotated
     } else {
         hermitian.squares()?;
-        let vectors = if blocks::applies(space, &matrices) {
+        let vectors = if rotates_by_blocks(space.arithmetic.work, n) {
             rotated = hermitian.rotated_by_blocks()?;
             &rotated
         } else {
@@ -74,7 +67,7 @@ pub(super) struct HermitianMatrices<'a> {
 }
 
 impl HermitianMatrices<'_> {
-    /// The eigenvectors of matrices of at most [`EXACT`] rows, by two-sided rotations, which bring the eigenvalues to
+    /// The eigenvectors of matrices of at most [`MAX_EXACT_ORDER`] rows, by two-sided rotations, which bring the eigenvalues to
     /// `values`. Uses `matrices` up.
     pub(super) fn rotated(&self) -> Attempt<ColumnMatrices> {
         let &Self { space, matrices, values } = self;

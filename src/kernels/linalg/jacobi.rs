@@ -2,6 +2,7 @@
 //! [`ColumnMatrices`]; tensors are not touched here.
 
 use super::*;
+use crate::tuning::linalg::rotates_by_blocks;
 
 /// Sweeps at most. Ten are usual; clusters of values take fifteen, rows that differ by many orders of magnitude twenty.
 /// Dispatches of sweeps that are not needed return at once.
@@ -13,7 +14,7 @@ pub(super) fn orthogonalise(
     matrices: &ColumnMatrices,
     vectors: Option<&ColumnMatrices>,
 ) -> Attempt<()> {
-    if blocks::applies(space, matrices) {
+    if rotates_by_blocks(space.arithmetic.work, matrices.columns) {
         return blocks::rotate(space, &blocks::BlockRotation { matrices, vectors, least: None });
     }
     let &ColumnMatrices { batch, rows, columns, .. } = matrices;

@@ -2,6 +2,7 @@
 //! `shaders/lib/linalg`, which this module puts together without knowing what they compute.
 
 use super::*;
+use crate::tuning::linalg::{accumulates_f64, column_threads, element_threads, matrix_threads};
 
 /// How matrices are computed with: the types that `shaders/lib/linalg/scalar.glsl` and `exact.glsl` take.
 #[derive(Clone, Copy, Hash)]
@@ -89,10 +90,9 @@ pub(super) struct Workspace<'a> {
 impl Workspace<'_> {
     /// For the orthogonal decompositions of matrices of so many rows and columns.
     pub(super) fn new<'a>(cx: &'a Context<'a>, work: Type, rows: u64, columns: u64) -> Workspace<'a> {
-        let accumulate_f64 = cx.caps().float64 && rows.max(columns) <= EXACT;
-        // A CPU device runs eight threads as one vector; more would only wait for each other.
-        let (column_threads, columns) = if cx.caps().cpu { (8, 1) } else { (32, 4) };
+        let accumulate_f64 = accumulates_f64(cx.caps(), rows, columns);
         let arithmetic = Arithmetic { work, index64: false, accumulate_f64 };
+        let [column_threads, columns] = column_threads(cx.caps());
         Workspace { cx, arithmetic, workgroup: WorkgroupShape { column_threads, columns } }
     }
 
@@ -103,14 +103,12 @@ impl Workspace<'_> {
 
     /// A kernel whose workgroups have a matrix each, or a few of its columns.
     pub(super) fn whole<'k>(&self, files: &'k [&'static str]) -> MatrixKernel<'k> {
-        let threads = if self.cx.caps().cpu { 8 } else { 256 };
-        MatrixKernel::new(files, self.arithmetic, WorkgroupShape::flat(threads))
+        MatrixKernel::new(files, self.arithmetic, WorkgroupShape::flat(matrix_threads(self.cx.caps())))
     }
 
     /// A kernel with a thread for each element.
     pub(super) fn each<'k>(&self, files: &'k [&'static str]) -> MatrixKernel<'k> {
-        let threads = if self.cx.caps().cpu { 64 } else { 256 };
-        MatrixKernel::new(files, self.arithmetic, WorkgroupShape::flat(threads))
+        MatrixKernel::new(files, self.arithmetic, WorkgroupShape::flat(element_threads(self.cx.caps())))
     }
 
     /// Memory for so many real numbers.

@@ -3,6 +3,7 @@
 
 use super::triangular::TriangularSystem;
 use super::*;
+use crate::tuning::linalg::LuPanels;
 
 /// The type of the packed factors, of which type `ty` was asked for: f32 where that has 16 bits or fewer.
 pub fn packed_type(ty: Type) -> Result<Type> {
@@ -26,8 +27,8 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<[Buffer; 2]> {
     if elements == 0 {
         return Ok([cx.zeroed(0)?, cx.zeroed(0)?]);
     }
-    let threads = panel_threads(cx.caps(), n).filter(|_| n > block_width(ty) && !cpu_vectors(cx.caps()));
-    let block = if threads.is_some() { REGISTER_COLUMNS } else { block_width(ty) };
+    let panels = LuPanels::choose(cx.caps(), ty, n);
+    let block = panels.columns(ty);
     cx.blocking.require_for(n.div_ceil(block) * (3 + MatrixUpdate::commands(cx.caps())))?;
     let packed = DenseCopy::Transposed.of(cx, a, ty)?;
     let permutation = cx.allocate(bytes.1)?;
@@ -37,13 +38,13 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices) -> Attempt<[Buffer; 2]> {
         let size = block.min(n - start);
         let rest = start + size;
         let panel = LuPanel { cx, ty, batch: a.batch, n, start, size, a: &packed, pivots: &pivots };
-        match threads {
-            _ if cpu_vectors(cx.caps()) => panel.factor_by_subgroup(&permutation)?,
-            Some(threads) => {
+        match panels {
+            LuPanels::Subgroup => panel.factor_by_subgroup(&permutation)?,
+            LuPanels::Registers { threads } => {
                 panel.factor_in_registers(threads)?;
                 panel.exchange(&permutation)?;
             }
-            None => {
+            LuPanels::Workgroup => {
                 panel.factor()?;
                 panel.exchange(&permutation)?;
             }

@@ -32,6 +32,7 @@ use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::Type;
 use crate::program::emit::{assign, convert, element, head};
 use crate::program::types::Compute;
+use crate::tuning::linalg::{MAX_EXACT_ORDER, REGISTER_COLUMNS, block_width, cpu_vectors, panel_threads};
 
 use columns::*;
 use dense::{DenseCopy, tensor_of};
@@ -46,30 +47,6 @@ fn working_type(ty: Type) -> Result<Type> {
         ty if ty.is_float() => Ok(Type::F32),
         _ => Err(Error::Argument("type: expected a type of floats or complex numbers".into())),
     }
-}
-
-/// Rows or columns of a block. What a workgroup shares of it fits the 16 KiB that every device has.
-fn block_width(ty: Type) -> u64 {
-    if ty.size() > 8 { 16 } else { 32 }
-}
-
-/// Whether invocations are lanes of a CPU's vectors, which reach shared memory one after the other: they hand to each other
-/// what all of them need.
-fn cpu_vectors(caps: &Capabilities) -> bool {
-    caps.cpu && matches!(caps.subgroup, 4 | 8 | 16)
-}
-
-/// Columns of a panel that threads hold in registers.
-const REGISTER_COLUMNS: u64 = 16;
-
-/// Threads of a workgroup that holds panels of so many rows in registers, where the device can and they are few enough.
-fn panel_threads(caps: &Capabilities, rows: u64) -> Option<u64> {
-    let subgroup = u64::from(caps.subgroup);
-    // How many of them at most, and of how many rows each. Lavapipe's compiler is not up to more.
-    let (most, each) = if caps.cpu { (256, 2) } else { (512.min(caps.max_threads.into()), 16) };
-    // Few sizes, each of which is a kernel to build.
-    let threads = rows.next_power_of_two().max(subgroup).min(most);
-    (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && rows <= threads * each).then_some(threads)
 }
 
 /// A batch of matrices within an allocation: element (i, j) of matrix b is at offset + b·batch + i·row + j·column. Strides

@@ -69,7 +69,7 @@ pub(super) fn factor(space: Workspace, matrices: &ColumnMatrices) -> Attempt<Ref
     let count = if m == n { m - 1 } else { m.min(n) };
     space.cx.blocking.require_for(count.div_ceil(REGISTER_COLUMNS) * 4)?;
     // Of a workgroup that holds a panel in registers.
-    let is_large = m.max(n) > EXACT && !space.arithmetic.work.is_complex();
+    let is_large = m.max(n) > MAX_EXACT_ORDER && !space.arithmetic.work.is_complex();
     let threads = panel_threads(space.cx.caps(), m).filter(|_| is_large);
     let made = Reflectors {
         vectors: space.elements((batch * count * m).max(1))?,

@@ -6,6 +6,7 @@
 //! matrix (Z. Drmač and K. Veselić, 2008); a wide matrix is transposed.
 
 use super::*;
+use crate::tuning::linalg::svd_type;
 
 /// Up to this size the vectors' signs are those that Nx's algorithm would give; beyond it they are as they come.
 const MAX_ORIENTED: u64 = 16;
@@ -18,8 +19,7 @@ pub fn run(cx: &Context, ty: Type, a: &Matrices, full: bool) -> Attempt<[Buffer;
     }
     let is_wide = a.rows < a.columns;
     let (batch, m, n) = (a.batch, a.rows.max(a.columns), a.rows.min(a.columns));
-    let in_double = ty == Type::F64 || (cx.caps().float64 && m <= EXACT);
-    let space = Workspace::new(cx, if in_double { Type::F64 } else { Type::F32 }, m, n);
+    let space = Workspace::new(cx, svd_type(cx.caps(), ty, m), m, n);
     let kept = if full { m } else { n };
     check_index32(batch.saturating_mul(m).saturating_mul(kept))?;
     let ScaledMatrices { matrices, scales } = ScaledMatrices::of(space, a, is_wide)?;

@@ -1,6 +1,7 @@
 //! Solving triangular systems by blocked substitution. All kinds of systems become one kind here, by strides alone.
 
 use super::*;
+use crate::tuning::linalg::{Substitution, substitution, system_type};
 
 /// Which system: op(A)·X = B, or X·op(A) = B.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,10 +16,6 @@ pub struct TriangularOptions {
     /// Whether A has ones on its diagonal, which is not read then.
     pub unit: bool,
 }
-
-/// Systems of at most this many multiplications are solved in double where the device has it, and rounded once, as
-/// BinaryBackend does.
-const MAX_DOUBLE_PRODUCTS: u64 = 1 << 22;
 
 /// X in type `ty`, of B's shape. With a permutation (u32, one for each row of B), B's row i is its row permutation\[i\].
 ///
@@ -38,12 +35,7 @@ pub fn run(
     }
     let elements = b.elements();
     let columns = if options.right { b.rows } else { b.columns };
-    let exact = cx.caps().float64 && elements.checked_mul(n).is_some_and(|count| count <= MAX_DOUBLE_PRODUCTS);
-    let inner = match working_type(ty)? {
-        Type::F32 if exact => Type::F64,
-        Type::C64 if exact => Type::C128,
-        ty => ty,
-    };
+    let inner = system_type(cx.caps(), working_type(ty)?, elements.checked_mul(n));
     ty.check(cx.caps())?;
     a.ty.check_program(cx.caps())?;
     if elements == 0 {
@@ -138,10 +130,9 @@ impl TriangularSystem<'_> {
         }
         let (l, x) = (self.l.at(start, start), self.x.at(start, 0));
         let width = block_width(ty);
-        // How many threads a column has.
-        let (file, threads, each) =
-            if cpu_vectors(cx.caps()) { ("substitute_lanes", 32, 1) } else { ("substitute", 256, width) };
-        let tiles = columns.div_ceil(u64::from(threads) / each);
+        let Substitution { broadcasts, threads, column_threads } = substitution(cx.caps(), ty);
+        let file = if broadcasts { "substitute_lanes" } else { "substitute" };
+        let tiles = columns.div_ceil(u64::from(threads) / column_threads);
         let mut extents: SmallVec<[Extent; 11]> = SmallVec::new();
         extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
         extents.extend(x.extents(["x_offset", "x_batch", "x_row", "x_column"]));

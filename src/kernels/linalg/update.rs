@@ -3,9 +3,7 @@
 
 use super::*;
 use crate::kernels::contraction::{Axis, Groups, Held, Panels, Tile};
-
-/// An update of fewer multiplications is not worth two more kernels.
-const MIN_PANEL_PRODUCTS: u64 = 1 << 18;
+use crate::tuning::linalg::updates_by_panels;
 
 /// `c -= a · b`, where c has `rows` rows and `columns` columns and the product sums over `depth`.
 pub(super) struct MatrixUpdate<'a> {
@@ -45,11 +43,8 @@ impl MatrixUpdate<'_> {
     fn by_panels(&self, cx: &Context) -> Attempt<bool> {
         let &MatrixUpdate { ty, batch, rows, columns, depth, c, .. } = self;
         let conjugates = ty.is_complex() && self.conjugate != [false; 2];
-        if !cpu_vectors(cx.caps())
-            || conjugates
-            || needs_index64(ty, &[c.allocation])
-            || batch * rows * columns * depth < MIN_PANEL_PRODUCTS
-        {
+        let is_worth_it = updates_by_panels(cx.caps(), batch * rows * columns * depth);
+        if !is_worth_it || conjugates || needs_index64(ty, &[c.allocation]) {
             return Ok(false);
         }
         let [a, b, c] = self.ascending();
