@@ -61,6 +61,7 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
       true = match?({:ok, _}, Native.buf_download(sum)) or Native.buf_download(sum) in busy
       true = Native.sync() in [:ok | busy]
       IO.puts("release")
+      receive do: ({:DOWN, ^builder, :process, _, :normal} -> :ok)
       """,
       folder
     )

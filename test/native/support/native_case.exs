@@ -161,8 +161,8 @@ defmodule Nx.Vulkan.Test.NativeCase do
   pipeline's entry in the cache, whose folder is given.
 
   The entry is a pipe, which the build reads first. It says nothing until the code prints "release". Then it
-  turns out to be no sound entry, the driver builds, and what it built replaces the pipe. The BEAM must exit
-  with status 0.
+  turns out to be no sound entry, the driver builds, and what it built replaces the pipe. `builder` is the
+  monitor of the process that builds. The BEAM must exit with status 0.
   """
   def while_building(code, folder) do
     env = [{"NX_VULKAN_CACHE_DIR", folder}, {"MESA_SHADER_CACHE_DISABLE", "true"}]
@@ -171,7 +171,7 @@ defmodule Nx.Vulkan.Test.NativeCase do
     File.rm!(entry)
     {_, 0} = System.cmd("mkfifo", [entry])
 
-    code = @held_up <> "spawn(build); IO.gets(\"\")\n" <> code
+    code = @held_up <> "{_, builder} = spawn_monitor(build); IO.gets(\"\")\n" <> code
     beam = start("elixir", own_beam_arguments(code), env)
     # The shell opens the pipe once the build does.
     pipe = start("sh", ["-c", ~s|exec 3>"$0"; echo building; read line|, entry], [])
