@@ -1,5 +1,5 @@
 #version 460
-// out[i] = a[i] op b[i]; op codes as in Nx.Vulkan.NativeV.apply_binary/6.
+// out[i] = a[i] op b[i]. Nx.Vulkan.NativeV.apply_binary/6 defines the codes of op. Its formulas are those of lib/.
 #extension GL_GOOGLE_include_directive : require
 #include "lib/extensions.glsl"
 

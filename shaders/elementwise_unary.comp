@@ -1,5 +1,5 @@
 #version 460
-// out[i] = op a[i]; op codes as in Nx.Vulkan.NativeV.apply_unary/5.
+// out[i] = op a[i]. Nx.Vulkan.NativeV.apply_unary/5 defines the codes of op. Its formulas are those of lib/.
 #extension GL_GOOGLE_include_directive : require
 #include "lib/extensions.glsl"
 

@@ -1,9 +1,9 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
-// One HMC trajectory of d independent coordinates, each N(mu, sigma) with standard deviation sigma; bindings, push
-// constants and outputs: lib/leapfrog.glsl. There are no observations (n_obs = 0), so that the extras are the inverse
-// mass alone. log p holds its normalising constant.
+// One HMC trajectory of d independent coordinates, each N(mu, sigma) with standard deviation sigma. lib/leapfrog.glsl
+// declares the bindings, push constants and outputs. The model has no observations (n_obs = 0): the extras are the inverse
+// mass alone. log p includes the normalising constant.
 
 #include "lib/math/log.glsl"
 

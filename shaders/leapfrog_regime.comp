@@ -1,18 +1,19 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
-// One HMC trajectory of a regime-switching model of returns; bindings, push constants and outputs: lib/leapfrog.glsl.
+// One HMC trajectory of a regime-switching model of returns. lib/leapfrog.glsl declares the bindings, push constants and
+// outputs.
 //
 // Each observation comes from one of three regimes, with weights softmax(0, logit_w1, logit_w2):
 //   volatile N(0, sigma_vol), trending N(mu_trend, sigma_trend), mean-reverting N(mu_mr, sigma_mr).
 // The position q holds, in this order (N(m, s) has standard deviation s; HalfNormal(s) folds N(0, s)):
 //   0 logit_w1 ~ N(0, 1)    1 logit_w2 ~ N(0, 1)    2 mu_mr ~ N(0, 0.5)    3 mu_trend ~ N(0, 1)
 //   4 sigma_mr ~ HalfNormal(1)    5 sigma_trend ~ HalfNormal(1)    6 sigma_vol ~ HalfNormal(2)    7 theta_mr ~ N(0, 1)
-// The sigmas are softplus(q) = log(1 + exp(q)), with the log-Jacobian log sigmoid(q) in the density. theta_mr has its
-// prior alone, and so has every parameter from 8 on (N(0, 1) too). With d < 8 the missing parameters stay at q = 0
-// (logits and means 0, sigmas log 2) and add no prior: d = 7 is the model without theta_mr.
+// The sigmas are softplus(q) = log(1 + exp(q)), with the log-Jacobian log sigmoid(q) in the density. No observation depends
+// on theta_mr or on a parameter from 8 on, whose prior is N(0, 1). For d < 8, the missing parameters stay at q = 0 (logits
+// and means 0, sigmas log 2) and add no prior: d = 7 is the model without theta_mr.
 //
-// log p holds every normalising constant: it is the log of the joint density of q and the observations.
+// log p is the log of the joint density of q and the observations, with every normalising constant.
 
 #include "lib/math/plain.glsl"
 
@@ -26,13 +27,14 @@ const REAL log_two = REAL(0.693147180559945309417lf);
 
 // Regimes are numbered as the sigmas are: 0 mean-reverting, 1 trending, 2 volatile.
 struct ModelState {
-  REAL log_weight[3]; // of the regime's density at its mean, not normalised over the regimes
+  // Log of weight times density at the regime's mean, where the weights are not normalised.
+  REAL log_weight[3];
   REAL mu[3];
   REAL inverse_sigma[3];
 };
 
-// What a block of observations adds. log p is kept as Σ largest + log Π total, with one logarithm a block: each total is
-// at most 3, so that the product of 64 (3^64 = 3e30) stays within f32.
+// The terms of a block of observations. log p is Σ largest + log Π total, which takes one logarithm a block. Each total is at
+// most 3, and the product of 64 of them (3^64 = 3e30) is within the range of f32.
 struct ModelBlock {
   REAL gradient[7];
   REAL largest;
@@ -41,14 +43,14 @@ struct ModelBlock {
 
 REAL parameter_value(uint j, uint v);
 
-// Of the sigma that this invocation owns: its value, and its derivative to q.
+// The value of the sigma that this invocation owns, and its derivative with respect to q.
 REAL own_sigma, own_slope;
 
 bool is_sigma(uint i) { return i >= 4u && i <= 6u; }
 REAL inverse_prior_scale(uint i) { return i == 2u ? REAL(2) : i == 6u ? REAL(0.5) : REAL(1); }
 REAL log_prior_scale(uint i) { return i == 2u ? -log_two : i == 6u ? log_two : REAL(0); }
 
-// Of a sigma its logarithm and its inverse, of others the parameter itself.
+// A sigma publishes its logarithm and its inverse; any other parameter publishes itself.
 REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]) {
   REAL value = q;
   values = REAL[2](q, q);
@@ -57,7 +59,8 @@ REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]) {
     REAL e = plain_exp(-abs(q));
     REAL tail = plain_log1p(e);
     value = max(q, REAL(0)) + tail;
-    constant += log_two + (min(q, REAL(0)) - tail); // the folding, then log sigmoid(q)
+    // log 2 for folding the normal distribution, and log sigmoid(q) for the Jacobian.
+    constant += log_two + (min(q, REAL(0)) - tail);
     own_sigma = value;
     own_slope = (q < REAL(0) ? e : REAL(1)) / (REAL(1) + e);
     values = REAL[2](plain_log(value), REAL(1) / value);
@@ -67,7 +70,7 @@ REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES]) {
 }
 
 ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
-  // Relative to the largest logit, so that what the normaliser takes back at the end is small.
+  // Logits relative to the largest one keep the normaliser small.
   REAL logit[3] = REAL[3](parameter_value(1u, 0u), parameter_value(0u, 0u), REAL(0));
   REAL largest = max(max(logit[0], logit[1]), REAL(0));
   ModelState state;
@@ -78,7 +81,7 @@ ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
   }
   state.mu = REAL[3](parameter_value(2u, 0u), parameter_value(3u, 0u), REAL(0));
 
-  // The softmax's normaliser, in the invocation that has the fewest observations.
+  // The invocation with the fewest observations adds the softmax's normaliser.
   if (i == gl_WorkGroupSize.x - 1u) {
     REAL mr = plain_exp(logit[0]);
     REAL trend = plain_exp(logit[1]);
@@ -93,8 +96,9 @@ ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS]) {
 
 ModelBlock model_begin() { return ModelBlock(REAL[7](0, 0, 0, 0, 0, 0, 0), REAL(0), REAL(1)); }
 
-// Adds log Σ_r w_r N(x; mu_r, sigma_r) and its derivatives to the parameters: with the responsibility p_r of regime r and
-// z_r = (x - mu_r) / sigma_r they are p_r for the logit, p_r z_r / sigma_r for mu and p_r (z_r² - 1) / sigma_r for sigma.
+// Adds log Σ_r w_r N(x; mu_r, sigma_r) and its derivatives with respect to the parameters. With the responsibility p_r of
+// regime r and z_r = (x - mu_r) / sigma_r, they are p_r for the logit, p_r z_r / sigma_r for mu and p_r (z_r² - 1) / sigma_r
+// for sigma.
 void model_observe(ModelState state, REAL x, inout ModelBlock block) {
   REAL z[3];
   REAL term[3];
@@ -102,7 +106,7 @@ void model_observe(ModelState state, REAL x, inout ModelBlock block) {
     z[r] = (x - state.mu[r]) * state.inverse_sigma[r];
     term[r] = state.log_weight[r] - REAL(0.5) * z[r] * z[r];
   }
-  // Relative to the largest term, whose own exp is 1 and need not be computed.
+  // Terms are relative to the largest one, whose exp is 1 and is not computed.
   REAL largest = max(max(term[0], term[1]), term[2]);
   bool first = term[0] == largest;
   bool second = !first && term[1] == largest;

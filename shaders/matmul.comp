@@ -1,5 +1,5 @@
 #version 460
-// C (m×n) = A (m×k) · B (k×n), row-major; a workgroup for each 16×16 of C.
+// C (m×n) = A (m×k) · B (k×n), row-major. Each workgroup computes one 16×16 block of C by lib/matmul.glsl.
 #extension GL_GOOGLE_include_directive : require
 #include "lib/extensions.glsl"
 #define IDX uint
@@ -17,10 +17,10 @@
 #define B_ALONG_N 1
 #define A_ROW(i) (i) * push.k
 #define A_DEPTH(start, k) ((start) + (k))
-#define A_AT(place) a[place]
+#define A_AT(offset) a[offset]
 #define B_DEPTH(start, k) ((start) + (k)) * push.n
 #define B_COLUMN(j) (j)
-#define B_AT(place) b[place]
+#define B_AT(offset) b[offset]
 #define STORE(i, j, value) c[(i) * push.n + (j)] = value
 
 layout(local_size_x = 16, local_size_y = 16) in;

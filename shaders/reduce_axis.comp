@@ -1,5 +1,5 @@
 #version 460
-// out[o, i] = reduction over r of a[o, r, i]: 0 sum (compensated), 1 max, 2 min.
+// out[o, i] = reduction over r of a[o, r, i], where op is 0 for the compensated sum, 1 for max and 2 for min.
 #extension GL_GOOGLE_include_directive : require
 #include "lib/extensions.glsl"
 #define IDX uint
@@ -18,12 +18,12 @@ void main() {
   if (at >= outer * inner) return;
   uint first = at / inner * reduce_size * inner + at % inner;
   REAL infinity = REAL(highest_float());
-  REAL r = op == 0 ? REAL(0) : op == 1 ? -infinity : infinity, lost = REAL(0);
+  REAL r = op == 0 ? REAL(0) : op == 1 ? -infinity : infinity, error = REAL(0);
   for (uint k = 0; k < reduce_size; k++) {
     REAL x = a[first + k * inner];
-    if (op == 0) combine_sum(r, lost, x, REAL(0));
+    if (op == 0) combine_sum(r, error, x, REAL(0));
     else if (op == 1) combine_max(r, x);
     else combine_min(r, x);
   }
-  result[at] = op == 0 ? finish_sum(r, lost) : r;
+  result[at] = op == 0 ? finish_sum(r, error) : r;
 }

@@ -1,5 +1,5 @@
 #version 460
-// out (n×m) = transpose of a (m×n), through a tile so that both sides are read and written along rows.
+// out (n×m) = transpose of a (m×n). A tile in shared memory lets both matrices be accessed along rows.
 
 const uint TILE = 16u;
 layout(local_size_x = 16, local_size_y = 16) in;
@@ -7,7 +7,7 @@ layout(set = 0, binding = 0, std430) readonly buffer A { REAL a[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Out { REAL result[]; };
 layout(push_constant) uniform Push { uint m, n; };
 
-// One column more, so that reading down a column does not hit one bank of shared memory.
+// The padding column makes the elements of a column lie in different banks of shared memory.
 shared REAL tile[TILE][TILE + 1];
 
 void main() {

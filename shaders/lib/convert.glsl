@@ -1,12 +1,19 @@
-// Conversions between element types, as Nx.as_type/2 and BinaryBackend define them, for every pair.
+// Owns the conversions between element types, for every pair of real ones: to_<type>(x) takes any compute type and gives a
+// value of <type> in the compute type of <type>. complex/convert.glsl owns those of complex types.
 //
-// to_<type>(x) takes any compute type and gives the value in the compute type of <type>, within its range:
-// integers wrap; floats are truncated towards zero, then wrap; NaN becomes 0 and infinities the type's limits.
+// Algorithm: by bits wherever the device's conversion may flush subnormals, round otherwise than to nearest even or round
+//   twice.
+// Domain: all numbers, as Nx.as_type/2 and Nx.BinaryBackend define it. Integers wrap. Floats become integers by truncation
+//   towards zero, then wrap; NaN becomes 0 and infinities become the type's limits.
+// Error: correctly rounded to nearest even for f16, f32 and f64. bf16 truncates. f8 and f8_e4m3fn round as told at their
+//   functions. Integers become f32 and f64 as the device converts them, which native_tests/builtins tests. The tests of
+//   Nx.as_type compare every pair of types with BinaryBackend bit by bit.
+// Source: for rounding to odd, S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
+//   rounding to odd" (2008).
 
 #include "lib/whole.glsl"
 
-// Narrow floats are bits in memory; what is rounded to them rounds as BinaryBackend does. f16 rounds to even; bf16 drops
-// the low half of an f32.
+// Narrow floats are bits in memory and floats in computation: <type>_to_float reads, float_to_<type> rounds and writes.
 
 float f16_to_float(uint h) {
   uint s = (h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
@@ -17,8 +24,8 @@ float f16_to_float(uint h) {
 
 uint float_to_f16(float x) {
   uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
-  // Without branches, as kernels have many of them. Adding 0.5 rounds what becomes subnormal to units of 2^-24, and leaves
-  // their number in the significand.
+  // Both cases are computed and one is selected, because a branch costs more. Adding 0.5 rounds a subnormal result to units of
+  // 2^-24 and leaves their number in the significand.
   precise float shifted = uintBitsToFloat(a) + 0.5;
   uint subnormal = floatBitsToUint(shifted) - 0x3f000000u, normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
   uint r = a < 0x38800000u ? subnormal : normal;
@@ -26,11 +33,13 @@ uint float_to_f16(float x) {
   return a > 0x7f800000u ? 0x7e00u : ((b >> 16) & 0x8000u) | r;
 }
 
+// bf16 is the high half of an f32. Rounding to it drops the low half, as BinaryBackend does.
 float bf16_to_float(uint h) { return uintBitsToFloat(h << 16); }
 uint float_to_bf16(float x) { return is_nan(x) ? 0x7fc0u : floatBitsToUint(x) >> 16; }
 
-// f8 (5 bits of exponent, 2 of significand) is the high byte of an f16. BinaryBackend reads the exponent 0 as any other,
-// so that reading does not undo rounding: float_to_f8 gives back the bits that f8_to_float read.
+// f8 (5 bits of exponent, 2 of significand) is the high byte of an f16. BinaryBackend reads the exponent field 0 as if it
+// were not subnormal, but rounds to true subnormals. float_to_f8 therefore recognises the values that f8_to_float reads there
+// and gives their bits back; round_to_f8 is the rounding of all others.
 float f8_to_float(uint h) {
   uint s = (h & 0x80u) << 24, a = h & 0x7fu;
   if (a == 0u) return uintBitsToFloat(s);
@@ -60,7 +69,7 @@ uint float_to_f8_e4m3fn(float x) {
   if (a > 0x7f800000u) return 0x7fu;
   if (a >= 0x43e00000u) return s | 0x7eu;
   if (a < 0x3c800000u) {
-    // Subnormal: units of 2^-9.
+    // A subnormal result counts units of 2^-9.
     float t = uintBitsToFloat(a) * 512.0;
     return s | min(7u, uint(t) + uint(fract(t) >= 0.5));
   }
@@ -77,8 +86,9 @@ float to_f32(float x) { return x; }
 #ifdef KEEPS_SUBNORMALS
 double to_f64(float x) { return double(x); }
 #else
-// Devices may convert subnormals to zero. One of them is m 2^-149: m is put into the last bits of 2^-97, which is subtracted.
-// What is chosen are words, so that no compiler has the subtraction take part in further arithmetic.
+// The device may convert subnormals to zero. The subnormal m 2^-149 is found by putting m into the last bits of 2^-97 and
+// subtracting 2^-97. The selection is between words, not doubles, to keep compilers from fusing the subtraction with what
+// follows.
 double to_f64(float x) {
   uint b = floatBitsToUint(x);
   precise double tiny = packDouble2x32(uvec2(b & 0x7fffffu, 0x39e00000u)) - packDouble2x32(uvec2(0u, 0x39e00000u));
@@ -86,9 +96,9 @@ double to_f64(float x) {
   return packDouble2x32((b & 0x7f800000u) != 0u ? unpackDouble2x32(double(x)) : words);
 }
 #endif
-// Of x >= 0.
+// For x >= 0.
 float to_f32_from_positive(double x) {
-  // 2^149: what rounds to a subnormal is a whole number of 2^-149. Adding 2^52 rounds to one and leaves it in the low word.
+  // A subnormal result is a whole number of 2^-149. Scaling by 2^149 and adding 2^52 rounds to it and leaves it in the low word.
   bool tiny = unpackDouble2x32(x).y < 0x38100000u;
   precise double shifted = x * 713623846352979940529142984724747568191373312.0lf + 4503599627370496.0lf;
   return tiny ? uintBitsToFloat(unpackDouble2x32(shifted).x) : float(x);
@@ -100,7 +110,7 @@ float to_f32(double x) {
 }
 #endif
 
-// From integers.
+// From integers, without 64-bit results.
 #define NX_FROM_INT(S) \
   uint to_u2(S x) { return uint(x) & 3u; } \
   uint to_u4(S x) { return uint(x) & 0xfu; } \
@@ -121,7 +131,7 @@ float to_f32(double x) {
 NX_FROM_INT(int)
 NX_FROM_INT(uint)
 
-// From floats, of magnitudes: -129 + 2^32 is no float.
+// From floats to integers of at most 32 bits. Magnitudes are wrapped and then negated, because -129 + 2^32 is no float.
 #define NX_FROM_FLOAT(S) \
   uint wrap32(S x) { \
     S high, low; \
@@ -152,8 +162,8 @@ double to_f64(int x) { return double(x); }
 double to_f64(uint x) { return double(x); }
 float to_bf16(double x) { return to_bf16(to_f32(x)); }
 
-// To f32 rounded to odd, from which rounding to a narrower type rounds only once: the last bit says whether anything was
-// lost. By bits, as compilers take a conversion there and back for none.
+// x as f32, rounded to odd: the last bit is set where the conversion is inexact. Rounding the result to a narrower type gives
+// the type's correctly rounded value. The conversion is by bits, because compilers remove a conversion to float and back.
 float to_odd(double x) {
   uvec2 b = unpackDouble2x32(x);
   uint s = b.y & 0x80000000u, e = (b.y >> 20) & 0x7ffu, m = ((b.y & 0xfffffu) << 3) | (b.x >> 29);

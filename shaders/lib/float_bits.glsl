@@ -1,8 +1,10 @@
+// Owns the predicates of floats (is_nan, is_zero, ...), nx_abs and nx_negate of floats, and fp_copysign.
+//
+// Algorithm: by the bits alone. Results are the same on devices that read subnormals as zero or assume that no NaN occurs.
+// Domain: all numbers.
+// Error: exact.
 #ifndef NX_FLOAT_BITS
 #define NX_FLOAT_BITS
-
-// What the bits of a float say and what changes by its bits alone: the same on devices that read subnormals as zero or
-// assume that there is no NaN.
 
 #define F32_NAN uintBitsToFloat(0x7fc00000u)
 #define F32_INF uintBitsToFloat(0x7f800000u)
@@ -15,7 +17,7 @@ bool is_infinity(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800
 bool is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0u; }
 
 float nx_abs(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu); }
-// Added, not xored: NVIDIA's compiler makes a negation of the xor, and that flushes subnormals.
+// The sign is added, not xored: NVIDIA's compiler turns the xor into a negation, which flushes subnormals.
 float nx_negate(float x) { return uintBitsToFloat(floatBitsToUint(x) + 0x80000000u); }
 
 #ifdef HAS_FLOAT64
@@ -41,8 +43,8 @@ double nx_abs(double x) { return packDouble2x32(unpackDouble2x32(x) & uvec2(~0u,
 double nx_negate(double x) { return packDouble2x32(unpackDouble2x32(x) ^ uvec2(0u, 0x80000000u)); }
 #endif
 
-// fp_copysign: |x| with the sign of s. A choice, not a merge of bits: on CPUs with AVX-512, LLVM (and so lavapipe) gets
-// `c ? s : merge(x, s)` wrong (its issue 157929).
+// fp_copysign: |x| with the sign of s. It selects between x and -x and merges no bits, because on CPUs with AVX-512 LLVM,
+// which lavapipe uses, compiles `c ? s : merge(x, s)` wrong (LLVM's issue 157929).
 #define NX_SIGN(T, INFINITE) \
   bool is_negative(T x) { return (fp_high(x) >> 31) != 0u; } \
   bool is_finite(T x) { return (fp_high(x) & INFINITE) != INFINITE; } \

@@ -1,5 +1,10 @@
-// 64-bit integers on devices without them: U64 and S64 hold two words, the low one first, and have the functions that the
-// other files define for the device's own types. S64 is in two's complement.
+// Owns 64-bit integers on devices without them: the types U64 and S64 hold two words, the low one first. They have the
+// functions that ops/, convert.glsl and reduce.glsl define for int64_t and uint64_t.
+//
+// Algorithm: arithmetic by words with carries, S64 in two's complement. Division is long division, one bit a step.
+// Domain: as that of ops/ and convert.glsl.
+// Error: exact. Conversions to float round to nearest even.
+// Source: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.3.1.
 #ifndef NX_INT64
 #define NX_INT64
 
@@ -21,7 +26,7 @@ uvec2 left64(uvec2 a, uint n) {
   if (n >= 64u) return uvec2(0u);
   return n < 32u ? uvec2(a.x << n, (a.y << n) | (a.x >> (32u - n))) : uvec2(0u, a.x << (n - 32u));
 }
-// `fill` comes in from the left.
+// a >> n; bits of `fill` enter from the left.
 uvec2 right64(uvec2 a, uint n, uint fill) {
   if (n == 0u) return a;
   if (n >= 64u) return uvec2(fill);
@@ -32,7 +37,7 @@ uvec2 right64(uvec2 a, uint n, uint fill) {
 bool less64(uvec2 a, uvec2 b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
 int msb64(uvec2 a) { return a.y != 0u ? 32 + findMSB(a.y) : findMSB(a.x); }
 
-// Long division, a bit a step; b is not zero.
+// The quotient and the remainder of a by b, for b other than 0.
 void divide64(uvec2 a, uvec2 b, out uvec2 quotient, out uvec2 rest) {
   quotient = uvec2(0u);
   rest = uvec2(0u);
@@ -53,14 +58,15 @@ bool is_negative(S64 x) { return (x.bits.y >> 31) != 0u; }
 bool nx_less(U64 a, U64 b) { return less64(a.bits, b.bits); }
 bool nx_less(S64 a, S64 b) { return is_negative(a) != is_negative(b) ? is_negative(a) : less64(a.bits, b.bits); }
 
-// By value: a negative number is less than every unsigned one.
+// A negative number is less than every unsigned one.
 bool nx_less(S64 a, U64 b) { return is_negative(a) || less64(a.bits, b.bits); }
 bool nx_less(U64 a, S64 b) { return !is_negative(b) && less64(a.bits, b.bits); }
 
+// The bits of the float nearest to a magnitude.
 uint round_to_float(uvec2 magnitude) {
   int top = msb64(magnitude);
   if (top < 24) return floatBitsToUint(float(magnitude.x));
-  // 24 bits, and what was cut off: ties go to even.
+  // 24 bits are kept. The others decide the rounding; ties go to even.
   uvec2 normal = left64(magnitude, uint(63 - top));
   uint kept = normal.y >> 8, rest = normal.y & 0xffu;
   bool up = rest > 0x80u || (rest == 0x80u && (normal.x != 0u || (kept & 1u) != 0u));
@@ -155,7 +161,7 @@ S64 to_s64(uint x) { return S64(uvec2(x, 0u)); }
 U64 to_u64(int x) { return U64(uvec2(uint(x), uint(x >> 31))); }
 S64 to_s64(int x) { return S64(uvec2(uint(x), uint(x >> 31))); }
 
-// As the conversions to narrower integers in convert.glsl.
+// Conversions from floats, by the rules of convert.glsl.
 #define NX_INT64_FROM_FLOAT(S) \
   uvec2 wrap(S x, uvec2 lowest, uvec2 highest) { \
     if (is_nan(x)) return uvec2(0u); \

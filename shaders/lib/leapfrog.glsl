@@ -1,44 +1,50 @@
-// Leapfrog integrator of Hamiltonian dynamics: a whole trajectory in one workgroup, workgroup c being chain c.
+// Owns the leapfrog integrator of Hamiltonian dynamics: one workgroup computes the whole trajectory of one chain. The file
+// that includes this one owns the model.
+//
+// Algorithm: per step, with g = grad log p: p½ = p + ½ eps g(q), q' = q + eps inv_mass p½, p' = p½ + ½ eps g(q').
+// Domain: all numbers. A negative eps integrates backwards in time; eps = 0 evaluates the model at q_init. Energies that
+//   overflow give infinite or NaN outputs. No loop's length depends on data.
+// Error: each operation is rounded once; native_tests/leapfrog compares trajectories with the host's.
 // Source: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), section 2.3.
 //
-// Per step, with g = grad log p: p½ = p + ½ eps g(q), q' = q + eps inv_mass p½, p' = p½ + ½ eps g(q'). All buffers hold
-// the chains one after the other. The outputs hold the state after each step, at step * d + i of their chain; logp is the model's log density alone, without the kinetic energy. A
-// negative eps runs the trajectory backwards; eps = 0 evaluates the model at q_init. Energies that overflow give infinite
-// or NaN outputs; nothing here loops on data.
+// All buffers hold the chains one after the other. The outputs hold the state after each step, at step * d + i of their
+// chain. logp is the model's log density, without the kinetic energy.
 //
 // The model's file defines REAL's helpers and what follows, then includes this file:
-//   MODEL_PARAMETERS     how many parameters the observations depend on
-//   MODEL_PUSH           its own push constants, declared one after the other, where it has any
-//   MODEL_VALUES         how many values the others need of a parameter
-//   MODEL_SUMS           one sum over the observations for each of its first MODEL_SUMS - 1 parameters, then log p
-//   ModelState           what an observation needs to know of the parameters
+//   MODEL_PARAMETERS     number of parameters that the observations depend on
+//   MODEL_PUSH           declarations of the model's own push constants; may be left undefined
+//   MODEL_VALUES         number of values that each parameter publishes to the other invocations
+//   MODEL_SUMS           number of sums over the observations: one for each of the first MODEL_SUMS - 1 parameters, then log p
+//   ModelState           the values of the parameters, as model_observe needs them
 //   REAL model_publish(uint i, REAL q, out REAL values[MODEL_VALUES])
-//       in invocation i, the values of parameter i; returns the parameter's own term of log p
+//       sets the values of parameter i, in invocation i; returns the parameter's own term of log p
 //   ModelState model_load(uint i, uint n_obs, inout REAL sums[MODEL_SUMS])
-//       asks parameter_value(j, v) for value v of parameter j, outside of branches; what does not depend on single
-//       observations goes into the sums here, in one invocation
+//       reads value v of parameter j by parameter_value(j, v), outside of branches. One invocation adds the terms that do not
+//       depend on single observations to the sums.
 //   ModelBlock, ModelBlock model_begin(), void model_observe(ModelState state, REAL x, inout ModelBlock block),
 //   void model_end(ModelBlock block, inout REAL sums[MODEL_SUMS])
 //       accumulate at most OBSERVATION_BLOCK observations, then add them to the sums
 //   REAL model_gradient(uint i, REAL q, REAL sum)
-//       d log p / d q_i, in invocation i, from the sum of its own index. It must not ask for values: the other invocations
-//       may be a step ahead.
+//       d log p / d q_i, in invocation i, from sum i. It must not call parameter_value: the other invocations may be a step
+//       ahead.
 //
 // A parameter of the model that q does not hold (d < MODEL_PARAMETERS) stays at q = 0 and adds no term of its own.
 //
-// Sums run in an order that depends on n_obs, d and the device alone, so results repeat bit for bit on one device, and a
-// shorter chain is a prefix of a longer one.
+// The order of the sums depends on n_obs, d and the device alone. Results therefore repeat bit for bit on one device, and the
+// trajectory of fewer steps is a prefix of that of more.
 
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_ballot : require
 
-// As many invocations as the call asks for: a power of two, at least d, and 8, which MODEL_PARAMETERS and MODEL_SUMS must not
-// exceed.
+// The call chooses the number of invocations: a power of two, at least d and at least 8. MODEL_PARAMETERS and MODEL_SUMS
+// are at most 8.
 layout(local_size_x = 256, local_size_x_id = 1) in;
 #define WORKGROUP gl_WorkGroupSize.x
-// Fewer than 32 are asked for where they are one subgroup, whose invocations exchange values without memory and barriers.
+// The call chooses fewer than 32 invocations only where they form one subgroup. Its invocations exchange values without
+// shared memory and barriers.
 #define ONE_SUBGROUP (WORKGROUP < 32u)
-// Blocks, so that a long sum loses no more digits than two short ones.
+// Observations are summed in blocks, then the blocks: the rounding error grows with the lengths of both sums, not with their
+// product.
 #define OBSERVATION_BLOCK 64u
 
 #ifndef MODEL_PUSH
@@ -56,16 +62,16 @@ layout(push_constant) uniform Push {
 
 layout(set = 0, binding = 0, std430) readonly restrict buffer QInit { REAL q_init[]; };
 layout(set = 0, binding = 1, std430) readonly restrict buffer PInit { REAL p_init[]; };
-// Of each chain the observations, then the diagonal of the inverse mass matrix.
+// Each chain's observations, followed by the diagonal of its inverse mass matrix.
 layout(set = 0, binding = 2, std430) readonly restrict buffer Extras { REAL extras[]; };
 layout(set = 0, binding = 3, std430) writeonly restrict buffer QChain { REAL q_chain[]; };
 layout(set = 0, binding = 4, std430) writeonly restrict buffer PChain { REAL p_chain[]; };
 layout(set = 0, binding = 5, std430) writeonly restrict buffer GradChain { REAL grad_chain[]; };
 layout(set = 0, binding = 6, std430) writeonly restrict buffer LogpChain { REAL logp_chain[]; };
 
-// Of each subgroup, in rows of MODEL_SUMS.
+// The sums of each subgroup, in rows of MODEL_SUMS.
 shared REAL partial[WORKGROUP * MODEL_SUMS];
-// Of each parameter, in rows of MODEL_VALUES, and the invocation's own ones.
+// The values of each parameter, in rows of MODEL_VALUES, and those of the invocation's own parameter.
 shared REAL shared_values[MODEL_PARAMETERS * MODEL_VALUES];
 REAL own_values[MODEL_VALUES];
 
@@ -92,8 +98,8 @@ REAL reduce(uint i, REAL sums[MODEL_SUMS]) {
   return total;
 }
 
-// The model at the position whose i-th coordinate is q: invocation j < MODEL_SUMS gets sum j. `obs` is where the chain's
-// observations begin.
+// Evaluates the model at the position whose i-th coordinate is q; invocation j < MODEL_SUMS gets sum j. `obs` is the index of
+// the chain's first observation.
 REAL evaluate(uint i, uint obs, REAL q) {
   REAL own = REAL(0);
   if (i < max(push.d, MODEL_PARAMETERS)) own = model_publish(i, q, own_values);

@@ -1,20 +1,23 @@
+// Owns rounding of floats to whole numbers (fp_nearest, fp_whole, fp_truncate, fp_is_whole) and splitting of whole floats
+// into words.
+//
+// Algorithm: GLSL's floor, and sums that round to a whole number. GLSL's trunc and roundEven are not used: lavapipe (Mesa
+//   25.0.7) returns doubles from 2^24 on unchanged, where its vectors hold more elements than the CPU's rounding instruction
+//   takes.
+// Domain: told at each function.
+// Error: exact; native_tests/builtins tests the built-in functions that are used.
+// Source: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.2.2.
 #ifndef NX_WHOLE
 #define NX_WHOLE
 
 #include "lib/float_bits.glsl"
 
-// Whole numbers near a float, by floor and exact sums.
-//
-// GLSL's trunc and roundEven stay out of the library: of doubles lavapipe (Mesa 25.0.7) returns every number from 2^24 on
-// unchanged, where its vectors are wider than the CPU's rounding instruction. native_tests/builtins.rs tests what is used.
-
 /*
- fp_nearest      the whole number nearest to x, the even one of two, for |x| <= 2^22 (float), 2^51 (double): a number that
-                 1.5 * 2^23 (1.5 * 2^52) is added to has no bits left below 1, and the sum rounds once (D. E. Knuth, "The Art of
-                 Computer Programming", volume 2, 4.2.2). Exact; +0 for all that rounds to zero.
+ fp_nearest      the whole number nearest to x, the even one of two, for |x| <= 2^22 (float), 2^51 (double); +0 for
+                 every x that rounds to zero. The sum with 1.5 * 2^23 (1.5 * 2^52) has no bits below 1 and rounds once.
  fp_whole        the same as an integer, the low bits of the sum, for |x| <= 2^22 (float), |x| < 2^31 (double). Lavapipe
-                 converts lane by lane.
- fp_truncate     |x| without its fraction, for every x but NaN. Exact.
+                 converts vectors element by element, which is slow.
+ fp_truncate     |x| without its fraction, for every x but NaN
  fp_is_whole     whether x has no fraction; infinities have none
  fp_words        t = high 2^32 + low for whole t >= 0: scaling by a power of two and the difference are exact
 */

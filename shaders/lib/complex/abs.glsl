@@ -1,3 +1,8 @@
+// Owns nx_abs of complex numbers.
+//
+// Algorithm: |z| = l sqrt(1 + t^2), where l is the larger part's magnitude and |t| <= 1 the quotient of the parts.
+// Domain: all numbers. NaN where both parts are NaN; otherwise infinite where a part is not finite.
+// Error and source: see formula.glsl.
 #ifndef NX_COMPLEX_ABS
 #define NX_COMPLEX_ABS
 
@@ -5,7 +10,6 @@
 #include "lib/math/divide.glsl"
 #include "lib/math/root.glsl"
 
-// Infinite as soon as one part is not finite, unless both are NaN.
 REAL nx_abs(COMPLEX z) {
   if (is_nan(z.x) && is_nan(z.y)) return REAL_NAN;
   if (!is_finite(z)) return REAL_INF;

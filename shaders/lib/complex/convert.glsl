@@ -1,4 +1,5 @@
-// Conversions between complex types.
+// Owns the conversions between c64 and c128, and is_zero of both. Each part is converted as convert.glsl converts a real
+// number.
 
 bool is_zero(vec2 z) { return is_zero(z.x) && is_zero(z.y); }
 

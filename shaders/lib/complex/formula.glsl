@@ -1,12 +1,15 @@
+// Owns the types and predicates that the formulas of complex numbers, the files of complex/, are written in: COMPLEX and
+// REAL. They are double where the device has it, for c64 too, whose results are then rounded once, as Nx.BinaryBackend's are.
+//
+// Algorithm: the formulas of the Elixir library Complex, which BinaryBackend computes with, step by step. Products, quotients
+//   and roots have its bits and cancel where its do.
+// Domain: all numbers. Where Complex raises because an intermediate result overflows, a formula follows IEEE 754, unless its
+//   file says otherwise.
+// Error: for c64, within 1 ulp of BinaryBackend's result; for c128, within 16 ulps, counted against the larger part (bounds of
+//   test/support/compare.ex). A formula that cancels is as far from the true value as Complex's.
+// Source: the Elixir library Complex (https://hex.pm/packages/complex).
 #ifndef NX_COMPLEX_FORMULA
 #define NX_COMPLEX_FORMULA
-
-// The type that formulas of complex numbers are written in: pairs of doubles where the device has them, for c64 too, whose
-// results are rounded once then, as BinaryBackend's are.
-//
-// The formulas are those of the Elixir library Complex, step by step, which BinaryBackend computes with: products,
-// quotients and roots have its bits, and so cancel where its do. Where it raises because an intermediate result overflows,
-// they go on by IEEE 754, or as told there.
 
 #include "lib/float_bits.glsl"
 
@@ -18,7 +21,7 @@
 #define REAL_PI 3.141592653589793lf
 #define REAL_THIRD 0.33333333333333331lf
 #define REAL_SMALLEST 2.2250738585072014e-308lf
-// Where exp begins to overflow.
+// exp of a greater number may overflow.
 #define REAL_MAX_EXP 709.0lf
 #else
 #define COMPLEX vec2
@@ -31,8 +34,8 @@
 #define REAL_MAX_EXP 88.0f
 #endif
 
-// 1, with an imaginary part that no compiler knows to be zero: lavapipe takes x + 0 for x and 0 - x for -x, which is
-// not so where x is a zero. Grids have two axes.
+// 1 + 0i, whose imaginary part is 0 because grids have two axes. A compiler that knew it to be 0 would take x + 0 for x and
+// 0 - x for -x, as lavapipe does; both are wrong for zeros.
 COMPLEX one() { return COMPLEX(1, gl_WorkGroupID.z); }
 
 bool is_finite(COMPLEX z) { return is_finite(z.x) && is_finite(z.y); }

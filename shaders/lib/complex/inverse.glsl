@@ -1,11 +1,14 @@
+// Owns the inverse trigonometric and hyperbolic functions of complex numbers.
+//
+// Algorithm: logarithms, by Complex's formulas.
+// Domain: all numbers. Branches follow from the formulas: acosh(z) is log(z + sqrt(z^2 - 1)), whose real part is negative in
+//   the left half plane. asin and acos of a number that is not finite are NaN.
+// Error and source: see formula.glsl.
 #ifndef NX_COMPLEX_INVERSE
 #define NX_COMPLEX_INVERSE
 
 #include "lib/complex/log.glsl"
 #include "lib/complex/root.glsl"
-
-// Inverse functions by logarithms, with the branches that follow from Complex's formulas: acosh(z) is
-// log(z + sqrt(z^2 - 1)), so its real part is negative in the left half plane.
 
 COMPLEX times_i(COMPLEX z) { return c_multiply(COMPLEX(0, 1), z); }
 COMPLEX times_minus_i(COMPLEX z) { return c_multiply(nx_negate(COMPLEX(0, 1)), z); }

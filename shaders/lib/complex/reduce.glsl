@@ -1,4 +1,5 @@
-// How reductions of complex numbers combine two accumulators.
+// Owns how reductions of complex numbers combine two accumulators. A sum with a second accumulator is
+// compensated as in reduce.glsl, the real and the imaginary part each by itself.
 
 #include "lib/complex/formula.glsl"
 #include "lib/complex.glsl"
@@ -6,7 +7,6 @@
 void combine_sum(inout COMPLEX a, COMPLEX x) { precise COMPLEX s = a + x; a = s; }
 void combine_product(inout COMPLEX a, COMPLEX x) { a = c_multiply(x, a); }
 
-// Compensated, each part by itself.
 void combine_sum(inout COMPLEX a, inout COMPLEX b, COMPLEX x, COMPLEX y) {
   combine_sum(a.x, b.x, x.x, y.x);
   combine_sum(a.y, b.y, x.y, y.y);

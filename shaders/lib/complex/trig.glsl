@@ -1,3 +1,8 @@
+// Owns nx_sin, nx_cos and nx_tan of complex numbers.
+//
+// Algorithm: sin(x + yi) = sin x cosh y + i cos x sinh y, cos(x + yi) = cos x cosh y - i sin x sinh y, tan = sin / cos.
+// Domain: all numbers. Of the numbers that are not finite, only x ± Inf i has a sine and a cosine other than NaN.
+// Error and source: see formula.glsl.
 #ifndef NX_COMPLEX_TRIG
 #define NX_COMPLEX_TRIG
 
@@ -6,13 +11,12 @@
 #include "lib/math/hyperbolic.glsl"
 #include "lib/math/trig.glsl"
 
-// a·b where b may have overflowed: zero stays zero.
+// a·b where b may be infinite: zero stays zero.
 REAL times_large(REAL a, REAL b) {
   precise REAL r = a * b;
   return is_zero(a) ? (is_negative(b) ? nx_negate(a) : a) : r;
 }
 
-// Of the numbers that are not finite, only x ± Inf i has a sine and a cosine other than NaN.
 void c_sin_cos(COMPLEX z, out COMPLEX sin_z, out COMPLEX cos_z) {
   precise REAL product = z.x * z.y;
   REAL s = nx_sin(z.x), c = nx_cos(z.x), sh = nx_sinh(z.y), ch = nx_cosh(z.y);

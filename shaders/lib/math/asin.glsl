@@ -1,15 +1,16 @@
+// Owns nx_asin and nx_acos.
+//
+// Algorithm: the angle of the point (sqrt(1 - x^2), x) for asin and of (x, sqrt(1 - x^2)) for acos, by atan_angle, in
+//   double words.
+// Domain: [-1, 1]; NaN outside. asin(-0) = -0.
+// Error: below 0.51 ulp in float and double (bound of native_tests/oracle.rs); largest measured 0.5001.
+// Source: the identity asin x = atan2(x, sqrt(1 - x^2)); the arctangent's sources are in atan.glsl.
 #ifndef NX_MATH_ASIN
 #define NX_MATH_ASIN
 
 #include "lib/math/atan.glsl"
 
-/*
- asin_cathetus      sqrt(1 - a^2) for 0 <= a <= 1 as a double word
- nx_asin, nx_acos   the angle of the point (sqrt(1 - x^2), x) or (x, sqrt(1 - x^2));
-                    measured < 0.5001 ulp; NaN beyond [-1, 1]
-
- Where |x| < tiny asin x is x to well within half an ulp.
-*/
+// asin_cathetus: sqrt(1 - a^2) for 0 <= a <= 1 as a double word. Where |x| < tiny, asin x is x to half an ulp.
 #define NX_ASIN(T, T2, NAN, pi, tiny) \
   T2 asin_cathetus(T a) { \
     T2 s = dd_mul(dd_two_sum(T(1), -a), dd_two_sum(T(1), a)); \

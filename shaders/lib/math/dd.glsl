@@ -1,22 +1,20 @@
+// Owns double-word arithmetic (dd_*), exponents and significands (fp_*), and quotients and conversions of a float's formula in
+// double (f64_*). The other files of math/ are made of these.
+//
+// Algorithm: a double word is a vec2 (a dvec2 under HAS_FLOAT64). Its .x holds the value rounded to the type and its .y the
+//   remainder, |y| <= ulp(x)/2. Add, subtract and multiply must be correctly rounded, which Vulkan promises; `precise`
+//   (NoContraction) forbids fusing and reassociating them.
+//   HAS_FMA says that the device's fma() rounds once. Vulkan does not promise that (lavapipe's rounds twice); without
+//   HAS_FMA, products are split (Veltkamp).
+//   FAST_FLOAT64 says that double is the fastest way to more than float's precision. Functions of floats then use f64_* in
+//   place of double words.
+// Domain and error: told at each function. The functions that are built on these are tested by native_tests/math.rs.
+// Source: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes, J.-M. Muller,
+//   V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017).
 #ifndef NX_MATH_DD
 #define NX_MATH_DD
 
 #include "lib/whole.glsl"
-
-// Double-word arithmetic and exponents, the ground of the maths library.
-//
-// A double word is a vec2 (dvec2 under HAS_FLOAT64): .x holds the value rounded to the type, .y what is left, |y| <= ulp(x)/2.
-// Everything rests on add, subtract and multiply being correctly rounded (which Vulkan promises) and on `precise`
-// (NoContraction), which forbids fusing and reassociating them.
-//
-// HAS_FMA says that the device's fma() rounds once. Vulkan does not promise it (lavapipe's rounds twice), so without
-// it products are split.
-//
-// FAST_FLOAT64 says that floats are best computed in double: the functions named wide_* stand for the double words then.
-//
-// Sources: T. J. Dekker, "A floating-point technique for extending the available precision" (1971); M. Joldes,
-// J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word arithmetic" (2017),
-// whose algorithm numbers stand beside the functions; u is half an ulp of 1 (2^-24, 2^-53).
 
 // 2^n for -126 <= n <= 127, exactly.
 float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23); }
@@ -24,15 +22,15 @@ float fp_exp2i(float type, int n) { return uintBitsToFloat(uint(n + 127) << 23);
 // floor(log2 |x|) for normal x.
 int fp_ilogb(float x) { return int((floatBitsToUint(x) >> 23) & 0xffu) - 127; }
 
-// Subnormals in units of the smallest one, by integers: the same on devices that read and write subnormals as zero.
+// Subnormals are read and written by integers, because a device may read and write subnormal floats as zero.
 
-// |x| in those units where x is subnormal; others as they are.
+// Of a subnormal x, |x| in units of the smallest subnormal; any other x unchanged.
 float fp_lift(float x) {
   uint b = floatBitsToUint(x);
   precise float units = uintBitsToFloat((b & 0x007fffffu) | 0x4b000000u) - 8388608.0f;
   return (b & 0x7f800000u) == 0u ? units : x;
 }
-// The float that is k units, for integers 0 <= k <= 2^23.
+// k times the smallest subnormal, for integers 0 <= k <= 2^23.
 float fp_from_units(float k) {
   precise float shifted = k + 8388608.0f;
   return uintBitsToFloat(floatBitsToUint(shifted) - 0x4b000000u);
@@ -47,7 +45,8 @@ float fp_significand(float x) {
   return uintBitsToFloat((floatBitsToUint(fp_lift(x)) & 0x007fffffu) | 0x3f800000u);
 }
 
-// The top 12 significant bits: x and the rest x - fp_split(x) have at most 12 bits, so their products are exact.
+// The top 12 significant bits of x. They and the remainder x - fp_split(x) have at most 12 bits each, which makes their
+// products exact.
 float fp_split(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 
 #if defined HAS_FLOAT64 || defined FAST_FLOAT64
@@ -56,37 +55,37 @@ double fp_exp2i(double type, int n) { return packDouble2x32(uvec2(0u, uint(n + 1
 #endif
 
 #ifdef FAST_FLOAT64
-// From type to type by integers, as conversions are slow.
+// Conversions between float and double by integers, because the device's own are slow.
 
-// |x|; where that is not normal, about 2^-127.
-double wide_abs(float x) {
+// |x| for normal x; about 2^-127 for zeros and subnormals.
+double f64_abs(float x) {
   uint b = floatBitsToUint(nx_abs(x));
   return packDouble2x32(uvec2(b << 29, (b >> 3) + 0x38000000u));
 }
-// The bits of the float nearest to |x|, where that is normal. In the middle of two it is the larger one, which for computed
-// values is as good.
-uint wide_round_bits(double x) {
+// The bits of the float nearest to |x|, where that float is normal. Ties round up: x is inexact, and either
+// float is as good.
+uint f64_round_bits(double x) {
   uvec2 b = unpackDouble2x32(x);
   return ((b.y << 3) | (b.x >> 29)) + ((b.x >> 28) & 1u) - 0xc0000000u;
 }
-// a p with the sign of x, for p > 0. Where |x| < 1.5 * 2^-126 a is |x|, and 2/3 < p < 4/3: there all is in units of 2^-149,
-// which the bits of a float count up to 2^-125.
-float wide_scale(float x, double a, double p) {
+// a p with the sign of x, for p > 0. Where |x| < 1.5 * 2^-126, a is |x| and 2/3 < p < 4/3. The product is then rounded in
+// units of 2^-149, because the bits of a float below 2^-125 are its value in those units.
+float f64_scale(float x, double a, double p) {
   uint b = floatBitsToUint(x), magnitude = b & 0x7fffffffu;
   precise double units = packDouble2x32(uvec2(magnitude, 0x43300000u)) - 4503599627370496.0lf;
   precise double shifted = fma(units, p, 4503599627370496.0lf);
-  uint v = magnitude < 0x00c00000u ? unpackDouble2x32(shifted).x : wide_round_bits(a * p);
+  uint v = magnitude < 0x00c00000u ? unpackDouble2x32(shifted).x : f64_round_bits(a * p);
   return uintBitsToFloat(v | (b & 0x80000000u));
 }
 // (-1)^n x
-double wide_negate(double x, uint n) {
+double f64_negate(double x, uint n) {
   uvec2 b = unpackDouble2x32(x);
   return packDouble2x32(uvec2(b.x, b.y ^ (n << 31)));
 }
-// a / b for 2^-100 < b < 2^100, relative error below 2^-43: a float reciprocal of the top 24 bits of b, then one of Newton's
-// steps, which squares its error. The reciprocal is a square, as a float division that rounds correctly is a dozen operations
-// and a branch.
-double wide_quotient(double a, double b) {
+// a / b for 2^-100 < b < 2^100, relative error below 2^-43: a float reciprocal of the top 24 bits of b, then one Newton step,
+// which squares its error. The reciprocal is the square of inversesqrt, because a correctly rounded float division is a dozen
+// operations and a branch.
+double f64_quotient(double a, double b) {
   uvec2 w = unpackDouble2x32(b);
   float root = inversesqrt(uintBitsToFloat(((w.y << 3) | (w.x >> 29)) - 0xc0000000u));
   uint r = floatBitsToUint(root * root);
@@ -146,17 +145,19 @@ double fp_split(double x) {
 #endif
 
 /*
+ u is half an ulp of 1 (2^-24, 2^-53); algorithm numbers are those of Joldes, Muller and Popescu.
+
  dd_fast_two_sum a + b exactly as a double word, for |a| >= |b| or a = 0
  dd_two_sum      a + b exactly as a double word
  dd_two_prod     a * b exactly as a double word, while neither over- nor underflows: |a b| >= 2^-100 (2^-968), |a|, |b| < 2^996
  dd_add          sums: algorithms 4 (error 2 u^2) and 6 (3 u^2)
  dd_fast_add     sum for |a| >= |b| and a + b not much smaller than a (error 4 u^2)
  dd_mul          products: algorithms 9 (error 2 u^2) and 12 (5 u^2)
- dd_div          quotients, with the residual of the first digit; error 10 u^2 where the device's own quotient is within 3 ulp
- dd_sqrt         square root for a > 0, in the same way
+ dd_div          quotients: the device's own, corrected by its residual; error 10 u^2 where the device's is within 3 ulp
+ dd_sqrt         square roots for a > 0: the device's own, corrected by its residual
  dd_value        the double word rounded to its type
  dd_ldexp        a * 2^n rounded once, for a normalised double word with |a| in [1/4, 4), positive where the result may be
-                 subnormal: there, adding c = 2^(emin-n) rounds a.x to the last bit that remains, and a.y decides ties
+                 subnormal. A subnormal result is rounded by adding c = 2^(emin-n) to a.x; a.y decides ties.
 */
 #define NX_DD(T, T2, P, EMIN) \
   T2 dd_fast_two_sum(T a, T b) { \

@@ -1,14 +1,16 @@
+// Owns nx_divide of real numbers.
+//
+// Algorithm: the device's quotient of the significands is corrected by its residual. The residual of the corrected quotient is
+//   exact and decides the last bit. The device's own division need not be correctly rounded.
+// Domain: all numbers, subnormals included. As in Nx.BinaryBackend, x / ±Inf is +0, Inf / -0 keeps the infinity's sign, Inf /
+//   Inf and 0 / 0 are NaN. BinaryBackend raises for other x / 0, which here is IEEE 754's infinity.
+// Error: correctly rounded to nearest even in float and double, which native_tests/math.rs compares bit by bit.
+// Source: P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor" (1990).
 #ifndef NX_MATH_DIVIDE
 #define NX_MATH_DIVIDE
 
 #include "lib/math/dd.glsl"
 
-// nx_divide(a, b): a / b, correctly rounded (round to nearest even) whatever the device's own division does, subnormals
-// included. The quotient of the significands is corrected by its residual, and the residual of that, which is exact, decides
-// the last bit. Source: P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor" (1990).
-//
-// As BinaryBackend: x / ±Inf is +0, Inf / -0 keeps the sign of the infinity, Inf / Inf and 0 / 0 are NaN.
-// Where BinaryBackend raises (x / 0) the result is IEEE 754's infinity.
 #define NX_DIVIDE(T, T2, P, INF, NAN) \
   T nx_divide(T a, T b) { \
     precise T u = fp_exp2i(a, -P); \
@@ -38,7 +40,8 @@
   }
 
 #ifdef FAST_FLOAT64
-// The quotient of two floats is never so near to the middle of two that rounding it to double first changes the float.
+// Rounding the quotient to double first does not change the float: double has more than 2 * 24 + 1 bits
+// (S. A. Figueroa, "When is double rounding innocuous?", 1995).
 float nx_divide(float a, float b) {
   float v = to_f32(to_f64(a) / to_f64(b));
   bool invalid = (is_zero(a) && is_zero(b)) || (is_infinity(a) && is_infinity(b)) || is_nan(a) || is_nan(b);

@@ -1,14 +1,16 @@
+// Owns nx_erf, and the approximations of erf and erfc that erfc.glsl uses too.
+//
+// Algorithm: for |x| < 1/2, erf x = x P(x^2). Above, erf x = 1 - erfc x with erfc x = exp(-x^2) G(t) / (x + 2) and
+//   t = (x - 2) / (x + 2). P and G are minimax polynomials (Sollya's fpminimax) whose leading coefficients are double words.
+//   With FAST_FLOAT64, the error function of floats is one polynomial in double.
+// Domain: all numbers. erf(-0) = -0, erf(±Inf) = ±1.
+// Error: below 0.51 ulp (float), 0.6 ulp (double) (bounds of native_tests/oracle.rs); largest measured 0.5006 and 0.51.
+// Source: M. M. Shepherd, J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf" (1981).
 #ifndef NX_MATH_ERF
 #define NX_MATH_ERF
 
 #include "lib/math/dd.glsl"
 #include "lib/math/exp.glsl"
-
-// nx_erf; erfc.glsl uses its parts too.
-//
-// Below 1/2 erf x = x P(x^2). Beyond, erfc x = exp(-x^2) G(t) / (x + 2) with t = (x - 2) / (x + 2), after M. M. Shepherd and
-// J. G. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf" (1981); G by Sollya's fpminimax
-// on the part of the axis where erfc does not vanish. The first coefficients of both are double words.
 
 // erf(x) / x, z = x^2 <= 1/4. Error of the polynomial 2^-43.
 vec2 erf_series(vec2 z) {
@@ -34,7 +36,7 @@ vec2 erfc_series(vec2 t) {
 }
 
 #ifdef HAS_FLOAT64
-// The same. Error of the polynomial 2^-85.
+// erf(x) / x, z = x^2 <= 1/4. Error of the polynomial 2^-85.
 dvec2 erf_series(dvec2 z) {
   precise double p = z.x * (-0.026866170645131252lf + z.x * (0.005223977625442207lf + z.x * (-0.0008548327023455677lf +
       z.x * (0.00012055332982578318lf + z.x * (-1.4925650445592744e-05lf + z.x * (1.646212100934454e-06lf + z.x *
@@ -46,7 +48,7 @@ dvec2 erf_series(dvec2 z) {
   return r;
 }
 
-// The same up to x = 27.4. Error of the polynomial 2^-63.
+// (x + 2) exp(x^2) erfc x, t = (x - 2) / (x + 2), 1/2 <= x <= 27.4. Error of the polynomial 2^-63.
 dvec2 erfc_series(dvec2 t) {
   precise double p = t.x * (-0.021510661889498742lf + t.x * (0.006479185067626294lf + t.x * (0.0030906120597603446lf + t.x
       * (-0.000837296059455654lf + t.x * (-0.0006630735168142582lf + t.x * (3.437139021507314e-05lf + t.x *
@@ -65,10 +67,11 @@ dvec2 erfc_series(dvec2 t) {
 #endif
 
 /*
- erf_near_zero  erf a as a double word, for a <= 1/2, not so small that a^2 vanishes
+ erf_near_zero  erf a as a double word, for TINY <= a <= 1/2
  erf_gauss      exp(-s) / 2^k, k = dd_exp_k(-s.x)
  erfcx          exp(a^2) erfc a as a double word, for 1/2 <= a <= 10.3 (27.4)
- nx_erf         measured < 0.5006 ulp (float), 0.51 (double)
+
+ Where |x| < TINY, erf x is 2 x / sqrt(pi) to half an ulp. From ONE_FROM on, 1 is the float nearest to it.
 */
 #define NX_ERF(T, T2, NAN, TWO_OVER_ROOT_PI, TINY, ONE_FROM) \
   T2 erf_near_zero(T a) { return dd_mul(erf_series(dd_two_prod(a, a)), a); } \
@@ -98,10 +101,10 @@ dvec2 erfc_series(dvec2 t) {
   }
 
 #ifdef FAST_FLOAT64
-// x P(x^2), 1 from x = 3.92 on; in u, which goes from -1 to 1, by E. Ya. Remez's algorithm with a relative error below 2^-42.
-// Measured over 70 million floats: error < 0.500002 ulp, 1 in a million not correctly rounded.
+// x P(x^2) for |x| < 3.92, and ±1 from there on. P is a polynomial in u in [-1, 1], by E. Ya. Remez's algorithm, with a
+// relative error below 2^-42. Measured over 70 million floats: error < 0.500002 ulp, 1 in a million not correctly rounded.
 float nx_erf(float x) {
-  double a = wide_abs(min(nx_abs(x), 3.92f));
+  double a = f64_abs(min(nx_abs(x), 3.92f));
   double u = fma(a * a, 0.1301540973909984lf, -1.0lf);
   double p = 0.36073681319857065lf + u * (-0.18010859797174597lf + u * (0.13408336760843254lf +
       u * (-0.10917998784695003lf + u * (0.09062263312479008lf + u * (-0.07401569007671016lf +
@@ -111,7 +114,7 @@ float nx_erf(float x) {
       u * (-0.00044082548662505535lf + u * (0.00019205326832827957lf + u * (-8.344190837940761e-05lf +
       u * (3.1688156343797276e-05lf + u * (-8.5964528495757e-06lf + u * (3.474562450269005e-06lf +
       u * (-2.499564578307619e-06lf + u * 7.410125007861488e-07lf)))))))))))))))))))));
-  return is_nan(x) ? F32_NAN : wide_scale(x, a, p);
+  return is_nan(x) ? F32_NAN : f64_scale(x, a, p);
 }
 #else
 NX_ERF(float, vec2, F32_NAN, vec2(1.1283792f, -5.8635383e-08f), 1.0e-6f, 4.0f)

@@ -1,24 +1,33 @@
+// Owns nx_erfc.
+//
+// Algorithm: of floats, 1 - erf x for |x| < 1/2 and exp(-x^2) G(t) / (x + 2) above, by the approximations of erf.glsl; with
+//   FAST_FLOAT64 one polynomial in double. Of doubles, the rational approximations of fdlibm, each step rounded as glibc
+//   rounds it: Nx.BinaryBackend calls glibc, and both then print the same digits.
+// Domain: all numbers; erfc(Inf) = 0, erfc(-Inf) = 2. Subnormal results are as accurate as others.
+// Error: below 0.51 ulp (float), 4 ulp (double) (bounds of native_tests/oracle.rs). Largest measured: 0.502 in float; in
+//   double 3.6 just below 1.25 and 2.9 elsewhere. A double's bits are glibc's except 2 in 1000 beyond 1.25, where exp rounds
+//   otherwise.
+// Source: Shepherd and Laframboise (see erf.glsl) for floats; fdlibm's s_erf.c for doubles.
 #ifndef NX_MATH_ERFC
 #define NX_MATH_ERFC
 
 #include "lib/math/divide.glsl"
 #include "lib/math/erf.glsl"
 
-// nx_erfc of floats: measured < 0.502 ulp, subnormal results included.
-
 #ifdef FAST_FLOAT64
-// exp(-x^2) P(1 / (x + 4)) for x >= 0, 0 from 10.2 on; in u, which goes from -1 to 1, by E. Ya. Remez's algorithm with a
-// relative error below 2^-42. Measured over 84 million floats: error < 0.500003 ulp, 1 in 9 million not correctly rounded.
+// exp(-x^2) P(1 / (x + 4)) for x >= 0, and 0 from 10.2 on. P is a polynomial in u in [-1, 1], by E. Ya. Remez's algorithm,
+// with a relative error below 2^-42. Measured over 84 million floats: error < 0.500003 ulp, 1 in 9 million not correctly
+// rounded.
 float nx_erfc(float x) {
   double a = double(min(nx_abs(x), 10.2f));
-  double u = fma(wide_quotient(1.0lf, a + 4.0lf), 11.137254960625873lf, -1.784313740156468lf);
+  double u = fma(f64_quotient(1.0lf, a + 4.0lf), 11.137254960625873lf, -1.784313740156468lf);
   double p = 0.2318187240602367lf + u * (0.3113897481585034lf + u * (0.22032240721233612lf +
       u * (0.13133752151234895lf + u * (0.06578678825777892lf + u * (0.027364423111430183lf +
       u * (0.009209320415325645lf + u * (0.002370590180962904lf + u * (0.0004008635881938641lf +
       u * (1.535660319059133e-05lf + u * (-1.2915034337608226e-05lf + u * (-3.109549518673928e-06lf +
       u * (1.1540446875802316e-07lf + u * (1.6362643828060975e-07lf + u * (8.332885660233101e-09lf +
       u * -5.880100157469407e-09lf))))))))))))));
-  double v = wide_exp(-a * a) * p;
+  double v = f64_exp(-a * a) * p;
   v = is_negative(x) ? 2.0lf - v : v;
   return is_nan(x) ? F32_NAN : to_f32_from_positive(v);
 }
@@ -43,15 +52,16 @@ float nx_erfc(float x) {
 #endif
 
 #ifdef HAS_FLOAT64
-// nx_erfc of doubles rounds step by step as glibc's, which BinaryBackend calls, so that both print the same digits: its bits
-// but for 2 of 1000 beyond 1.25, where exp rounds differently. Error < 4 ulp: 3.6 just below 1.25, 2.9 elsewhere.
-//
-// The approximations are those of Sun's fdlibm (s_erf.c), here as numerators and denominators, lowest powers first:
+// The rational approximations of Sun's fdlibm (s_erf.c), each as nine coefficients of the numerator and nine of the
+// denominator, lowest powers first:
 //   Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Developed at SunPro, a Sun Microsystems, Inc.
 //   business. Permission to use, copy, modify, and distribute this software is freely granted, provided that this notice
 //   is preserved.
-// below 0.84375 of (erf x / x - 1) in x^2; below 1.25 of erf x - 0.845... in x - 1; then of log(x exp(x^2) erfc x) + 0.5625 in
-// 1/x^2, below 1/0.35 and beyond.
+//
+// ERFC_SMALL    erf x / x - 1 in x^2, for |x| < 0.84375
+// ERFC_MIDDLE   erf |x| - 0.845... in |x| - 1, for 0.84375 <= |x| < 1.25
+// ERFC_LARGE    log(|x| exp(x^2) erfc |x|) + 0.5625 in 1/x^2, for 1.25 <= |x| < 1/0.35
+// ERFC_LARGER   the same for |x| >= 1/0.35
 const double ERFC_SMALL[18] = double[18](
   0.12837916709551256lf, -0.3250421072470015lf, -0.02848174957559851lf, -0.005770270296489442lf,
   -2.3763016656650163e-05lf, 0.0lf, 0.0lf, 0.0lf, 0.0lf, 1.0lf, 0.39791722395915535lf, 0.0650222499887673lf,
@@ -71,7 +81,7 @@ const double ERFC_LARGER[18] = double[18](
   -1025.0951316110772lf, -483.5191916086514lf, 0.0lf, 0.0lf, 1.0lf, 30.33806074348246lf, 325.7925129965739lf,
   1536.729586084437lf, 3199.8582195085955lf, 2553.0504064331644lf, 474.52854120695537lf, -22.44095244658582lf, 0.0lf);
 
-// The quotient of the polynomials, their terms by pairs as glibc adds them.
+// The quotient of the polynomials. Their terms are added by pairs, in glibc's order, to round as glibc does.
 double erfc_rational(const double c[18], double z) {
   precise double z2 = z * z, z4 = z2 * z2, z6 = z4 * z2, z8 = z4 * z4;
   precise double n = (c[0] + z * c[1]) + z2 * (c[2] + z * c[3]) + z4 * (c[4] + z * c[5]) + z6 * (c[6] + z * c[7]);
@@ -96,7 +106,7 @@ double nx_erfc(double x) {
   }
   if (x <= -6.0lf) return 2.0lf;
   if (a >= 28.0lf) return 0.0lf;
-  // exp(-x^2) in two factors, the square of the high half of x being exact.
+  // exp(-x^2) in two factors: the square of z, the high half of |x|, is exact.
   double s = nx_divide(1.0lf, a * a);
   double y = fp_high(a) < 0x4006db6du ? erfc_rational(ERFC_LARGE, s) : erfc_rational(ERFC_LARGER, s);
   precise double z = packDouble2x32(uvec2(0u, fp_high(a)));

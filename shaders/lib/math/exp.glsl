@@ -1,12 +1,24 @@
+// Owns nx_exp, nx_expm1 and nx_sigmoid, and the reduction and the series of exp that the other files of math/ use.
+//
+// Algorithm: x = k ln2 + r with |r| <= ln2 / 2, where ln2 has three parts and k times each of the first two is exact. Then
+//   exp(r) - 1 = r + r^2 (1/2 + r ...) in double words, with its relative accuracy kept down to r = 0. Coefficients: Sollya's
+//   fpminimax on |r| <= 0.35. With FAST_FLOAT64, functions of floats are polynomials in double. expm1 and sigmoid of doubles
+//   round each step as Nx.BinaryBackend's formulas do, to print the same digits, except where those formulas lose accuracy.
+// Domain: all numbers. expm1(-0) = +0, as in BinaryBackend.
+// Error, in ulps (bounds of native_tests/oracle.rs):
+//              float    double
+//   exp        0.503    0.53
+//   expm1      0.504    1.03
+//   sigmoid    0.503    1.54
+//   Largest measured over 21 million floats and 3.5 million doubles: exp 0.501 and 0.514, expm1 0.503, sigmoid 0.501; 1 float
+//   in 30,000 is not correctly rounded. With FAST_FLOAT64, over 17 million floats: 0.50001; at most 1 in 500,000 of sigmoid
+//   and 1 in 5 million of exp and expm1 are not correctly rounded.
+// Source: W. J. Cody, W. Waite, "Software Manual for the Elementary Functions" (1980).
 #ifndef NX_MATH_EXP
 #define NX_MATH_EXP
 
 #include "lib/math/dd.glsl"
 #include "lib/math/divide.glsl"
-
-// The exponential family: x = k ln2 + r with |r| <= ln2 / 2 (W. J. Cody, W. Waite, "Software manual for the elementary
-// functions", 1980: ln2 in three parts, of which k times the first two is exact), then exp(r) - 1 = r + r^2 (1/2 + r ...)
-// in double words, with its relative accuracy kept down to r = 0. Coefficients by Sollya's fpminimax on |r| <= 0.35.
 
 // exp(r) - 1 for |r| <= 0.35, as a double word, relative error below 2^-33.
 vec2 dd_expm1_near_zero(vec2 r) {
@@ -19,7 +31,7 @@ vec2 dd_expm1_near_zero(vec2 r) {
 }
 
 #ifdef HAS_FLOAT64
-// The same with a relative error below 2^-58; r^3 and what follows are plain doubles.
+// exp(r) - 1 for |r| <= 0.35, as a double word, relative error below 2^-58. Terms from r^3 on are plain doubles.
 dvec2 dd_expm1_near_zero(dvec2 r) {
   dvec2 r2 = dd_mul(r, r);
   precise double t = (r.x * r2.x) * (0.16666666666666666lf + r.x * (0.041666666666666671lf + r.x * (0.0083333333333348442lf
@@ -33,51 +45,51 @@ dvec2 dd_expm1_near_zero(dvec2 r) {
 #endif
 
 #ifdef FAST_FLOAT64
-// Floats go through double where that is cheap: e^x = 2^k 2^f with |f| <= 1/2. Adding 1.5 * 2^52 rounds to k and leaves it in
-// the low word. The error of log2(e) counts |x| times, which is 2^-46 where nothing over- or underflows.
-double wide_exp_reduced(double x, out uint k) {
+// The f of e^x = 2^k 2^f, |f| <= 1/2. Adding 1.5 * 2^52 rounds to k and leaves it in the low word. The rounding error of
+// log2(e) is multiplied by |x|; it adds at most 2^-46 where e^x neither over- nor underflows.
+double f64_exp_reduced(double x, out uint k) {
   precise double shifted = fma(x, 1.4426950408889634lf, 6755399441055744.0lf);
   precise double nearest = shifted - 6755399441055744.0lf;
   k = unpackDouble2x32(shifted).x;
   return x * 1.4426950408889634lf - nearest;
 }
-// x 2^k, where both are normal.
-double wide_ldexp(double x, uint k) {
+// x 2^k, for a normal x and a normal result.
+double f64_ldexp(double x, uint k) {
   uvec2 b = unpackDouble2x32(x);
   return packDouble2x32(uvec2(b.x, b.y + (k << 20)));
 }
-// 2^f - 1 for |f| <= 1/2, relative error below 2^-43 (E. Ya. Remez's algorithm, as for what follows).
-double wide_exp2m1_near_zero(double f) {
+// 2^f - 1 for |f| <= 1/2, relative error below 2^-43 (E. Ya. Remez's algorithm).
+double f64_exp2m1_near_zero(double f) {
   return f * (0.69314718055993774lf + f * (0.24022650695814082lf + f * (0.055504108665734665lf + f * (0.0096181291590516568lf
       + f * (0.0013333557983824179lf + f * (0.00015403456133320086lf + f * (1.5252811944439438e-05lf
       + f * (1.3255160666731181e-06lf + f * 1.0178078873975533e-07lf))))))));
 }
-double wide_exp(double x) {
+double f64_exp(double x) {
   uint k;
-  double m = wide_exp2m1_near_zero(wide_exp_reduced(x, k));
-  return wide_ldexp(1.0lf + m, k);
+  double m = f64_exp2m1_near_zero(f64_exp_reduced(x, k));
+  return f64_ldexp(1.0lf + m, k);
 }
 float nx_exp(float x) {
-  float v = to_f32_from_positive(wide_exp(clamp(x, -106.0f, 90.0f)));
+  float v = to_f32_from_positive(f64_exp(clamp(x, -106.0f, 90.0f)));
   return is_nan(x) ? F32_NAN : v;
 }
 float nx_expm1(float x) {
   uint k;
-  double m = wide_exp2m1_near_zero(wide_exp_reduced(clamp(x, -30.0f, 90.0f), k)), scale = wide_ldexp(1.0lf, k);
+  double m = f64_exp2m1_near_zero(f64_exp_reduced(clamp(x, -30.0f, 90.0f), k)), scale = f64_ldexp(1.0lf, k);
   float v = float((scale - 1.0lf) + scale * m);
   v = nx_abs(x) < 1.49011612e-08f ? x : v;
   v = is_zero(x) ? 0.0f : v;
   return is_nan(x) ? F32_NAN : v;
 }
-// c = f coth(f ln2/2) for |f| <= 1/2, relative error below 2^-39: 2^f = (c + f) / (c - f).
-double wide_coth(double f) {
+// c = f coth(f ln2/2) for |f| <= 1/2, relative error below 2^-39 (E. Ya. Remez's algorithm). 2^f = (c + f) / (c - f).
+double f64_coth(double f) {
   double z = f * f;
   return 2.8853900817817593lf + z * (0.11552452960138557lf + z * (-0.00092505861835282303lf + z * 1.0518943495548968e-05lf));
 }
 float nx_sigmoid(float x) {
   uint k;
-  double f = wide_exp_reduced(clamp(x, -106.0f, 30.0f), k), c = wide_coth(f), e = wide_ldexp(c + f, k);
-  float v = to_f32_from_positive(wide_quotient(e, e + (c - f)));
+  double f = f64_exp_reduced(clamp(x, -106.0f, 30.0f), k), c = f64_coth(f), e = f64_ldexp(c + f, k);
+  float v = to_f32_from_positive(f64_quotient(e, e + (c - f)));
   return is_nan(x) ? F32_NAN : v;
 }
 #endif
@@ -85,16 +97,12 @@ float nx_sigmoid(float x) {
 /*
  dd_exp_k    the k of x
  dd_exp_r    r = x - k ln2
- nx_exp      error < 0.501 ulp (float), 0.514 (double)
- expm1       exp(x) - 1: error < 0.503 ulp (float), 0.563 (double), near zero too, where BinaryBackend's formula loses digits;
-             expm1(-0) = +0, as there
- sigmoid     1 / (1 + exp(-x)) = N / (1 + t) with t = exp(-|x|) and N = 1 or t: error < 0.501 ulp (float), 0.514 (double)
+ EXPM1       exp(x) - 1: nx_expm1 of floats; of doubles fp_expm1, error < 0.563 ulp
+ SIGMOID     1 / (1 + exp(-x)) = N / (1 + t) with t = exp(-|x|) and N = 1 or t: nx_sigmoid of floats; of doubles fp_sigmoid,
+             error < 0.514 ulp
 
- The last two are nx_expm1 and nx_sigmoid for floats; those for doubles stand below.
-
- Measured over 21 million floats and 3.5 million doubles; of the floats, 1 in 30,000 is not the correctly rounded one. Through
- double, of 17 million: error < 0.50001 ulp; of sigmoid 1 in 500,000 or fewer are not correctly rounded, of exp and expm1 1 in
- 5 million or fewer.
+ x is clamped to [LOWEST, HIGHEST], outside which the result is 0 or infinite. 2^-NEGLIGIBLE is negligible against 1. Where
+ |x| < TINY, expm1 x is x to half an ulp.
 */
 #define NX_EXP_PARTS(T, T2, LOG2E, LN2_1, LN2_2, LN2_3) \
   T dd_exp_k(T x) { return fp_nearest(x * LOG2E); } \
@@ -145,15 +153,14 @@ NX_EXP(float, vec2, F32_NAN, -106.0f, 90.0f, 30, 1.49011612e-08f, nx_expm1, nx_s
 NX_EXP_PARTS(double, dvec2, 1.4426950408889634lf, 0.69314718055989033lf, 5.4979230187085024e-14lf, -1.3124698417785255e-27lf)
 NX_EXP(double, dvec2, F64_NAN, -748.0lf, 711.0lf, 60, 2.7755575615628914e-17lf, fp_expm1, fp_sigmoid)
 
-// BinaryBackend's formulas, each step rounded, to give a double's last digits as it does; the accurate functions where the
-// formulas are worse: 1 is not small against exp(x), or exp(-x) > 1, whose error and the sum's then count in full.
-
-// Error < 1.03 ulp: from 0.41 on, the difference has at most one leading bit less than exp(x), or than 1.
+// exp(x) - 1, each step rounded as in BinaryBackend, where |x| > 0.41: there the difference has at most one leading bit less
+// than exp(x) and 1. Error < 1.03 ulp.
 double nx_expm1(double x) {
   precise double e = nx_exp(x);
   precise double d = e - 1.0lf;
   return nx_abs(x) > 0.41lf && is_finite(e) ? d : fp_expm1(x);
 }
+// 1 / (1 + exp(-x)), each step rounded as in BinaryBackend, for x >= 0. For x < 0, exp(-x) > 1, and its error counts in full.
 // Error < 1.54 ulp.
 double nx_sigmoid(double x) {
   precise double s = 1.0lf + nx_exp(-nx_abs(x));

@@ -1,12 +1,19 @@
+// Owns nx_log and nx_log1p, and the logarithms in double words and in double that the other files of math/ use.
+//
+// Algorithm: x = 2^k m with m in [sqrt(1/2), sqrt(2)), and log(m) = 2 atanh(s) with s = (m - 1) / (m + 1), |s| < 0.172. In
+//   double words, 2 atanh(s) = 2 s (1 + z/3 + z^2/5 + z^3 ...) with z = s^2; the tail from z^3 on is plain arithmetic, by
+//   Sollya's fpminimax on z <= 0.0301. With FAST_FLOAT64, logarithms of floats are computed in double.
+// Domain: x >= 0 for log, x >= -1 for log1p; NaN below. log(±0) = -Inf, log1p(-1) = -Inf; log1p(-0) = +0, as in
+//   Nx.BinaryBackend.
+// Error: below 0.5001 ulp in float and double (bound of native_tests/oracle.rs); largest measured 0.500001. That holds for
+//   log1p near zero too, where BinaryBackend's log(1 + x) loses digits.
+// Source: FreeBSD msun's e_log.c, here in double words.
 #ifndef NX_MATH_LOG
 #define NX_MATH_LOG
 
 #include "lib/math/dd.glsl"
 
-// The logarithm family: x = 2^k m with m in [sqrt(1/2), sqrt(2)) and log(m) = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172,
-// 2 atanh(s) = 2 s (1 + z/3 + z^2/5 + z^3 ...) with z = s^2 (as in FreeBSD msun's e_log.c, here in double words). The
-// tail from z^3 is plain, by Sollya's fpminimax on z <= 0.0301.
-
+// (atanh(s) / s - 1 - z/3 - z^2/5) / z^3 for z = s^2 <= 0.0301, in plain arithmetic.
 float dd_atanh_tail(float z) {
   precise float t = 0.142857149f + z * (0.111109771f + z * (0.0909509882f + z * 0.0787825063f));
   return t;
@@ -31,9 +38,9 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
  dd_log_reduced  log of 2^k (1 + n)
  dd_log          log of the normalised double word x > 0, not subnormal; minus_one must be x - 1 where x is in
                  [sqrt(1/2), sqrt(2)), to keep the relative accuracy near 1. Relative error below 2^-40 (float), 2^-66 (double).
-                 Of a single x: any finite x > 0.
- nx_log          error < 0.500001 ulp; log(±0) = -Inf, NaN for x < 0
- nx_log1p        error < 0.500001 ulp, near zero too, where BinaryBackend's log(1 + x) loses digits; log1p(-0) = +0, as there
+                 The overload with one T takes any finite x > 0.
+
+ Where |x| < TINY, log1p x is x to half an ulp.
 */
 #define NX_LOG_PARTS(T, T2, C3, C3_LOW, C5, C5_LOW, LN2_1, LN2_2, LN2_3, EMIN) \
   T2 dd_two_atanh(T2 s) { \
@@ -91,35 +98,35 @@ int fp_log2_nearest(double x) { return int((fp_high(x) + 0x00095f62u) >> 20) - 1
 NX_LOG_PARTS(float, vec2, 0.333333343f, -9.93410776e-09f, 0.200000003f, -2.98023228e-09f,
     0.693145752f, 1.42861973e-06f, -1.290532e-11f, -126)
 #ifdef FAST_FLOAT64
-// log of 2^k (1 + n) with a relative error below 2^-43: with s = 2n / (2 + n), log(1 + n) = s + s^3 (1/12 + s^2/80 ...), by
-// Remez's algorithm for |s| < 0.3433.
-double wide_log_reduced(int k, double n) {
-  double s = wide_quotient(n + n, 2.0lf + n), z = s * s;
+// log of 2^k (1 + n), relative error below 2^-43. With s = 2n / (2 + n), |s| < 0.3433, log(1 + n) = s + s^3 (1/12 + s^2/80
+// ...), by E. Ya. Remez's algorithm.
+double f64_log_reduced(int k, double n) {
+  double s = f64_quotient(n + n, 2.0lf + n), z = s * s;
   double t = 0.08333333334464577lf + z * (0.012499998639140723lf + z * (0.0022321958587510063lf
       + z * (0.0004331302865058318lf + z * 9.56204019128332e-05lf)));
   return double(k) * 0.69314718055994529lf + (s + (s * z) * t);
 }
 // log |x| for finite x that is not zero.
-double wide_log(float x) {
+double f64_log(float x) {
   uint b = floatBitsToUint(fp_lift(x)) & 0x7fffffffu, above = b + 0x004afb0du;
   int k = int(above >> 23) - ((floatBitsToUint(x) & 0x7f800000u) == 0u ? 276 : 127);
-  return wide_log_reduced(k, double(uintBitsToFloat(b + 0x3f800000u - (above & 0xff800000u)) - 1.0f));
+  return f64_log_reduced(k, double(uintBitsToFloat(b + 0x3f800000u - (above & 0xff800000u)) - 1.0f));
 }
 // log x for normal x > 0.
-double wide_log(double x) {
+double f64_log(double x) {
   uvec2 b = unpackDouble2x32(x);
   uint k = ((b.y + 0x00095f62u) >> 20) - 1023u;
-  return wide_log_reduced(int(k), packDouble2x32(uvec2(b.x, b.y - (k << 20))) - 1.0lf);
+  return f64_log_reduced(int(k), packDouble2x32(uvec2(b.x, b.y - (k << 20))) - 1.0lf);
 }
 float nx_log(float x) {
-  float l = float(wide_log(x));
+  float l = float(f64_log(x));
   float v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? F32_INF : l);
   return is_zero(x) ? -F32_INF : v;
 }
 float nx_log1p(float x) {
   double u = 1.0lf + double(x);
   int k = fp_log2_nearest(float(u));
-  float l = float(wide_log_reduced(k, k == 0 ? double(x) : u * fp_exp2i(1.0lf, -k) - 1.0lf));
+  float l = float(f64_log_reduced(k, k == 0 ? double(x) : u * fp_exp2i(1.0lf, -k) - 1.0lf));
   float v = nx_abs(x) < 1.49011612e-08f ? x : l;
   v = is_zero(x) ? 0.0f : v;
   v = x > -1.0f && !is_nan(x) ? v : (x == -1.0f ? -F32_INF : F32_NAN);

@@ -1,22 +1,25 @@
+// Owns plain_exp, plain_log and plain_log1p: exponential and logarithm in the type's own arithmetic, for kernels that sum many
+// of their values. With them, 32 leapfrog steps of leapfrog_regime.comp take 132 us on an H200; with nx_exp and nx_log they
+// take 200.
+//
+// Algorithm: the reductions of exp.glsl and log.glsl, with polynomials that interpolate at Chebyshev's nodes.
+// Domain: plain_exp is 0 below the least normal number and infinite above the largest. plain_log takes 0 and normal x > 0,
+//   and gives infinities and NaN back. plain_log1p takes 0 <= x <= 1.
+// Error: below 4 ulp where nothing underflows, measured over 200,000 floats. native_tests/leapfrog tests the models built on
+//   them.
+// Source: as in exp.glsl and log.glsl.
 #ifndef NX_MATH_PLAIN
 #define NX_MATH_PLAIN
 
 #include "lib/math/log.glsl"
 
-// Exponential and logarithm in plain arithmetic, for kernels that sum many of their values: error < 4 ulp (of 200,000
-// floats) where nothing underflows; with them 32 leapfrog steps of the regime model take 132 us on an H200, not 200. The
-// reductions are those of exp.glsl and log.glsl, the polynomials interpolate at Chebyshev's nodes.
-//
-// plain_exp     0 below the least normal number, infinite beyond the largest
-// plain_log     of 0 and normal x > 0; infinities and NaN stay
-// plain_log1p   log(1 + x) for 0 <= x <= 1
-
 // (exp(r) - 1 - r - r^2 / 2) / r^3 for |r| <= 0.3475.
 float plain_exp_tail(float r) {
   return 0.166666667f + r * (0.0416665535f + r * (0.00833332076f + r * (0.0013926376f + r * 0.00019882912f)));
 }
+// x 2^k, in two factors: 2^k itself may be out of range.
 float plain_scale(float x, int k) { return x * fp_exp2i(x, k / 2) * fp_exp2i(x, k - k / 2); }
-// x / 2^k, which is normal.
+// x / 2^k, for a normal result.
 float plain_significand(float x, int k) { return uintBitsToFloat(floatBitsToUint(x) - (uint(k) << 23)); }
 
 #ifdef HAS_FLOAT64

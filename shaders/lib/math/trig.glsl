@@ -1,17 +1,22 @@
+// Owns nx_sin, nx_cos and nx_tan.
+//
+// Algorithm: reduction to [-pi/4, pi/4] by a * 2/pi mod 4 in 32-bit integers (Payne and Hanek); of doubles below 2^22 by pi/2
+//   in three parts (Cody and Waite). Then minimax polynomials (Sollya's fpminimax) whose first two coefficients are double
+//   words. With FAST_FLOAT64, floats are reduced to [-pi/2, pi/2] in double, below 2^21 by Cody and Waite, and the polynomial
+//   is double too.
+// Domain: all finite numbers. Infinities give NaN.
+// Error: below 0.51 ulp in float and double, next to multiples of pi/2 too (bound of native_tests/oracle.rs). Largest
+//   measured: sin and cos 0.5006, tan 0.501.
+// Source: M. H. Payne, R. N. Hanek, "Radian reduction for trigonometric functions" (1983); W. J. Cody, W. Waite, "Software
+//   Manual for the Elementary Functions" (1980).
 #ifndef NX_MATH_TRIG
 #define NX_MATH_TRIG
 
 #include "lib/math/dd.glsl"
 
-// nx_sin, nx_cos, nx_tan over the whole range of the type.
-//
-// Reduction to [-pi/4, pi/4] or, of floats through double, to [-pi/2, pi/2]: M. H. Payne, R. N. Hanek, "Radian reduction for
-// trigonometric functions" (1983), in 32-bit integers; doubles below 2^22, and those floats below 2^21: W. J. Cody, W. Waite,
-// "Software Manual for the Elementary Functions" (1980). The kernels are minimax polynomials (Sollya, fpminimax) whose first
-// two coefficients are double words, through double single ones.
-
 // 2/pi in words of 32 bits, most significant first, after one word of zeros: the first bit has the weight 2^31. The words
-// that matter are found by choices, a step for each bit of their place: an index that differs between threads is a slow load.
+// that an argument needs are found by selections, one step for each bit of their index, because an index that differs between
+// invocations is a slow load.
 const uint TRIG_TWO_OVER_PI[38] = uint[38](
   0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu, 0xdebbc561u,
   0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu, 0xe88235f5u, 0x2ebb4484u, 0xe99c7026u,
@@ -40,12 +45,12 @@ uvec3 trig_quadrants(float a) {
 }
 
 #ifdef FAST_FLOAT64
-// sin a, or cos a = sin(a + pi/2), for finite a >= 0: (-1)^n sin r with |r| <= pi/2, the polynomial by E. Ya. Remez's
-// algorithm, its relative error below 2^-43.
+// sin a, or cos a = sin(a + pi/2), for finite a >= 0: (-1)^n sin r with |r| <= pi/2. The polynomial is by E. Ya. Remez's
+// algorithm, with a relative error below 2^-43.
 //
-// Below 2^21 pi is two parts, the first of 32 bits, so that its product is exact. r loses 2^-65 by the second;
-// of a > pi/4 it is never below 2^-28.
-double wide_sine(float a, bool cosine) {
+// Below 2^21, pi has two parts. The first has 32 bits, which makes its product with the multiple exact; the second adds an
+// error of 2^-65. For a > pi/4, |r| is never below 2^-28.
+double f64_sine(float a, bool cosine) {
   uint n;
   double r;
   if (a < 2097152.0f) {
@@ -54,36 +59,36 @@ double wide_sine(float a, bool cosine) {
         : fma(w, 0.3183098861837907lf, 6755399441055744.0lf);
     precise double nearest = shifted - 6755399441055744.0lf;
     n = unpackDouble2x32(shifted).x;
-    double turns = cosine ? nearest - 0.5lf : nearest;
-    r = (w - turns * 3.1415926534682512lf) - turns * 1.2154201013012384e-10lf;
+    double multiple = cosine ? nearest - 0.5lf : nearest;
+    r = (w - multiple * 3.1415926534682512lf) - multiple * 1.2154201013012384e-10lf;
   } else {
     uvec3 q = trig_quadrants(a);
     q.x += cosine ? 0x40000000u : 0u;
     n = (q.x + 0x40000000u) >> 31;
     precise double top = double(int(q.x - (n << 31))) * 4294967296.0lf + double(q.y);
-    // 2^-94 pi/2
+    // The factor is 2^-94 pi/2.
     r = (top * 4294967296.0lf + double(q.z)) * 7.930494798548879e-29lf;
   }
   double z = r * r;
   double v = r * (0.9999999999999376lf + z * (-0.1666666666643234lf + z * (0.008333333318765838lf
       + z * (-0.0001984126641166965lf + z * (2.755693192985793e-06lf + z * (-2.5029518972671903e-08lf
       + z * 1.5401171721166652e-10lf))))));
-  return wide_negate(v, n);
+  return f64_negate(v, n);
 }
-// As NX_TRIG's. Measured over 84 million floats: error < 0.500002 ulp, 1 in 2 million not correctly rounded.
+// Measured over 84 million floats: error < 0.500002 ulp, 1 in 2 million not correctly rounded.
 float nx_sin(float x) {
-  float y = float(wide_sine(nx_abs(x), false));
+  float y = float(f64_sine(nx_abs(x), false));
   float v = nx_abs(x) < 1.0e-6f ? x : (is_negative(x) ? nx_negate(y) : y);
   return is_finite(x) ? v : F32_NAN;
 }
 float nx_cos(float x) {
-  float y = float(wide_sine(nx_abs(x), true));
+  float y = float(f64_sine(nx_abs(x), true));
   return is_finite(x) ? y : F32_NAN;
 }
 float nx_tan(float x) {
-  double c = wide_sine(nx_abs(x), true);
+  double c = f64_sine(nx_abs(x), true);
   uint negative = unpackDouble2x32(c).y >> 31;
-  float y = float(wide_quotient(wide_negate(wide_sine(nx_abs(x), false), negative), wide_negate(c, negative)));
+  float y = float(f64_quotient(f64_negate(f64_sine(nx_abs(x), false), negative), f64_negate(c, negative)));
   float v = nx_abs(x) < 1.0e-6f ? x : (is_negative(x) ? nx_negate(y) : y);
   return is_finite(x) ? v : F32_NAN;
 }
@@ -94,8 +99,8 @@ struct TrigReduced32 {
   uint quadrant;
 };
 
-// For finite a >= 0. Of the product's 94 fraction bits so many are left that r, which is never below 2^-30 for
-// a > pi/4, has a relative error of at most 2^-40 (2^-45 on all but a few arguments).
+// For finite a >= 0. For a > pi/4, |r| is never below 2^-30, and the product has 94 fraction bits: the relative error of r is
+// at most 2^-40 (2^-45 on all but a few arguments).
 TrigReduced32 trig_reduce(float a) {
   if (floatBitsToUint(a) < 0x3f490fdbu) return TrigReduced32(vec2(a, 0.0f), 0u);
   uvec3 q = trig_quadrants(a);
@@ -135,8 +140,9 @@ struct TrigReduced64 {
   uint quadrant;
 };
 
-// Below 2^22 pi/2 is three parts, the first two of 31 bits, so that their products with the quadrant are exact;
-// beyond, a * 2/pi mod 4 is kept to 190 fraction bits. r is never below 2^-62; its relative error is at most 2^-75.
+// For finite a >= 0. Below 2^22, pi/2 has three parts; the first two have 31 bits each, which makes their products with the
+// quadrant exact. From 2^22 on, a * 2/pi mod 4 has 190 fraction bits. |r| is never below 2^-62; its relative error is at most
+// 2^-75.
 TrigReduced64 trig_reduce(double a) {
   uvec2 bits = unpackDouble2x32(a);
   if (a < 0.78539816339744828lf) return TrigReduced64(dvec2(a, 0.0lf), 0u);
@@ -205,7 +211,7 @@ TrigReduced64 trig_reduce(double a) {
   return TrigReduced64(negative != 0u ? dd_negate(r) : r, quadrant);
 }
 
-// As above. Error of the polynomials 2^-68 (sin) and 2^-75 (cos).
+// cos r or sin r for |r| <= pi/4: 1 + z w(z) or r (1 + z w(z)), z = r^2. Error of the polynomials 2^-75 (cos) and 2^-68 (sin).
 dvec2 trig_kernel(dvec2 r, bool cosine) {
   dvec2 z = dd_mul(r, r);
   dvec2 c1 = cosine ? dvec2(-0.5lf, 3.0473106357699346e-21lf) : dvec2(-0.16666666666666666lf, -8.987777655947178e-18lf);
@@ -224,8 +230,7 @@ dvec2 trig_kernel(dvec2 r, bool cosine) {
 }
 #endif
 
-// Measured: sin and cos < 0.5006 ulp, tan < 0.501 ulp, of floats and doubles alike. Infinities give NaN.
-// Where |x| < tiny, sin x and tan x are x to well within half an ulp.
+// Where |x| < tiny, sin x and tan x are x to half an ulp.
 #define NX_TRIG(T, T2, TrigReduced, NAN, tiny) \
   T nx_sin(T x) { \
     T a = nx_abs(x); \

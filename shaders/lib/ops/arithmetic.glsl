@@ -1,4 +1,8 @@
-// Sums and products: integers wrap, floats round once.
+// Owns nx_add, nx_subtract and nx_multiply of real numbers.
+//
+// Algorithm: the device's own operation. `precise` forbids fusing it with its neighbours.
+// Domain: all numbers. Integers wrap.
+// Error: floats are correctly rounded, as Vulkan requires; native_tests/builtins tests the device's operations.
 
 #define NX_ARITHMETIC(T) \
   T nx_add(T a, T b) { precise T r = a + b; return r; } \

@@ -1,5 +1,10 @@
-// Bit ops. Shifts by the width or more give 0, or copies of the sign to the right; so do negative amounts, which
-// Nx refuses. Counting takes the width of the element, whose value is held in 32 or 64 bits.
+// Owns the bitwise operations, the shifts, nx_count_leading_zeros and nx_population_count of integers.
+//
+// Algorithm: the device's own operations. A 64-bit count is made of two 32-bit ones.
+// Domain: all integers. A shift by the type's width or more gives 0, or copies of the sign for a right shift of a negative
+//   number. Negative shift amounts, which Nx refuses, give the same. Counts take the element's width in bits, because narrow
+//   elements are computed in 32 bits.
+// Error: exact.
 
 #define NX_BITS(T, U, WIDTH) \
   T nx_bitwise_and(T a, T b) { return a & b; } \

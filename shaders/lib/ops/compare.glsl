@@ -1,4 +1,10 @@
-// Comparisons and logic. Floats compare as IEEE 754 says; every value but zero is true, NaN included.
+// Owns comparisons, logical operations, nx_is_nan and nx_is_infinity of real numbers.
+//
+// Algorithm: the device's own comparisons, or comparisons of the bits as integers where the device may read subnormals as
+//   zero.
+// Domain: all numbers. Floats compare as in IEEE 754. Signed and unsigned 64-bit integers compare by value. Logical
+//   operations take every number but zero for true, NaN included.
+// Error: exact.
 
 #define NX_COMPARE(T) \
   bool nx_equal(T a, T b) { return a == b; } \
@@ -8,7 +14,7 @@
   bool nx_greater(T a, T b) { return a > b; } \
   bool nx_greater_equal(T a, T b) { return a >= b; }
 
-// Logic takes any two types: 64-bit integers of either sign meet here too.
+// Operands may differ in type: a signed and an unsigned 64-bit integer have no common type.
 #define NX_LOGIC(A, B) \
   bool nx_logical_and(A a, B b) { return !is_zero(a) && !is_zero(b); } \
   bool nx_logical_or(A a, B b) { return !is_zero(a) || !is_zero(b); } \
@@ -26,7 +32,7 @@ NX_COMPARE(uint)
 #ifdef KEEPS_SUBNORMALS
 NX_COMPARE(float)
 #else
-// By their bits: such a device may take subnormals for zero. Both zeros are 0 here, NaN is excluded.
+// The bits as an integer that is ordered as the float is; 0 for both zeros. x is not NaN.
 int fp_order(float x) {
   int b = floatBitsToInt(x);
   return b < 0 ? int(0x80000000u) - b : b;
@@ -55,7 +61,7 @@ NX_LOGIC(uint64_t, int64_t)
 NX_NO_NAN(int64_t)
 NX_NO_NAN(uint64_t)
 
-// By value: a negative number is less than every unsigned one.
+// A negative number is less than every unsigned one.
 bool nx_less(int64_t a, uint64_t b) { return a < 0 || uint64_t(a) < b; }
 bool nx_less(uint64_t a, int64_t b) { return b >= 0 && a < uint64_t(b); }
 bool nx_equal(int64_t a, uint64_t b) { return a >= 0 && uint64_t(a) == b; }

@@ -1,8 +1,13 @@
-// max, min and clip. NaN wins in max and min; of equal operands (zeros of either sign) the first is taken.
-// clip compares as BinaryBackend does: NaN becomes the lower bound.
+// Owns nx_max, nx_min and nx_clip of real numbers.
+//
+// Algorithm: selections by comparisons.
+// Domain: all numbers. max and min of a NaN are NaN; of equal operands, zeros of either sign among them, they take the first.
+//   clip follows Nx.BinaryBackend: of NaN it is the lower bound.
+// Error: exact.
 #ifndef NX_EXTREMA
 #define NX_EXTREMA
 
+// Lets one macro serve integers and floats.
 bool is_nan(int x) { return false; }
 bool is_nan(uint x) { return false; }
 #ifdef HAS_INT64

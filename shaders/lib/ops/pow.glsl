@@ -1,4 +1,9 @@
-// Powers: integers by repeated squaring with wrap-around; a negative exponent, which Nx refuses, gives 0.
+// Owns nx_pow of integers; math/pow.glsl owns that of floats.
+//
+// Algorithm: repeated squaring.
+// Domain: all integers. Products wrap. A negative exponent, which Nx refuses, gives 0.
+// Error: exact modulo 2^32 or 2^64.
+// Source: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.6.3.
 
 #include "lib/math/pow.glsl"
 

@@ -1,7 +1,13 @@
-// quotient and remainder, both truncating: the remainder has the dividend's sign.
+// Owns nx_quotient of integers and nx_remainder of real numbers.
 //
-// x / 0 is -1 (all bits set) and the remainder by 0 is x, as XLA has it; the smallest integer by -1 wraps. Division of
-// negative operands by SPIR-V's signed division is defined, OpSRem and GLSL's % are not.
+// Algorithm: integers by the device's division, which truncates. The remainder is x - x / y * y, because Vulkan defines signed
+//   division of negative operands but not OpSRem, which GLSL's % becomes. Floats by long division of the significands, one
+//   bit a step.
+// Domain: all numbers. The remainder has the dividend's sign, as C's fmod. As in XLA, the quotient by 0 has all bits set and
+//   the remainder by 0 is x, for integers; the remainder of a float by 0 is NaN. The quotient of the least integer and -1
+//   wraps.
+// Error: exact.
+// Source: schoolbook long division in base 2.
 
 #define NX_REMAINDER_INT(T) \
   T nx_quotient(T x, T y) { return y == T(0) ? T(~T(0)) : is_minus_one(y) ? -x : x / y; } \
@@ -19,8 +25,7 @@ NX_REMAINDER_INT(int64_t)
 NX_REMAINDER_INT(uint64_t)
 #endif
 
-// Exact floating-point remainder by long division of the significands, a bit a step, as C's fmod.
-// BITS: fraction bits; BIAS of the exponent's field: the field of an infinity.
+// BITS: bits of the fraction. INFINITE: the exponent field of an infinity.
 #define NX_REMAINDER(T, U, BITS, INFINITE, TO_BITS, FROM_BITS, MSB) \
   T nx_remainder(T x, T y) { \
     U one = U(1) << BITS, infinity = U(INFINITE) << BITS; \
@@ -54,7 +59,7 @@ int msb64(uint64_t b) {
 NX_REMAINDER(double, uint64_t, 52, 2047, double_bits, bits_double, msb64)
 #elif defined(HAS_FLOAT64)
 #include "lib/int64.glsl"
-// The same in words.
+// The remainder of doubles in two 32-bit words, for devices without 64-bit integers.
 double nx_remainder(double x, double y) {
   uvec2 one = uvec2(0u, 1u << 20), infinity = uvec2(0u, 0x7ff00000u), fraction = uvec2(~0u, 0xfffffu);
   uvec2 bx = unpackDouble2x32(x), by = unpackDouble2x32(y), mask = uvec2(~0u, 0x7fffffffu);

@@ -1,5 +1,10 @@
-// Sign and rounding; abs and negate of floats are in float_bits.glsl. Integers are their own ceiling; abs and negate of the
-// smallest one wrap.
+// Owns nx_sign, nx_ceil, nx_floor, nx_round, nx_real and nx_imag of real numbers, and nx_abs and nx_negate of integers;
+// float_bits.glsl owns nx_abs and nx_negate of floats.
+//
+// Algorithm: the device's floor and ceil. round is the truncated magnitude, plus 1 where the fraction is 1/2 or more.
+// Domain: all numbers. An integer is its own ceiling; abs and negate of the least integer wrap. As in Nx.BinaryBackend, sign
+//   is x itself for zeros, and 1 for NaN and both infinities. round takes ties away from zero and gives no negative zero.
+// Error: exact, on devices that read subnormals as zero too.
 
 #include "lib/whole.glsl"
 
@@ -16,9 +21,7 @@
 NX_ROUNDING_INT(int)
 NX_ROUNDING_INT(uint)
 
-// sign is x itself for zeros, and 1 for NaN and both infinities, as BinaryBackend has it.
-// round takes ties away from zero and gives no negative zero.
-// ceil and floor are right on devices that read subnormals as zero.
+// is_fraction: whether 0 < |x| < 1, by the bits. A device that reads subnormals as zero has ceil(x) = 0 for a subnormal x.
 #define NX_ROUNDING(T) \
   bool is_fraction(T x) { return nx_abs(x) < T(1) && !is_zero(x); } \
   T nx_sign(T x) { return is_zero(x) ? x : is_negative(x) && !is_nan(x) && !is_infinity(x) ? T(-1) : T(1); } \
