@@ -1,27 +1,24 @@
 // 2 workgroups, chunk 30
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float next(IDX o, IDX r, float accumulator) {
-  IDX place0 = p.offset0;
+  IDX index0 = p.offset0;
   IDX rest_o = o;
   IDX at0 = rest_o;
-  place0 += at0 * p.stride0_0;
+  index0 += at0 * p.stride0_0;
   IDX rest_r = r;
   IDX at1 = rest_r;
-  place0 += at1 * p.stride0_1;
-  precise float v0 = float(AT(float, p.input0, place0));
+  index0 += at1 * p.stride0_1;
+  precise float v0 = float(AT(float, p.input0, index0));
   precise float v1 = float(uintBitsToFloat(p.scalar1.x));
   precise float v2 = accumulator;
   precise float v3 = nx_multiply(v2, v0);
   return v3;
 }
-layout(local_size_x = 64) in;
-void main() {
-  IDX o = workgroup() * 64 + INVOCATION;
-  if (o >= p.outputs) return;
-  float accumulator = float(uintBitsToFloat(p.scalar1.x));
-  for (IDX r = 0; r < p.reduced; r++) accumulator = next(o, r, accumulator);
-  AT(float, p.result, o) = float(accumulator);
-}
+#define THREADS 64
+#define ACCUMULATOR float
+#define START float(uintBitsToFloat(p.scalar1.x))
+#define STORE_OUTPUT(accumulator, index) AT(float, p.result, index) = float(accumulator);
+#include "lib/loops/fold.glsl"

@@ -1,7 +1,7 @@
 // 32 workgroups, chunk 256
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x0, float x1) {
   precise float v0 = float(x0);
@@ -9,32 +9,39 @@ float element(IDX i, float x0, float x1) {
   precise float v2 = nx_add(v0, v1);
   return float(v2);
 }
-void bases(IDX o, out IDX place0, out IDX place1) {
-  place0 = p.offset0;
-  place1 = p.offset1;
+void bases(IDX o, out IDX index0, out IDX index1) {
+  index0 = p.offset0;
+  index1 = p.offset1;
   IDX rest_o = o;
   IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
   IDX at1 = rest_o - rest_o_1 * p.dim1; rest_o = rest_o_1;
-  place0 += at1;
+  index0 += at1;
   IDX at0 = rest_o;
-  place0 += at0 * p.stride0_0;
-  place1 += at0 * p.stride1_0;
+  index0 += at0 * p.stride0_0;
+  index1 += at0 * p.stride1_0;
 }
-void four(IDX r, IDX place0, out vec4 q0, IDX place1, out float q1) {
-  q0 = LOAD_QUAD(float, p.input0, place0 / 4);
-  q1 = AT(float, p.input1, place1);
+#define BASES(w, o) IDX base0_##w, base1_##w; bases(o, base0_##w, base1_##w);
+void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out float q1) {
+  q0 = LOAD_QUAD(float, p.input0, index0 / 4);
+  q1 = AT(float, p.input1, index1);
 }
-void one(IDX r, IDX place0, out float q0, IDX place1, out float q1) {
-  q0 = AT(float, p.input0, place0);
-  q1 = AT(float, p.input1, place1);
+#define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; float q1_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
+void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
+  q0 = AT(float, p.input0, index0);
+  q1 = AT(float, p.input1, index1);
 }
-layout(local_size_x = 8) in;
-void single(IDX i) { IDX base0_0, base0_1; bases(i, base0_0, base0_1); float q0_0; float q0_1; one(0, base0_0, q0_0, base0_1, q0_1); AT(float, p.result, i) = element(i, q0_0, q0_1); }
-void main() {
-  IDX tile = turned();
-  IDX count = p.count / 4, end = min((tile + 1) * p.chunk, count);
-  for (IDX i = tile * p.chunk + INVOCATION; i < end; i += 8) {  IDX base0_0, base0_1; bases(i * 4, base0_0, base0_1); vec4 q0_0; float q0_1; four(0, base0_0, q0_0, base0_1, q0_1); SET_QUAD(float, p.result, i, vec4(element(i * 4 + 0, q0_0[0], q0_1), element(i * 4 + 1, q0_0[1], q0_1), element(i * 4 + 2, q0_0[2], q0_1), element(i * 4 + 3, q0_0[3], q0_1))); }
-  if (tile * p.chunk <= count && end == count) {
-    for (IDX i = 4 * count + INVOCATION; i < p.count; i += 8) single(i);
-  }
-}
+#define LOAD_SCALAR(k, w, r) float q0_##k##_##w; float q1_##k##_##w; load_scalar(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
+#define VECTOR_STORED(k, w, c) , q0_##k##_##w[c], q1_##k##_##w
+#define SCALAR_STORED(k, w) , q0_##k##_##w, q1_##k##_##w
+#define LOAD_LINEAR(w, v) 
+#define LINEAR_VECTORS(w, c) 
+#define LINEAR_SCALARS(i) 
+#define RESULT float
+#define RESULT_AT(i) AT(float, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define THREADS 8
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define CHUNKED 
+#define VECTORS 
+#include "lib/loops/map.glsl"

@@ -1,32 +1,34 @@
 // 5 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 float element(IDX i) {
-  IDX place0 = p.offset0;
-  IDX place1 = p.offset1;
+  IDX index0 = p.offset0;
+  IDX index1 = p.offset1;
   IDX rest_i = i;
   IDX rest_i_1 = QUOTIENT(rest_i, p.dim1);
   IDX at1 = rest_i - rest_i_1 * p.dim1; rest_i = rest_i_1;
-  place0 += at1 * p.stride0_1;
-  place1 += at1 * p.stride1_1;
+  index0 += at1 * p.stride0_1;
+  index1 += at1 * p.stride1_1;
   IDX at0 = rest_i;
-  place0 += at0 * p.stride0_0;
-  place1 += at0 * p.stride1_0;
-  precise float v0 = to_f32(uint(place0 == place1));
+  index0 += at0 * p.stride0_0;
+  index1 += at0 * p.stride1_0;
+  precise float v0 = to_f32(uint(index0 == index1));
   return float(v0);
 }
-layout(local_size_x = 256) in;
-void single(IDX i) {   AT(float, p.result, i) = element(i); }
-void main() {
-  IDX tile = turned();
-  IDX first = tile * 1024 + INVOCATION;
-  if ((tile + 1) * 1024 <= p.count) {
-    single(first + 0);
-    single(first + 256);
-    single(first + 512);
-    single(first + 768);
-  } else {
-    for (IDX i = first; i < p.count && tile * 1024 < p.count; i += 256) single(i);
-  }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define LOAD_LINEAR(w, v) 
+#define LINEAR_VECTORS(w, c) 
+#define LINEAR_SCALARS(i) 
+#define RESULT float
+#define RESULT_AT(i) AT(float, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define THREADS 256
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define UNROLLED 
+#include "lib/loops/map.glsl"

@@ -1,7 +1,7 @@
 // 5 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x0, float x1) {
   precise float v0 = float(x0);
@@ -9,17 +9,19 @@ float element(IDX i, float x0, float x1) {
   precise float v2 = nx_add(v0, v1);
   return float(v2);
 }
-layout(local_size_x = 256) in;
-void single(IDX i) {   AT(float, p.result, i) = element(i, AT(float, p.input0, i), AT(float, p.input1, i)); }
-void main() {
-  IDX tile = turned();
-  IDX first = tile * 1024 + INVOCATION;
-  if ((tile + 1) * 1024 <= p.count) {
-    single(first + 0);
-    single(first + 256);
-    single(first + 512);
-    single(first + 768);
-  } else {
-    for (IDX i = first; i < p.count && tile * 1024 < p.count; i += 256) single(i);
-  }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define LOAD_LINEAR(w, v) vec4 l0_##w = LOAD_QUAD(float, p.input0, v); vec4 l1_##w = LOAD_QUAD(float, p.input1, v); 
+#define LINEAR_VECTORS(w, c) , l0_##w[c], l1_##w[c]
+#define LINEAR_SCALARS(i) , AT(float, p.input0, i), AT(float, p.input1, i)
+#define RESULT float
+#define RESULT_AT(i) AT(float, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define THREADS 256
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define UNROLLED 
+#include "lib/loops/map.glsl"

@@ -1,7 +1,7 @@
 // 4 workgroups, chunk 256
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 uint16_t element(IDX i, uint16_t x0, uint16_t x1) {
   precise float v0 = f16_to_float(uint(x0));
@@ -9,13 +9,20 @@ uint16_t element(IDX i, uint16_t x0, uint16_t x1) {
   precise float v2 = to_f16(nx_multiply(v0, v1));
   return uint16_t(float_to_f16(v2));
 }
-layout(local_size_x = 8) in;
-void single(IDX i) {   AT(uint16_t, p.result, i) = element(i, AT(uint16_t, p.input0, i), AT(uint16_t, p.input1, i)); }
-void main() {
-  IDX tile = turned();
-  IDX count = p.count / 4, end = min((tile + 1) * p.chunk, count);
-  for (IDX i = tile * p.chunk + INVOCATION; i < end; i += 8) { u16vec4 q0_0 = LOAD_QUAD(uint16_t, p.input0, i); u16vec4 q0_1 = LOAD_QUAD(uint16_t, p.input1, i);   SET_QUAD(uint16_t, p.result, i, u16vec4(element(i * 4 + 0, q0_0[0], q0_1[0]), element(i * 4 + 1, q0_0[1], q0_1[1]), element(i * 4 + 2, q0_0[2], q0_1[2]), element(i * 4 + 3, q0_0[3], q0_1[3]))); }
-  if (tile * p.chunk <= count && end == count) {
-    for (IDX i = 4 * count + INVOCATION; i < p.count; i += 8) single(i);
-  }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define LOAD_LINEAR(w, v) u16vec4 l0_##w = LOAD_QUAD(uint16_t, p.input0, v); u16vec4 l1_##w = LOAD_QUAD(uint16_t, p.input1, v); 
+#define LINEAR_VECTORS(w, c) , l0_##w[c], l1_##w[c]
+#define LINEAR_SCALARS(i) , AT(uint16_t, p.input0, i), AT(uint16_t, p.input1, i)
+#define RESULT uint16_t
+#define RESULT_AT(i) AT(uint16_t, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(uint16_t, p.result, v, u16vec4(a, b, c, d))
+#define THREADS 8
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define CHUNKED 
+#define VECTORS 
+#include "lib/loops/map.glsl"

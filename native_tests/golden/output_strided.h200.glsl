@@ -1,28 +1,31 @@
 // 1 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 float element(IDX i, float x0, out IDX target) {
-  IDX place1 = p.offset1;
+  IDX index1 = p.offset1;
   IDX rest_i = i;
   IDX at0 = rest_i;
-  place1 += at0 * p.stride1_0;
-  target = place1;
+  index1 += at0 * p.stride1_0;
+  target = index1;
   precise float v0 = float(x0);
   precise float v1 = v0;
   return float(v1);
 }
-layout(local_size_x = 256) in;
-void single(IDX i) {   IDX at; float value = element(i, AT(float, p.input0, i), at); AT(float, p.result, at) = value; }
-void main() {
-  IDX tile = turned();
-  IDX first = tile * 1024 + INVOCATION;
-  if ((tile + 1) * 1024 <= p.count) {
-    single(first + 0);
-    single(first + 256);
-    single(first + 512);
-    single(first + 768);
-  } else {
-    for (IDX i = first; i < p.count && tile * 1024 < p.count; i += 256) single(i);
-  }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define LOAD_LINEAR(w, v) vec4 l0_##w = LOAD_QUAD(float, p.input0, v); 
+#define LINEAR_VECTORS(w, c) , l0_##w[c]
+#define LINEAR_SCALARS(i) , AT(float, p.input0, i)
+#define RESULT float
+#define RESULT_AT(i) AT(float, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define THREADS 256
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define UNROLLED 
+#define OUTPUT_STRIDED 
+#include "lib/loops/map.glsl"

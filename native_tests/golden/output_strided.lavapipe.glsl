@@ -1,21 +1,31 @@
 // 1 workgroups, chunk 1024
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 float element(IDX i, float x0, out IDX target) {
-  IDX place1 = p.offset1;
+  IDX index1 = p.offset1;
   IDX rest_i = i;
   IDX at0 = rest_i;
-  place1 += at0 * p.stride1_0;
-  target = place1;
+  index1 += at0 * p.stride1_0;
+  target = index1;
   precise float v0 = float(x0);
   precise float v1 = v0;
   return float(v1);
 }
-layout(local_size_x = 8) in;
-void single(IDX i) {   IDX at; float value = element(i, AT(float, p.input0, i), at); AT(float, p.result, at) = value; }
-void main() {
-  IDX tile = turned();
-  IDX count = p.count, end = min((tile + 1) * p.chunk, count);
-  for (IDX i = tile * p.chunk + INVOCATION; i < end; i += 8) { single(i); }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define LOAD_LINEAR(w, v) vec4 l0_##w = LOAD_QUAD(float, p.input0, v); 
+#define LINEAR_VECTORS(w, c) , l0_##w[c]
+#define LINEAR_SCALARS(i) , AT(float, p.input0, i)
+#define RESULT float
+#define RESULT_AT(i) AT(float, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define THREADS 8
+#define SCALARS_PER_THREAD 4
+#define VECTORS_PER_THREAD 2
+#define CHUNKED 
+#define OUTPUT_STRIDED 
+#include "lib/loops/map.glsl"

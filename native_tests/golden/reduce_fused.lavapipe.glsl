@@ -1,9 +1,8 @@
 // 1000 workgroups, chunk 512
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
-layout(local_size_x = 8) in;
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 void element(IDX o, IDX r, float x0, float x1, out double e0) {
@@ -12,99 +11,44 @@ void element(IDX o, IDX r, float x0, float x1, out double e0) {
   precise float v2 = nx_multiply(v0, v1);
   e0 = double(v2);
 }
-#include "lib/exchange.glsl"
-void bases(IDX o, out IDX place0, out IDX place1) {
-  place0 = p.offset0;
-  place1 = p.offset1;
+void bases(IDX o, out IDX index0, out IDX index1) {
+  index0 = p.offset0;
+  index1 = p.offset1;
   IDX rest_o = o;
   IDX at0 = rest_o;
-  place0 += at0 * p.stride0_0;
-  place1 += at0 * p.stride1_0;
+  index0 += at0 * p.stride0_0;
+  index1 += at0 * p.stride1_0;
 }
-void four(IDX r, IDX place0, out vec4 q0, IDX place1, out vec4 q1) {
+#define BASES(w, o) IDX base0_##w, base1_##w; bases(o, base0_##w, base1_##w);
+void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out vec4 q1) {
   IDX rest_r = r;
   IDX at1 = rest_r;
-  place0 += at1;
-  place1 += at1;
-  q0 = LOAD_QUAD(float, p.input0, place0 / 4);
-  q1 = LOAD_QUAD(float, p.input1, place1 / 4);
+  index0 += at1;
+  index1 += at1;
+  q0 = LOAD_QUAD(float, p.input0, index0 / 4);
+  q1 = LOAD_QUAD(float, p.input1, index1 / 4);
 }
-void one(IDX r, IDX place0, out float q0, IDX place1, out float q1) {
+#define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; vec4 q1_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
+void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
   IDX rest_r = r;
   IDX at1 = rest_r;
-  place0 += at1;
-  place1 += at1;
-  q0 = AT(float, p.input0, place0);
-  q1 = AT(float, p.input1, place1);
+  index0 += at1;
+  index1 += at1;
+  q0 = AT(float, p.input0, index0);
+  q1 = AT(float, p.input1, index1);
 }
-void main() {
-  uint lane = INVOCATION, x = lane % 1, y = lane / 1;
-  IDX group = turned();
-  IDX chunk = group % p.chunks;
-  IDX o = ((group / p.chunks) * 1 + x) * 1;
-  IDX end = min((chunk + 1) * p.chunk, p.reduced);
-  precise double a0_0 = double(0); precise double a0_1 = double(0); precise double a0_2 = double(0); precise double a0_3 = double(0);
-  if (o < p.outputs) {
-    IDX base0_0, base0_1; bases(o + 0, base0_0, base0_1);
-    IDX r = chunk * p.chunk + y * 4;
-    for (; r + 99 < end; r += 128) {
-      vec4 q0_0; vec4 q0_1; four(r + 0, base0_0, q0_0, base0_1, q0_1);
-      vec4 q1_0; vec4 q1_1; four(r + 32, base0_0, q1_0, base0_1, q1_1);
-      vec4 q2_0; vec4 q2_1; four(r + 64, base0_0, q2_0, base0_1, q2_1);
-      vec4 q3_0; vec4 q3_1; four(r + 96, base0_0, q3_0, base0_1, q3_1);
-      double x0_0_0; element(o + 0, r + 0, q0_0[0], q0_1[0], x0_0_0);
-      double x0_1_0; element(o + 0, r + 1, q0_0[1], q0_1[1], x0_1_0);
-      double x0_2_0; element(o + 0, r + 2, q0_0[2], q0_1[2], x0_2_0);
-      double x0_3_0; element(o + 0, r + 3, q0_0[3], q0_1[3], x0_3_0);
-      double x1_0_0; element(o + 0, r + 32, q1_0[0], q1_1[0], x1_0_0);
-      double x1_1_0; element(o + 0, r + 33, q1_0[1], q1_1[1], x1_1_0);
-      double x1_2_0; element(o + 0, r + 34, q1_0[2], q1_1[2], x1_2_0);
-      double x1_3_0; element(o + 0, r + 35, q1_0[3], q1_1[3], x1_3_0);
-      double x2_0_0; element(o + 0, r + 64, q2_0[0], q2_1[0], x2_0_0);
-      double x2_1_0; element(o + 0, r + 65, q2_0[1], q2_1[1], x2_1_0);
-      double x2_2_0; element(o + 0, r + 66, q2_0[2], q2_1[2], x2_2_0);
-      double x2_3_0; element(o + 0, r + 67, q2_0[3], q2_1[3], x2_3_0);
-      double x3_0_0; element(o + 0, r + 96, q3_0[0], q3_1[0], x3_0_0);
-      double x3_1_0; element(o + 0, r + 97, q3_0[1], q3_1[1], x3_1_0);
-      double x3_2_0; element(o + 0, r + 98, q3_0[2], q3_1[2], x3_2_0);
-      double x3_3_0; element(o + 0, r + 99, q3_0[3], q3_1[3], x3_3_0);
-      combine_sum(a0_0, x0_0_0);
-      combine_sum(a0_1, x0_1_0);
-      combine_sum(a0_2, x0_2_0);
-      combine_sum(a0_3, x0_3_0);
-      combine_sum(a0_0, x1_0_0);
-      combine_sum(a0_1, x1_1_0);
-      combine_sum(a0_2, x1_2_0);
-      combine_sum(a0_3, x1_3_0);
-      combine_sum(a0_0, x2_0_0);
-      combine_sum(a0_1, x2_1_0);
-      combine_sum(a0_2, x2_2_0);
-      combine_sum(a0_3, x2_3_0);
-      combine_sum(a0_0, x3_0_0);
-      combine_sum(a0_1, x3_1_0);
-      combine_sum(a0_2, x3_2_0);
-      combine_sum(a0_3, x3_3_0);
-    }
-    for (; r + 3 < end; r += 32) {
-      vec4 q0_0; vec4 q0_1; four(r + 0, base0_0, q0_0, base0_1, q0_1);
-      double x0_0_0; element(o + 0, r + 0, q0_0[0], q0_1[0], x0_0_0);
-      double x0_1_0; element(o + 0, r + 1, q0_0[1], q0_1[1], x0_1_0);
-      double x0_2_0; element(o + 0, r + 2, q0_0[2], q0_1[2], x0_2_0);
-      double x0_3_0; element(o + 0, r + 3, q0_0[3], q0_1[3], x0_3_0);
-      combine_sum(a0_0, x0_0_0);
-      combine_sum(a0_1, x0_1_0);
-      combine_sum(a0_2, x0_2_0);
-      combine_sum(a0_3, x0_3_0);
-    }
-    for (; r < end; r++) { float q0_0; float q0_1; one(r, base0_0, q0_0, base0_1, q0_1); double x0_0_0; element(o + 0, r + 0, q0_0, q0_1, x0_0_0); combine_sum(a0_0, x0_0_0); }
-    combine_sum(a0_0, a0_1);
-    combine_sum(a0_2, a0_3);
-    combine_sum(a0_0, a0_2);
-  }
-  { double s0 = from_lane(a0_0, 4); combine_sum(a0_0, s0); }
-  { double s0 = from_lane(a0_0, 2); combine_sum(a0_0, s0); }
-  { double s0 = from_lane(a0_0, 1); combine_sum(a0_0, s0); }
-  if (y == 0 && o < p.outputs) {
-    AT(float, p.result, o + 0) = float(to_f32(a0_0));
-  }
-}
+#define LOAD_SCALAR(k, w, r) float q0_##k##_##w; float q1_##k##_##w; load_scalar(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
+#define VECTOR_STORED(k, w, c) , q0_##k##_##w[c], q1_##k##_##w[c]
+#define SCALAR_STORED(k, w) , q0_##k##_##w, q1_##k##_##w
+#define PARTS 1
+#define PART0 double
+#define IDENTITY0 double(0)
+#define COMBINE_PARTS combine_sum
+#define OUTPUT_THREADS 1
+#define REDUCTION_THREADS 8
+#define OUTPUT_VECTORS 0
+#define REDUCED_VECTORS 1
+#define UNROLLED 4
+#define SUBGROUP_EXCHANGE 
+#define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
+#include "lib/loops/reduce.glsl"

@@ -1,70 +1,34 @@
 // 512 workgroups, chunk 999
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
-layout(local_size_x = 256) in;
+IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 void element(IDX o, IDX r, out uint e0) {
-  IDX place0 = p.offset0;
+  IDX index0 = p.offset0;
   IDX rest_o = o;
   IDX at0 = rest_o;
-  place0 += at0 * p.stride0_0;
+  index0 += at0 * p.stride0_0;
   IDX rest_r = r;
   IDX at1 = rest_r;
-  place0 += at1 * p.stride0_1;
-  precise uint v0 = uint(AT(uint8_t, p.input0, place0));
+  index0 += at1 * p.stride0_1;
+  precise uint v0 = uint(AT(uint8_t, p.input0, index0));
   e0 = uint(!is_zero(v0));
 }
-shared uint shared0[256];
-void main() {
-  uint lane = INVOCATION, x = lane % 1, y = lane / 1;
-  IDX group = turned();
-  IDX chunk = group % p.chunks;
-  IDX o = ((group / p.chunks) * 1 + x) * 1;
-  IDX end = min((chunk + 1) * p.chunk, p.reduced);
-  precise uint a0_0 = uint(1);
-  if (o < p.outputs) {
-    
-    IDX r = chunk * p.chunk + y * 1;
-    for (; r + 1792 < end; r += 2048) {
-      
-      
-      
-      
-      
-      
-      
-      
-      uint x0_0_0; element(o + 0, r + 0, x0_0_0);
-      uint x1_0_0; element(o + 0, r + 256, x1_0_0);
-      uint x2_0_0; element(o + 0, r + 512, x2_0_0);
-      uint x3_0_0; element(o + 0, r + 768, x3_0_0);
-      uint x4_0_0; element(o + 0, r + 1024, x4_0_0);
-      uint x5_0_0; element(o + 0, r + 1280, x5_0_0);
-      uint x6_0_0; element(o + 0, r + 1536, x6_0_0);
-      uint x7_0_0; element(o + 0, r + 1792, x7_0_0);
-      combine_all(a0_0, x0_0_0);
-      combine_all(a0_0, x1_0_0);
-      combine_all(a0_0, x2_0_0);
-      combine_all(a0_0, x3_0_0);
-      combine_all(a0_0, x4_0_0);
-      combine_all(a0_0, x5_0_0);
-      combine_all(a0_0, x6_0_0);
-      combine_all(a0_0, x7_0_0);
-    }
-    for (; r < end; r += 256) {
-      
-      uint x0_0_0; element(o + 0, r + 0, x0_0_0);
-      combine_all(a0_0, x0_0_0);
-    }
-  }
-  shared0[0 + lane] = a0_0;
-  for (uint s = 128; s > 0; s >>= 1) {
-    barrier();
-    if (y < s) { combine_all(a0_0, shared0[0 + lane + s * 1]); shared0[0 + lane] = a0_0; }
-  }
-  if (y == 0 && o < p.outputs) {
-    AT(uint8_t, p.result, o + 0) = uint8_t(to_u8(a0_0));
-  }
-}
+#define BASES(w, o) 
+#define LOAD_VECTOR(k, w, r) 
+#define LOAD_SCALAR(k, w, r) 
+#define VECTOR_STORED(k, w, c) 
+#define SCALAR_STORED(k, w) 
+#define PARTS 1
+#define PART0 uint
+#define IDENTITY0 uint(1)
+#define COMBINE_PARTS combine_all
+#define OUTPUT_THREADS 1
+#define REDUCTION_THREADS 256
+#define OUTPUT_VECTORS 0
+#define REDUCED_VECTORS 0
+#define UNROLLED 8
+#define SHARED_EXCHANGE 
+#define STORE_OUTPUT(a, index) AT(uint8_t, p.result, index) = uint8_t(to_u8(a##_0));
+#include "lib/loops/reduce.glsl"

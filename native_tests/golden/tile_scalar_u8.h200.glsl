@@ -1,7 +1,7 @@
 // 1024 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 uint8_t element(IDX at0, IDX at1, uint8_t x0, out IDX target) {
   IDX i = at0;
   i = i * p.dim1 + at1;
@@ -10,43 +10,23 @@ uint8_t element(IDX at0, IDX at1, uint8_t x0, out IDX target) {
   target = i;
   return uint8_t(v1);
 }
-layout(local_size_x = 256) in;
-shared uint8_t tile0[1056];
-void main() {
-  IDX tile = turned(), tiles = (p.dim1 + 31) / 32, rest = QUOTIENT(tile, tiles);
-  IDX at1 = (tile - rest * tiles) * 32;
-  tile = rest, tiles = (p.dim0 + 31) / 32, rest = QUOTIENT(tile, tiles);
-  IDX at0 = (tile - rest * tiles) * 32;
-  if (rest > 0) return;
-  uint wide = uint(min(p.dim1 - at1, 32)), high = uint(min(p.dim0 - at0, 32));
-  IDX from0 = p.offset0 + at0 * p.stride0_0 + at1 * p.stride0_1;
-  if (wide == 32 && high == 32) {
-    for (uint j = INVOCATION; j < 1024; j += 1024) {
-      uint j0 = j + 0 * 256, y0 = j0 % 32, x0 = j0 / 32;
-      uint8_t r0_0 = AT(uint8_t, p.input0, from0 + IDX(y0) * p.stride0_0 + IDX(x0) * p.stride0_1);
-      uint j1 = j + 1 * 256, y1 = j1 % 32, x1 = j1 / 32;
-      uint8_t r1_0 = AT(uint8_t, p.input0, from0 + IDX(y1) * p.stride0_0 + IDX(x1) * p.stride0_1);
-      uint j2 = j + 2 * 256, y2 = j2 % 32, x2 = j2 / 32;
-      uint8_t r2_0 = AT(uint8_t, p.input0, from0 + IDX(y2) * p.stride0_0 + IDX(x2) * p.stride0_1);
-      uint j3 = j + 3 * 256, y3 = j3 % 32, x3 = j3 / 32;
-      uint8_t r3_0 = AT(uint8_t, p.input0, from0 + IDX(y3) * p.stride0_0 + IDX(x3) * p.stride0_1);
-      tile0[y0 * 33 + x0] = r0_0;
-      tile0[y1 * 33 + x1] = r1_0;
-      tile0[y2 * 33 + x2] = r2_0;
-      tile0[y3 * 33 + x3] = r3_0;
-    }
-  } else
-  for (uint j = INVOCATION; j < 1024; j += 256) {
-    uint j0 = j + 0 * 256, y0 = j0 % 32, x0 = j0 / 32;
-    if (x0 < wide && y0 < high) {
-      tile0[y0 * 33 + x0] = AT(uint8_t, p.input0, from0 + IDX(y0) * p.stride0_0 + IDX(x0) * p.stride0_1);
-    }
-  }
-  barrier();
-  for (uint j = INVOCATION; j < 1024; j += 256) {
-    uint x = j % 32, y = j / 32;
-    if (x < wide && y < high) {
-      IDX target; uint8_t value = element(at0 + y, at1 + x, tile0[y * 33 + x], target); AT(uint8_t, p.result, target) = value;
-    }
-  }
-}
+#define RESULT uint8_t
+#define RESULT_AT(i) AT(uint8_t, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(uint8_t, p.result, v, u8vec4(a, b, c, d))
+#define EACH_INPUT(M, k) M(k, 0, uint8_t, u8vec4)
+#define START_INPUTS IDX from0 = p.offset0 + at0 * p.stride0_0 + at1 * p.stride0_1;
+#define STRIDE_X_0 p.stride0_1
+#define STRIDE_Y_0 p.stride0_0
+#define DIM_X p.dim1
+#define AT_X at1
+#define DIM_Y p.dim0
+#define AT_Y at0
+#define OTHER_AXES 
+#define POSITION(x, y) at0 + y, at1 + x
+#define THREADS 256
+#define WIDTH 32
+#define HEIGHT 32
+#define BATCH 4
+#define WHOLE_BATCHES 
+#define SHARED_SCALARS 
+#include "lib/loops/tile.glsl"

@@ -1,30 +1,33 @@
 // 1024 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX turned() { return workgroup(); }
+IDX traversed_group() { return workgroup(); }
 uint8_t element(IDX at0, IDX at1, out IDX target) {
   IDX i = at0;
   i = i * p.dim1 + at1;
-  IDX place0 = p.offset0;
-  place0 += at0 * p.stride0_0;
-  place0 += at1 * p.stride0_1;
-  precise uint v0 = uint(AT(uint8_t, p.input0, place0));
+  IDX index0 = p.offset0;
+  index0 += at0 * p.stride0_0;
+  index0 += at1 * p.stride0_1;
+  precise uint v0 = uint(AT(uint8_t, p.input0, index0));
   precise uint v1 = v0;
   target = i;
   return uint8_t(v1);
 }
-layout(local_size_x = 8) in;
-void main() {
-  IDX tile = turned(), tiles = (p.dim1 + 31) / 32, rest = QUOTIENT(tile, tiles);
-  IDX at1 = (tile - rest * tiles) * 32;
-  tile = rest, tiles = (p.dim0 + 31) / 32, rest = QUOTIENT(tile, tiles);
-  IDX at0 = (tile - rest * tiles) * 32;
-  if (rest > 0) return;
-  uint wide = uint(min(p.dim1 - at1, 32)), high = uint(min(p.dim0 - at0, 32));
-  for (uint j = INVOCATION; j < 1024; j += 8) {
-    uint x = j % 32, y = j / 32;
-    if (x < wide && y < high) {
-      IDX target; uint8_t value = element(at0 + y, at1 + x, target); AT(uint8_t, p.result, target) = value;
-    }
-  }
-}
+#define RESULT uint8_t
+#define RESULT_AT(i) AT(uint8_t, p.result, i)
+#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(uint8_t, p.result, v, u8vec4(a, b, c, d))
+#define EACH_INPUT(M, k) 
+#define START_INPUTS 
+#define DIM_X p.dim1
+#define AT_X at1
+#define DIM_Y p.dim0
+#define AT_Y at0
+#define OTHER_AXES 
+#define POSITION(x, y) at0 + y, at1 + x
+#define THREADS 8
+#define WIDTH 32
+#define HEIGHT 32
+#define BATCH 8
+#define WHOLE_BATCHES 
+#define CACHES 
+#include "lib/loops/tile.glsl"

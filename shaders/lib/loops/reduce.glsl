@@ -1,0 +1,168 @@
+// The loops of a reduction: each thread combines elements in accumulators of its own, threads that share an output combine theirs, and
+// one of them stores the output.
+//
+// The kernel defines before it includes this (see ReduceSchedule in src/program/emit/schedule.rs):
+//   OUTPUT_THREADS, REDUCTION_THREADS   threads of a workgroup with outputs of their own, and threads that share an output
+//   OUTPUT_VECTORS      vectors of four outputs of a thread; 0 where it makes one output
+//   REDUCED_VECTORS     1 where a thread reads vectors along the reduced axes, otherwise 0
+//   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
+//   WINDOW_BLOCKS, WINDOW_REST          of a window, which is straight code: how often it has UNROLLED elements, and what is left
+//   SHARED_EXCHANGE, SUBGROUP_EXCHANGE  one of them where threads share outputs
+//   PARTS, PART0, PART1, IDENTITY0, IDENTITY1   the parts of an accumulator, one or two: types and identities
+//   COMBINE_PARTS       the function of lib/reduce.glsl that combines two accumulators in the first
+//   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
+//   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
+//   BASES, LOAD_VECTOR, LOAD_SCALAR, VECTOR_STORED, SCALAR_STORED   the inputs of src/program/emit/vectors.rs
+
+#include "lib/loops/repeat.glsl"
+
+#define THREADS (OUTPUT_THREADS * REDUCTION_THREADS)
+layout(local_size_x = THREADS) in;
+
+// An accumulator a is the variables a_0 and a_1.
+#if PARTS == 2
+#define DECLARE(x) PART0 x##_0; PART1 x##_1;
+#define START(a) precise PART0 a##_0 = IDENTITY0; precise PART1 a##_1 = IDENTITY1;
+#define PARTS_OF(x) x##_0, x##_1
+#else
+#define DECLARE(x) PART0 x##_0;
+#define START(a) precise PART0 a##_0 = IDENTITY0;
+#define PARTS_OF(x) x##_0
+#endif
+#define COMBINE(a, x) COMBINE_PARTS(PARTS_OF(a), PARTS_OF(x));
+
+// EACH_LANE is for each accumulator a_w_c of a thread, that of the element c of its vector w. An addition waits for the one before it,
+// hence neighbours along the reduced axes have accumulators of their own, too.
+#if OUTPUT_VECTORS == 4
+#define EACH_VECTOR(M, k) M(k, 0) M(k, 1) M(k, 2) M(k, 3)
+#define EACH_OF_VECTOR(M, k, w) M(k, w, 0) M(k, w, 1) M(k, w, 2) M(k, w, 3)
+#define EACH_LANE(M, k) EACH_OF_VECTOR(M, k, 0) EACH_OF_VECTOR(M, k, 1) EACH_OF_VECTOR(M, k, 2) EACH_OF_VECTOR(M, k, 3)
+#else
+#define EACH_VECTOR(M, k) M(k, 0)
+#if OUTPUT_VECTORS == 1 || REDUCED_VECTORS == 1
+#define EACH_LANE(M, k) M(k, 0, 0) M(k, 0, 1) M(k, 0, 2) M(k, 0, 3)
+#else
+#define EACH_LANE(M, k) M(k, 0, 0)
+#endif
+#endif
+#if OUTPUT_VECTORS > 0
+#define OUTPUTS (4 * OUTPUT_VECTORS)
+#define EACH_OUTPUT(M) EACH_LANE(M, 0)
+#define OUTPUT_OF(w, c) o + (4 * w + c)
+#define REDUCED_OF(k, c) r + STEP * k
+#else
+#define OUTPUTS 1
+#define EACH_OUTPUT(M) M(0, 0, 0)
+#define OUTPUT_OF(w, c) o
+#define REDUCED_OF(k, c) r + (STEP * k + c)
+#endif
+
+// Elements along the reduced axes from one of a thread to its next.
+#if REDUCED_VECTORS == 1
+#define WIDTH 4
+#else
+#define WIDTH 1
+#endif
+#define STEP (REDUCTION_THREADS * WIDTH)
+
+// STEPS(n) is n elements, or vectors, of each output: all loads come first, so that they overlap.
+#define START_LANE(k, w, c) START(a_##w##_##c)
+#define START_VECTOR(k, w) BASES(w, o + 4 * w)
+#define LOAD_LANES(k, w) LOAD_VECTOR(k, w, r + STEP * k)
+#define TAKE_LANE(k, w, c) DECLARE(x_##k##_##w##_##c) \
+  element(OUTPUT_OF(w, c), REDUCED_OF(k, c) VECTOR_STORED(k, w, c), PARTS_OF(x_##k##_##w##_##c));
+#define COMBINE_LANE(k, w, c) COMBINE(a_##w##_##c, x_##k##_##w##_##c)
+#define LOAD(k) EACH_VECTOR(LOAD_LANES, k)
+#define TAKE(k) EACH_LANE(TAKE_LANE, k)
+#define COMBINE_TAKEN(k) EACH_LANE(COMBINE_LANE, k)
+#define STEPS(n) EACH(n, LOAD) EACH(n, TAKE) EACH(n, COMBINE_TAKEN)
+#define WINDOW_BLOCK { STEPS(UNROLLED) } r += UNROLLED;
+
+#if defined SUBGROUP_EXCHANGE
+#include "lib/exchange.glsl"
+#if PARTS == 2
+#define DECLARE_OTHER(d) PART0 other_0 = from_lane(a_0_0_0, d); PART1 other_1 = from_lane(a_0_0_1, d);
+#else
+#define DECLARE_OTHER(d) PART0 other_0 = from_lane(a_0_0_0, d);
+#endif
+#define HAND_ON(d) { DECLARE_OTHER(d * OUTPUT_THREADS) COMBINE(a_0_0, other) }
+#elif defined SHARED_EXCHANGE
+shared PART0 shared_0[THREADS * OUTPUTS];
+#define SLOT(w, c) (4 * w + c) * THREADS + lane
+#if PARTS == 2
+shared PART1 shared_1[THREADS * OUTPUTS];
+#define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0; shared_1[SLOT(w, c)] = a_##w##_##c##_1;
+#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), \
+  shared_0[SLOT(w, c) + s * OUTPUT_THREADS], shared_1[SLOT(w, c) + s * OUTPUT_THREADS]);
+#else
+#define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0;
+#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), shared_0[SLOT(w, c) + s * OUTPUT_THREADS]);
+#endif
+#endif
+
+#define STORE_LANE(k, w, c) STORE_OUTPUT(a_##w##_##c, OUTPUT_OF(w, c))
+
+void main() {
+  uint lane = INVOCATION, x = lane % OUTPUT_THREADS, y = lane / OUTPUT_THREADS;
+  IDX group = traversed_group();
+  IDX chunk = group % p.chunks;
+  IDX o = ((group / p.chunks) * OUTPUT_THREADS + x) * OUTPUTS;
+  IDX end = min((chunk + 1) * p.chunk, p.reduced);
+  EACH_LANE(START_LANE, 0)
+  if (o < p.outputs) {
+    EACH_VECTOR(START_VECTOR, 0)
+#if defined WINDOW_BLOCKS
+    IDX r = 0;
+#if WINDOW_BLOCKS > 0
+    REPEAT(WINDOW_BLOCKS, WINDOW_BLOCK)
+#endif
+#if WINDOW_REST > 0
+    STEPS(WINDOW_REST)
+#endif
+#else
+    IDX r = chunk * p.chunk + y * WIDTH;
+    for (; r + (STEP * (UNROLLED - 1) + WIDTH - 1) < end; r += STEP * UNROLLED) { STEPS(UNROLLED) }
+    for (; r + (WIDTH - 1) < end; r += STEP) { STEPS(1) }
+#endif
+#if REDUCED_VECTORS == 1
+    // What is left of the last vector is one thread's.
+    for (; r < end; r++) {
+      LOAD_SCALAR(0, 0, r)
+      DECLARE(rest)
+      element(o, r SCALAR_STORED(0, 0), PARTS_OF(rest));
+      COMBINE(a_0_0, rest)
+    }
+    COMBINE(a_0_0, a_0_1)
+    COMBINE(a_0_2, a_0_3)
+    COMBINE(a_0_0, a_0_2)
+#endif
+  }
+#if defined SUBGROUP_EXCHANGE
+#if REDUCTION_THREADS > 64
+  HAND_ON(64)
+#endif
+#if REDUCTION_THREADS > 32
+  HAND_ON(32)
+#endif
+#if REDUCTION_THREADS > 16
+  HAND_ON(16)
+#endif
+#if REDUCTION_THREADS > 8
+  HAND_ON(8)
+#endif
+#if REDUCTION_THREADS > 4
+  HAND_ON(4)
+#endif
+#if REDUCTION_THREADS > 2
+  HAND_ON(2)
+#endif
+  HAND_ON(1)
+#elif defined SHARED_EXCHANGE
+  EACH_OUTPUT(PUT)
+  for (uint s = REDUCTION_THREADS / 2; s > 0; s >>= 1) {
+    barrier();
+    if (y < s) { EACH_OUTPUT(GET) EACH_OUTPUT(PUT) }
+  }
+#endif
+  if (y == 0 && o < p.outputs) { EACH_OUTPUT(STORE_LANE) }
+}

@@ -1,0 +1,94 @@
+//! Where views are read and written: `index{v}` is the index of view `v` in its buffer, `at{axis}` the one along an axis.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::{Emitter, Pattern, Type, View, element};
+
+impl Emitter<'_> {
+    /// The output's view, where its indices have to be computed.
+    pub(super) fn strided_output(&self) -> Option<usize> {
+        let v = self.layout.views.len().checked_sub(1).filter(|_| self.program.output.is_some())?;
+        (self.layout.views[v].pattern == Pattern::Strided).then_some(v)
+    }
+
+    /// The views whose indices the element computes.
+    pub(super) fn strided(&self) -> Vec<usize> {
+        let strided = |view: &View| view.pattern == Pattern::Strided && !view.input.is_some_and(|i| self.is_given(i));
+        (0..self.layout.views.len()).filter(|&v| strided(&self.layout.views[v])).collect()
+    }
+
+    /// Declares the indices of strided views, that of the output moved by its dynamic offsets.
+    pub(super) fn declare_indices(&self, text: &mut String) {
+        for v in self.strided() {
+            let _ = writeln!(text, "  IDX index{v} = p.offset{v};");
+        }
+        for (s, start) in self.program.starts().iter().enumerate() {
+            let v = self.layout.views.len() - 1;
+            let (value, _) = element(self.program.inputs[start.value].ty, &format!("input{}", start.value), "IDX(0)");
+            let _ = writeln!(text, "  index{v} += clamp_index({value}, p.extent{s}) * p.step{s};");
+        }
+    }
+
+    /// Adds to the indices of `views` what the collapsed axes contribute for the linear index `linear`.
+    pub(super) fn add_axes(&self, text: &mut String, linear: &str, axes: Range<usize>, views: &[usize]) {
+        if views.is_empty() || axes.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "  IDX rest_{linear} = {linear};");
+        for axis in axes.clone().rev() {
+            if axis > axes.start {
+                let (dim, quotient) = if self.window && axis >= self.layout.kept {
+                    let dim = format!("IDX({})", self.layout.dims[axis]);
+                    (dim.clone(), format!("rest_{linear} / {dim}"))
+                } else {
+                    (format!("p.dim{axis}"), format!("QUOTIENT(rest_{linear}, p.dim{axis})"))
+                };
+                let _ = writeln!(
+                    text,
+                    "  IDX rest_{linear}_{axis} = {quotient};\n\
+                     \x20 IDX at{axis} = rest_{linear} - rest_{linear}_{axis} * {dim}; rest_{linear} = rest_{linear}_{axis};"
+                );
+            } else {
+                let _ = writeln!(text, "  IDX at{axis} = rest_{linear};");
+            }
+            self.add_axis(text, axis, views);
+        }
+    }
+
+    /// Adds to the indices of `views` what the axis contributes, whose index is `at{axis}`.
+    pub(super) fn add_axis(&self, text: &mut String, axis: usize, views: &[usize]) {
+        for &v in views {
+            let vector = self.vector_axis == Some(axis);
+            let input = self.layout.views[v].input.filter(|&input| vector && self.is_given(input));
+            let _ = match input {
+                // Neighbours are one element apart or the same one: a CPU's vectors need not be multiplied.
+                Some(input) if self.is_broadcast(input) => Ok(()),
+                Some(_) => writeln!(text, "  index{v} += at{axis};"),
+                None => writeln!(text, "  index{v} += at{axis} * p.stride{v}_{axis};"),
+            };
+        }
+    }
+
+    /// The index at which view `v` is read, as GLSL.
+    pub(super) fn index(&self, v: usize) -> String {
+        match self.layout.views[v].pattern {
+            Pattern::Linear => "i".into(),
+            Pattern::Single => "IDX(0)".into(),
+            Pattern::Strided => format!("index{v}"),
+        }
+    }
+
+    pub(super) fn index_type(&self) -> Type {
+        if self.layout.wide { Type::U64 } else { Type::U32 }
+    }
+
+    /// Writes what a reduction reduces, at the output `o` and the index `r` along the reduced axes: all nodes but the last.
+    pub(super) fn reduced_element(&self, text: &mut String) {
+        self.declare_indices(text);
+        let strided = self.strided();
+        self.add_axes(text, "o", 0..self.layout.kept, &strided);
+        self.add_axes(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
+        self.nodes(text, self.program.nodes.len() - 1);
+    }
+}

@@ -1,0 +1,94 @@
+//! Inputs that a loop reads for its program: in vectors of four neighbours, or through a tile.
+
+use std::fmt::Write as _;
+
+use super::{Emitter, View, define, quad_of};
+
+/// An input that a loop reads: its view, its number, and its storage type.
+#[derive(Clone, Copy)]
+pub(super) struct GivenInput {
+    pub view: usize,
+    pub input: usize,
+    pub storage: &'static str,
+}
+
+impl Emitter<'_> {
+    /// Whether the loop gives the program the input's elements.
+    pub(super) fn is_given(&self, input: usize) -> bool {
+        input < 32 && (self.vectors.vec4 | self.vectors.broadcast) >> input & 1 == 1
+    }
+
+    /// Whether four neighbours have one element of the input.
+    pub(super) fn is_broadcast(&self, input: usize) -> bool {
+        self.vectors.broadcast >> input & 1 == 1
+    }
+
+    pub(super) fn given(&self) -> Vec<GivenInput> {
+        let given = |(v, view): (usize, &View)| Some((v, view.input.filter(|&input| self.is_given(input))?));
+        let views = self.layout.views.iter().enumerate().filter_map(given);
+        views
+            .map(|(view, input)| GivenInput { view, input, storage: self.program.inputs[input].ty.storage() })
+            .collect()
+    }
+
+    /// Functions that read the given inputs, and the macros of them that loops use:
+    ///
+    /// - `BASES(w, o)` declares the `w`-th bases: where the inputs are read for an index over the kept axes, once for all that is
+    ///   reduced.
+    /// - `LOAD_VECTOR(k, w, r)` declares what they have for four neighbours at these bases and an index over the reduced axes, as the
+    ///   `k`-th vector; `LOAD_SCALAR(k, w, r)` what they have there.
+    /// - `VECTOR_STORED(k, w, c)` and `SCALAR_STORED(k, w)` are the arguments of `element` for that.
+    pub(super) fn vector_macros(&self, text: &mut String) {
+        let given = self.given();
+        if given.is_empty() {
+            for name in ["BASES(w, o)", "LOAD_VECTOR(k, w, r)", "LOAD_SCALAR(k, w, r)"] {
+                define(text, name, "");
+            }
+            define(text, "VECTOR_STORED(k, w, c)", "");
+            return define(text, "SCALAR_STORED(k, w)", "");
+        }
+        let list = |separator: &str, f: &dyn Fn(&GivenInput) -> String| {
+            given.iter().map(f).collect::<Vec<_>>().join(separator)
+        };
+        self.base_function(text, &given);
+        let bases = list(", ", &|g| format!("base{}_##w", g.view));
+        define(text, "BASES(w, o)", format_args!("IDX {bases}; bases(o, {bases});"));
+        for (name, function, is_vector) in [("LOAD_VECTOR", "load_vector", true), ("LOAD_SCALAR", "load_scalar", false)]
+        {
+            let ty = |g: &GivenInput| {
+                if is_vector && !self.is_broadcast(g.input) { quad_of(g.storage) } else { g.storage }
+            };
+            let parameters = list("", &|g| format!(", IDX index{}, out {} q{}", g.view, ty(g), g.input));
+            let _ = writeln!(text, "void {function}(IDX r{parameters}) {{");
+            let views: Vec<usize> = given.iter().map(|g| g.view).collect();
+            self.add_axes(text, "r", self.layout.kept..self.layout.dims.len(), &views);
+            for g in &given {
+                let GivenInput { view, input, storage } = g;
+                let load = match is_vector && !self.is_broadcast(*input) {
+                    true => format!("LOAD_QUAD({storage}, p.input{input}, index{view} / 4)"),
+                    false => format!("AT({storage}, p.input{input}, index{view})"),
+                };
+                let _ = writeln!(text, "  q{input} = {load};");
+            }
+            text.push_str("}\n");
+            let declared = list(" ", &|g| format!("{} q{}_##k##_##w;", ty(g), g.input));
+            let passed = list("", &|g| format!(", base{}_##w, q{}_##k##_##w", g.view, g.input));
+            define(text, &format!("{name}(k, w, r)"), format_args!("{declared} {function}(r{passed});"));
+        }
+        let lane = |g: &GivenInput| if self.is_broadcast(g.input) { "" } else { "[c]" };
+        let vector = list("", &|g| format!(", q{}_##k##_##w{}", g.input, lane(g)));
+        define(text, "VECTOR_STORED(k, w, c)", vector);
+        define(text, "SCALAR_STORED(k, w)", list("", &|g| format!(", q{}_##k##_##w", g.input)));
+    }
+
+    fn base_function(&self, text: &mut String, given: &[GivenInput]) {
+        let views: Vec<usize> = given.iter().map(|g| g.view).collect();
+        let out: String = views.iter().map(|v| format!(", out IDX index{v}")).collect();
+        let _ = writeln!(text, "void bases(IDX o{out}) {{");
+        for v in &views {
+            let _ = writeln!(text, "  index{v} = p.offset{v};");
+        }
+        self.add_axes(text, "o", 0..self.layout.kept, &views);
+        text.push_str("}\n");
+    }
+}
