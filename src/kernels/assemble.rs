@@ -1,5 +1,5 @@
-//! Tensors put together from parts, each written to a strided view of the result: padding, concatenation, slices that
-//! are put into others.
+//! Tensors that are assembled from strided copies into views of the result: padding, concatenation, slices that are put into
+//! others. The copies are programs; how they run is `kernels::fusion`'s.
 
 use smallvec::SmallVec;
 
@@ -10,8 +10,8 @@ use crate::kernels::fusion;
 use crate::memory::Buffer;
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
-/// A program with an output place, and what its inputs read.
-pub struct Part<'a> {
+/// A program with an output view, and what its inputs read.
+pub struct StridedCopy<'a> {
     pub program: &'a Program,
     pub operands: &'a [Operand<'a>],
 }
@@ -21,12 +21,12 @@ pub fn copied(ty: Type) -> Node {
     Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None }
 }
 
-/// A dense tensor into which the parts are written in turn. What none of them covers is undefined.
-pub fn run(cx: &Context, ty: Type, shape: &[u64], parts: &[Part]) -> Attempt<Buffer> {
+/// A dense tensor into which the copies are written in order. What none of them covers is undefined.
+pub fn run(cx: &Context, ty: Type, shape: &[u64], copies: &[StridedCopy]) -> Attempt<Buffer> {
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = cx.allocate(bytes)?;
-    for part in parts {
-        fusion::run_into(cx, part.program, part.operands, (&out, bytes))?;
+    for copy in copies {
+        fusion::run_into(cx, copy.program, copy.operands, (&out, bytes))?;
     }
     Ok(Buffer::new(bytes, out))
 }

@@ -9,7 +9,7 @@ use super::{BufferResource, atoms};
 use crate::error::{Error, Result};
 use crate::kernels::{Rows, Tensor};
 use crate::memory::Buffer;
-use crate::program::{Axes, Type, in_reach};
+use crate::program::{Axes, Type, step_in_bounds};
 
 pub(super) fn wrong(name: &str, expected: &str) -> Error {
     Error::Argument(format!("{name}: expected {expected}").into())
@@ -65,7 +65,7 @@ pub(super) fn is_nil(term: Term) -> bool {
 /// An offset or stride in elements: no larger than any buffer, so that sums of products cannot overflow.
 pub(super) fn step_arg(term: Term, name: &str) -> Result<i64> {
     let value: i64 = term.decode().map_err(|_| wrong(name, "integers as offset and strides"))?;
-    if in_reach(value) { Ok(value) } else { Err(Error::SizeMismatch) }
+    if step_in_bounds(value) { Ok(value) } else { Err(Error::SizeMismatch) }
 }
 
 /// A list of strides.

@@ -16,8 +16,8 @@ use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_st
 pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
 fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
-    let given = inputs_given(inputs)?;
-    let held = held_inputs(&given)?;
+    let given = input_terms(inputs)?;
+    let held = input_operands(&given)?;
     let operands = operands(&held, 0);
     let call = |cx: &Context| {
         let mut program = Program::over(shape_arg(shape, "shape")?);
@@ -28,53 +28,53 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
         Ok([fusion::run(cx, &program, &operands)?])
     };
     let env = nodes.get_env();
-    // Those of other calls begin with an atom.
-    let mut parts = KeyTerms::from_slice(&[nodes, shape]);
-    input_parts(&mut parts, &given, shape);
-    graphs::run(env, parts, &operands, blocking, call).map(|[buffer]| buffer.into())
+    // Keys of other calls begin with an atom.
+    let mut key = KeyTerms::from_slice(&[nodes, shape]);
+    input_key(&mut key, &given, shape);
+    graphs::run(env, key, &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
-/// Adds what the inputs are besides their memory and values. `shape` is the term of the program's.
-pub(super) fn input_parts<'a>(parts: &mut KeyTerms<'a>, inputs: &[Given<'a>], shape: Term<'a>) {
+/// Adds to a cache key what the inputs are besides their memory and values. `shape` is the term of the program's shape.
+pub(super) fn input_key<'a>(key: &mut KeyTerms<'a>, inputs: &[InputTerms<'a>], shape: Term<'a>) {
     let env = shape.get_env();
-    // The atoms, which are ours, say where an input ends.
+    // The atoms say where an input ends.
     for input in inputs {
         match *input {
-            Given::Scalar { ty, .. } => parts.extend([atoms::scalar().to_term(env), ty]),
-            Given::Tensor { ty, shape: own, .. } if own == shape => parts.extend([atoms::same().to_term(env), ty]),
-            Given::Tensor { ty, shape, .. } => parts.extend([atoms::tensor().to_term(env), ty, shape]),
-            Given::View { ty, offset, strides, .. } => {
-                parts.extend([atoms::view().to_term(env), ty, offset, strides]);
+            InputTerms::Scalar { ty, .. } => key.extend([atoms::scalar().to_term(env), ty]),
+            InputTerms::Tensor { ty, shape: own, .. } if own == shape => key.extend([atoms::same().to_term(env), ty]),
+            InputTerms::Tensor { ty, shape, .. } => key.extend([atoms::tensor().to_term(env), ty, shape]),
+            InputTerms::View { ty, offset, strides, .. } => {
+                key.extend([atoms::view().to_term(env), ty, offset, strides]);
             }
         }
     }
 }
 
 /// An input's terms.
-pub(super) enum Given<'a> {
+pub(super) enum InputTerms<'a> {
     Scalar { ty: Term<'a>, value: Term<'a> },
     Tensor { buffer: Term<'a>, ty: Term<'a>, shape: Term<'a> },
     View { buffer: Term<'a>, ty: Term<'a>, offset: Term<'a>, strides: Term<'a> },
 }
 
-/// What an input reads: memory, kept while its use is recorded, with its size in bytes; or a value.
-pub(super) enum Held {
+/// What an input reads: an allocation, kept while its use is recorded, with its size in bytes; or a value.
+pub(super) enum InputOperand {
     Buffer(Arc<AllocationHandle>, u64),
     Scalar([u8; 16]),
 }
 
-pub(super) type HeldInputs = SmallVec<[Held; 4]>;
+pub(super) type InputOperands = SmallVec<[InputOperand; 4]>;
 
-impl Held {
-    fn operand(&self, place: usize) -> Operand<'_> {
+impl InputOperand {
+    fn operand(&self, index: usize) -> Operand<'_> {
         match self {
             Self::Buffer(allocation, bytes) => Operand::Buffer(allocation, *bytes),
-            Self::Scalar(value) => Operand::Scalar { index: place, value: *value },
+            Self::Scalar(value) => Operand::Scalar { index, value: *value },
         }
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> InputTerms<'a> {
     fn from_term(term: Term<'a>) -> Result<Self> {
         // Tuples of a known size are decoded without memory of their own.
         if let Ok((buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
@@ -89,18 +89,18 @@ impl<'a> Given<'a> {
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
-    fn held(&self) -> Result<Held> {
+    fn held(&self) -> Result<InputOperand> {
         match *self {
             Self::Scalar { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
                 let mut bits = [0; 16];
-                let place = bits.get_mut(..value.len()).filter(|place| place.len() as u64 == ty.size());
-                place.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
-                Ok(Held::Scalar(bits))
+                let bytes = bits.get_mut(..value.len()).filter(|bytes| bytes.len() as u64 == ty.size());
+                bytes.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
+                Ok(InputOperand::Scalar(bits))
             }
             Self::Tensor { buffer, .. } | Self::View { buffer, .. } => {
                 let buffer = buffer_arg(buffer, "inputs")?;
-                Ok(Held::Buffer(buffer.allocation()?, buffer.len()))
+                Ok(InputOperand::Buffer(buffer.allocation()?, buffer.len()))
             }
         }
     }
@@ -128,16 +128,16 @@ impl<'a> Given<'a> {
     }
 }
 
-pub(super) fn inputs_given<'a>(inputs: Term<'a>) -> Result<SmallVec<[Given<'a>; 4]>> {
+pub(super) fn input_terms<'a>(inputs: Term<'a>) -> Result<SmallVec<[InputTerms<'a>; 4]>> {
     let mut given = SmallVec::new();
     for term in list_arg(inputs, "inputs")? {
-        given.push(Given::from_term(term)?);
+        given.push(InputTerms::from_term(term)?);
     }
     Ok(given)
 }
 
-pub(super) fn held_inputs(inputs: &[Given]) -> Result<HeldInputs> {
-    let mut held = HeldInputs::new();
+pub(super) fn input_operands(inputs: &[InputTerms]) -> Result<InputOperands> {
+    let mut held = InputOperands::new();
     for given in inputs {
         held.push(given.held()?);
     }
@@ -145,16 +145,16 @@ pub(super) fn held_inputs(inputs: &[Given]) -> Result<HeldInputs> {
 }
 
 /// Adds inputs to a program. `shape` is the term of its shape.
-pub(super) fn add_inputs<'a>(inputs: &[Given<'a>], shape: Term<'a>, program: &mut Program) -> Result<()> {
+pub(super) fn add_inputs<'a>(inputs: &[InputTerms<'a>], shape: Term<'a>, program: &mut Program) -> Result<()> {
     for given in inputs {
         program.inputs.push(given.input(shape, &program.shape)?);
     }
     Ok(())
 }
 
-/// The operands of a call from the place `first` on.
-pub(super) fn operands(held: &HeldInputs, first: usize) -> SmallVec<[Operand<'_>; 4]> {
-    (first..).zip(held).map(|(place, held)| held.operand(place)).collect()
+/// The operands of a call from the index `first` on.
+pub(super) fn operands(held: &InputOperands, first: usize) -> SmallVec<[Operand<'_>; 4]> {
+    (first..).zip(held).map(|(index, held)| held.operand(index)).collect()
 }
 
 fn node_arg(term: Term) -> Result<Node> {

@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 pub enum Pattern {
     /// At the linear index of the iteration space.
     Linear,
-    /// At one place.
+    /// At one index.
     Single,
     /// At `offset + Σ index·stride`.
     Strided,
 }
 
-/// What is read or written over the collapsed iteration space, and how its place is found.
+/// What is read or written over the collapsed iteration space, and how its index is found.
 #[derive(Clone, Debug, Hash)]
 pub struct View {
     pub pattern: Pattern,
     pub offset: i64,
     pub strides: Axes<i64>,
-    /// The input that is read; `None` where the place itself is the value, as in `iota`, and for the output.
+    /// The input that is read; `None` where the index itself is the value, as in `iota`, and for the output.
     pub input: Option<usize>,
 }
 
@@ -43,10 +43,10 @@ pub struct Layout {
     /// output if it has one.
     pub views: Vec<View>,
     /// Whether indices need 64 bits.
-    pub wide: bool,
-    /// For each input the elements that its buffer must have, and last those that the output's must: 0 where there is no such
+    pub index64: bool,
+    /// The elements that the buffer of each input must have, and last those that the output's must have; 0 where there is no
     /// buffer.
-    pub reaches: SmallVec<[u64; 4]>,
+    pub required_lengths: SmallVec<[u64; 4]>,
 }
 
 impl Layout {
@@ -55,14 +55,14 @@ impl Layout {
         let shape = &program.shape;
         let mut views = Vec::with_capacity(program.inputs.len() + 1);
         let mut largest = program.elements();
-        // What an index of `gather` or a start chooses from is an axis more, of which every place might be taken.
-        let mut reaches: SmallVec<[u64; 4]> = SmallVec::from_elem(0, program.inputs.len() + 1);
+        // What an index of `gather` or a dynamic offset chooses from is another axis, any index of which may be taken.
+        let mut required_lengths: SmallVec<[u64; 4]> = SmallVec::from_elem(0, program.inputs.len() + 1);
         let mut view = |input: Option<usize>, offset, strides: &Axes<i64>, chosen: &[(u64, i64)]| -> Result<View> {
             let steps = shape.iter().copied().zip(strides.iter().copied()).chain(chosen.iter().copied());
-            let reach = reach(offset, steps)?;
-            let most = &mut reaches[input.unwrap_or(program.inputs.len())];
-            *most = reach.max(*most);
-            largest = largest.max(reach.saturating_sub(1));
+            let length = required_length(offset, steps)?;
+            let most = &mut required_lengths[input.unwrap_or(program.inputs.len())];
+            *most = length.max(*most);
+            largest = largest.max(length.saturating_sub(1));
             Ok(View { pattern: Pattern::Strided, offset, strides: Axes::from_slice(strides), input })
         };
         for (index, input) in program.inputs.iter().enumerate() {
@@ -74,9 +74,10 @@ impl Layout {
             }
         }
         let output = match &program.output {
-            Some(place) => {
-                let chosen: SmallVec<[_; 4]> = place.starts.iter().map(|start| (start.extent, start.step)).collect();
-                Some(view(None, place.offset, &place.strides, &chosen)?)
+            Some(output) => {
+                let chosen: SmallVec<[_; 4]> =
+                    output.dynamic_offsets.iter().map(|start| (start.extent, start.step)).collect();
+                Some(view(None, output.offset, &output.strides, &chosen)?)
             }
             None => None,
         };
@@ -98,11 +99,11 @@ impl Layout {
         }
         views.extend(output);
         let reduced = program.reduced_axes();
-        let mut layout = Self { dims: Axes::new(), kept: 0, views, wide: largest >= 1 << 31, reaches };
+        let mut layout = Self { dims: Axes::new(), kept: 0, views, index64: largest >= 1 << 31, required_lengths };
         layout.collapse(shape, reduced.as_deref().unwrap_or_default());
         layout.classify(reduced.is_some());
-        // A start moves the place itself, whatever the strides are.
-        if let Some(view) = layout.views.last_mut().filter(|_| !program.starts().is_empty()) {
+        // A dynamic offset is added to the index, whatever the strides are.
+        if let Some(view) = layout.views.last_mut().filter(|_| !program.dynamic_offsets().is_empty()) {
             view.pattern = Pattern::Strided;
         }
         Ok(layout)
@@ -113,7 +114,12 @@ impl Layout {
         let view = |view: &View| View { offset: 0, strides: Axes::new(), ..*view };
         let constant = |axis: usize| window && axis >= self.kept;
         let dims = self.dims.iter().enumerate().map(|(axis, &dim)| if constant(axis) { dim } else { 0 });
-        Self { dims: dims.collect(), views: self.views.iter().map(view).collect(), reaches: SmallVec::new(), ..*self }
+        Self {
+            dims: dims.collect(),
+            views: self.views.iter().map(view).collect(),
+            required_lengths: SmallVec::new(),
+            ..*self
+        }
     }
 
     /// Bytes from the start of the output's buffer to the address that the kernel gets.
@@ -134,7 +140,7 @@ impl Layout {
 
     /// Drops axes of one element and merges neighbours that every view steps through as if they were one.
     fn collapse(&mut self, shape: &[u64], reduced: &[usize]) {
-        // For each axis that is left the last of those that it is made of: its strides are that one's.
+        // The last of the axes that each remaining axis is made of: it has that one's strides.
         let mut lasts: Axes<usize> = Axes::new();
         for group in [false, true] {
             let start = lasts.len();
@@ -176,11 +182,11 @@ impl Layout {
 
 /// Fails where a view would leave its buffer of `len` elements. `axes` are extents with their strides.
 pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u64) -> Result<()> {
-    if reach(offset, axes)? > len { Err(Error::SizeMismatch) } else { Ok(()) }
+    if required_length(offset, axes)? > len { Err(Error::SizeMismatch) } else { Ok(()) }
 }
 
-/// How many elements a buffer must have for a view; fails where it begins before the buffer, or ends beyond any.
-fn reach(offset: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
+/// The elements that a buffer must have for a view. Fails where the view begins before the buffer or ends beyond any.
+fn required_length(offset: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
     let (mut first, mut last) = (offset as i128, offset as i128);
     for (dim, stride) in axes {
         if dim == 0 {
@@ -198,7 +204,7 @@ fn reach(offset: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Input, Node, Place, Start, Type, op};
+    use crate::program::{DynamicOffset, Input, Node, OutputView, Type, op};
 
     fn view(offset: i64, strides: &[i64]) -> Input {
         Input { ty: Type::F32, source: Source::View { offset, strides: strides.into() } }
@@ -245,7 +251,7 @@ mod tests {
     fn axes_of_one_element_fall_out_whatever_their_stride() {
         let layout = layout(&[1, 3, 1], &[view(5, &[-100, 1, 77])]);
         assert_eq!((layout.dims.as_slice(), layout.views[0].pattern), (&[3][..], Pattern::Linear));
-        assert_eq!(layout.reaches[0], 8);
+        assert_eq!(layout.required_lengths[0], 8);
     }
 
     #[test]
@@ -263,7 +269,7 @@ mod tests {
     fn a_view_of_one_element_is_single() {
         let layout = layout(&[2, 3], &[view(4, &[0, 0])]);
         assert_eq!((layout.dims.as_slice(), layout.views[0].pattern), (&[6][..], Pattern::Single));
-        assert_eq!(layout.reaches[0], 5);
+        assert_eq!(layout.required_lengths[0], 5);
     }
 
     #[test]
@@ -319,14 +325,14 @@ mod tests {
                 }
             }
             let highest = |offset, strides: &[i64]| *positions(&shape, offset, strides).iter().max().unwrap() as u64;
-            assert_eq!(layout.reaches[..2], [highest(offset, &dense) + 1, highest(0, &dense_axes) + 1]);
+            assert_eq!(layout.required_lengths[..2], [highest(offset, &dense) + 1, highest(0, &dense_axes) + 1]);
         }
     }
 
     #[test]
     fn a_buffer_must_hold_what_is_read_backwards_and_by_index() {
-        assert_eq!(layout(&[3, 4], &[view(11, &[-4, -1])]).reaches[0], 12);
-        assert_eq!(layout(&[0, 4], &[view(11, &[-4, -1])]).reaches[0], 0);
+        assert_eq!(layout(&[3, 4], &[view(11, &[-4, -1])]).required_lengths[0], 12);
+        assert_eq!(layout(&[0, 4], &[view(11, &[-4, -1])]).required_lengths[0], 0);
         assert!(Layout::new(&program(&[3, 4], &[view(10, &[-4, -1])])).is_err());
         assert!(Layout::new(&program(&[u64::MAX], &[view(0, &[i64::MAX])])).is_err());
 
@@ -334,25 +340,25 @@ mod tests {
         let mut gather = program(&[2], &[view(0, &[1]), view(0, &[1])]);
         gather.nodes.push(node("gather", &[0, 1], Attribute::Steps(SmallVec::from_slice(&[(5, 2)]))));
         let layout = Layout::new(&gather).unwrap();
-        assert_eq!(layout.reaches.as_slice(), [10, 2, 0]);
+        assert_eq!(layout.required_lengths.as_slice(), [10, 2, 0]);
     }
 
     #[test]
-    fn the_output_must_hold_every_start() {
-        let starts = SmallVec::from_slice(&[Start { value: 0, extent: 6, step: 10 }]);
+    fn the_output_must_hold_every_dynamic_offset() {
+        let dynamic_offsets = SmallVec::from_slice(&[DynamicOffset { value: 0, extent: 6, step: 10 }]);
         let mut program = program(&[4], &[view(0, &[1])]);
-        program.output = Some(Place { offset: 3, strides: SmallVec::from_slice(&[1]), starts });
+        program.output = Some(OutputView { offset: 3, strides: SmallVec::from_slice(&[1]), dynamic_offsets });
         let layout = Layout::new(&program).unwrap();
-        assert_eq!(layout.reaches.as_slice(), [4, 57]);
-        // The start moves it: its elements are not at the linear index.
+        assert_eq!(layout.required_lengths.as_slice(), [4, 57]);
+        // The offset moves it: its elements are not at the linear index.
         assert_eq!(patterns(&layout), [Pattern::Linear, Pattern::Strided]);
     }
 
     #[test]
     fn indices_have_64_bits_from_2_to_the_31_on() {
-        assert!(!layout(&[(1 << 31) - 1], &[view(0, &[1])]).wide);
-        assert!(layout(&[1 << 31], &[view(0, &[1])]).wide);
-        assert!(layout(&[2], &[view(1 << 31, &[1])]).wide);
+        assert!(!layout(&[(1 << 31) - 1], &[view(0, &[1])]).index64);
+        assert!(layout(&[1 << 31], &[view(0, &[1])]).index64);
+        assert!(layout(&[2], &[view(1 << 31, &[1])]).index64);
     }
 
     #[test]

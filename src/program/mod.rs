@@ -1,7 +1,7 @@
 //! Programs: small typed graphs over views of buffers. An eager op is a program of one node.
 //!
 //! A [`Program`] says what to compute over an iteration space; [`layout`] reduces its views to as few axes as they
-//! need, [`emit`] writes the kernel, and `kernels::program` runs it.
+//! need, [`emit`] writes the kernel, and `kernels::fusion` runs it.
 
 pub mod emit;
 pub mod layout;
@@ -49,7 +49,7 @@ pub enum Attribute {
     None,
     /// The axis of `iota`; `None` for the flat index.
     Axis(Option<usize>),
-    /// Of `gather`, for each index: how many elements it chooses from, and how far they are apart.
+    /// Of `gather`, for each index: how many elements it chooses from, and their stride.
     Steps(SmallVec<[(u64, i64); 4]>),
     /// The axes of a reduction, ascending.
     Axes(Axes<usize>),
@@ -78,20 +78,20 @@ pub struct Program {
     /// Extents of the iteration space.
     pub shape: Axes<u64>,
     /// Where the results go in a buffer of the caller's; `None` for a dense buffer of their own.
-    pub output: Option<Place>,
+    pub output: Option<OutputView>,
 }
 
-/// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, moved by `starts`.
+/// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, plus the dynamic offsets.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub struct Place {
+pub struct OutputView {
     pub offset: i64,
     pub strides: Axes<i64>,
-    pub starts: SmallVec<[Start; 4]>,
+    pub dynamic_offsets: SmallVec<[DynamicOffset; 4]>,
 }
 
-/// Moves the results by `step` elements as often as a value says that the kernel reads.
+/// An offset that is known on the device alone: a value that the kernel reads, times `step` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
-pub struct Start {
+pub struct DynamicOffset {
     /// The input that holds the value: one element of an integer type.
     pub value: usize,
     /// The value is clamped to be below.
@@ -106,7 +106,7 @@ pub const MAX_RANK: usize = 64;
 pub const MAX_STEP: u64 = 1 << 48;
 
 /// Whether a stride or offset is within [`MAX_STEP`].
-pub fn in_reach(step: i64) -> bool {
+pub fn step_in_bounds(step: i64) -> bool {
     step.unsigned_abs() <= MAX_STEP
 }
 
@@ -132,11 +132,11 @@ impl Program {
             };
             Node { args: node.args.clone(), attribute, ..*node }
         };
-        let start = |start: &Start| Start { value: start.value, extent: 0, step: 0 };
-        let output = |output: &Place| Place {
+        let start = |start: &DynamicOffset| DynamicOffset { value: start.value, extent: 0, step: 0 };
+        let output = |output: &OutputView| OutputView {
             offset: 0,
             strides: Axes::new(),
-            starts: output.starts.iter().map(start).collect(),
+            dynamic_offsets: output.dynamic_offsets.iter().map(start).collect(),
         };
         Self {
             inputs: self.inputs.iter().map(input).collect(),
@@ -146,7 +146,7 @@ impl Program {
         }
     }
 
-    /// Fails unless the program is sound: arities, references, attributes, types and the place of the output.
+    /// Fails unless the program is sound: arities, references, attributes, types and the output's view.
     pub fn check(&self) -> Result<()> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
         let Self { inputs, nodes, shape, output } = self;
@@ -201,7 +201,7 @@ impl Program {
             (Typing::Gather, Attribute::Steps(steps)) => {
                 let view = self.inputs.get(node.args[0]);
                 view.is_some_and(|input| matches!(input.source, Source::View { .. }))
-                    && steps.iter().all(|&(extent, step)| (1..=MAX_STEP).contains(&extent) && in_reach(step))
+                    && steps.iter().all(|&(extent, step)| (1..=MAX_STEP).contains(&extent) && step_in_bounds(step))
             }
             (Typing::Iota | Typing::Eye | Typing::Gather | Typing::Reduce(_), _) => false,
             (_, attribute) => *attribute == Attribute::None,
@@ -219,19 +219,19 @@ impl Program {
         accumulators == 1 && first.and_then(|node| self.inputs.get(node.args[0])).is_some_and(Input::is_one_value)
     }
 
-    fn check_output(&self, output: &Place) -> Result<()> {
+    fn check_output(&self, output: &OutputView) -> Result<()> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
         if self.reduced_axes().is_some() || output.strides.len() != self.shape.len() {
             return argument("output: one stride is needed for each axis, and no reduction");
         }
-        let sound = |start: &Start| {
+        let sound = |start: &DynamicOffset| {
             let value = self.inputs.get(start.value).filter(|input| !input.ty.is_float() && !input.ty.is_complex());
             let in_buffer =
                 value.is_some_and(|input| matches!(input.source, Source::View { .. }) && input.is_one_value());
-            in_buffer && (1..=MAX_STEP).contains(&start.extent) && in_reach(start.step)
+            in_buffer && (1..=MAX_STEP).contains(&start.extent) && step_in_bounds(start.step)
         };
-        if !output.starts.iter().all(sound) {
-            return argument("output: a start must be one integer in a buffer, and have an extent");
+        if !output.dynamic_offsets.iter().all(sound) {
+            return argument("output: a dynamic offset must be one integer in a buffer, and have an extent");
         }
         Ok(())
     }
@@ -274,9 +274,9 @@ impl Program {
         })
     }
 
-    /// What moves the results.
-    pub fn starts(&self) -> &[Start] {
-        self.output.as_ref().map_or(&[], |output| &output.starts)
+    /// What is added to the output's offset.
+    pub fn dynamic_offsets(&self) -> &[DynamicOffset] {
+        self.output.as_ref().map_or(&[], |output| &output.dynamic_offsets)
     }
 
     /// The type of the results.
@@ -289,9 +289,12 @@ impl Program {
         node.ty.is_complex() || node.args.iter().any(|&arg| self.type_of(arg).is_complex())
     }
 
-    /// Whether the kernel should hold the program once, and not for several elements side by side.
-    pub fn is_long(&self) -> bool {
-        self.nodes.iter().any(|node| node.op.complex.is_some_and(|formula| formula.long) && self.is_complex(node))
+    /// Whether the kernel should hold the program once, and not for several elements of a thread: compilers take seconds for
+    /// copies of such a formula.
+    pub fn has_compute_bound_complex(&self) -> bool {
+        self.nodes
+            .iter()
+            .any(|node| node.op.complex.is_some_and(|formula| formula.compute_bound) && self.is_complex(node))
     }
 
     /// Elements of the iteration space.

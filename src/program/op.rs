@@ -75,17 +75,17 @@ impl Domain {
 pub struct Formula {
     /// The file under `shaders/lib`.
     pub file: &'static str,
-    /// Whether computing it takes longer than moving its operands. Many copies of one of complex numbers take a compiler
-    /// seconds, too.
-    pub long: bool,
+    /// Whether computing it takes longer than moving its operands; it is cheap otherwise. Many copies of a compute-bound formula of
+    /// complex numbers take a compiler seconds, too.
+    pub compute_bound: bool,
 }
 
-const fn short(file: &'static str) -> Option<Formula> {
-    Some(Formula { file, long: false })
+const fn cheap(file: &'static str) -> Option<Formula> {
+    Some(Formula { file, compute_bound: false })
 }
 
-const fn long(file: &'static str) -> Option<Formula> {
-    Some(Formula { file, long: true })
+const fn compute_bound(file: &'static str) -> Option<Formula> {
+    Some(Formula { file, compute_bound: true })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -128,10 +128,10 @@ const fn op(name: &'static str, arity: usize, typing: Typing, real: Option<Formu
 
 const fn numbered<const N: usize>(mut ops: [Op; N]) -> [Op; N] {
     assert!(N <= 256);
-    let mut place = 0;
-    while place < N {
-        ops[place].number = place as u8;
-        place += 1;
+    let mut index = 0;
+    while index < N {
+        ops[index].number = index as u8;
+        index += 1;
     }
     ops
 }
@@ -141,72 +141,72 @@ use Typing::*;
 
 #[rustfmt::skip]
 pub static OPS: &[Op] = &numbered([
-    op("add", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
-    op("subtract", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
-    op("multiply", 2, Own(Reals), short("ops/arithmetic.glsl"), short("complex/arithmetic.glsl")),
-    op("divide", 2, Divide, long("math/divide.glsl"), long("complex/arithmetic.glsl")),
-    op("quotient", 2, Own(Integers), short("ops/remainder.glsl"), None),
-    op("remainder", 2, Own(Reals), short("ops/remainder.glsl"), None),
-    op("pow", 2, Own(Reals), short("ops/pow.glsl"), long("complex/pow.glsl")),
-    op("atan2", 2, Own(Floats), long("math/atan.glsl"), long("complex/log.glsl")),
-    op("max", 2, Own(Reals), short("ops/extrema.glsl"), None),
-    op("min", 2, Own(Reals), short("ops/extrema.glsl"), None),
-    op("clip", 3, Own(Reals), short("ops/extrema.glsl"), None),
-    op("bitwise_and", 2, Own(Integers), short("ops/bits.glsl"), None),
-    op("bitwise_or", 2, Own(Integers), short("ops/bits.glsl"), None),
-    op("bitwise_xor", 2, Own(Integers), short("ops/bits.glsl"), None),
-    op("left_shift", 2, Own(Integers), short("ops/bits.glsl"), None),
-    op("right_shift", 2, Own(Integers), short("ops/bits.glsl"), None),
-    op("bitwise_not", 1, Own(Integers), short("ops/bits.glsl"), None),
-    op("count_leading_zeros", 1, Width, short("ops/bits.glsl"), None),
-    op("population_count", 1, Width, short("ops/bits.glsl"), None),
-    op("equal", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("not_equal", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("less", 2, Merged, short("ops/compare.glsl"), None),
-    op("less_equal", 2, Merged, short("ops/compare.glsl"), None),
-    op("greater", 2, Merged, short("ops/compare.glsl"), None),
-    op("greater_equal", 2, Merged, short("ops/compare.glsl"), None),
-    op("logical_and", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("logical_or", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("logical_xor", 2, Merged, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("is_nan", 1, Operand, short("ops/compare.glsl"), short("complex/compare.glsl")),
-    op("is_infinity", 1, Operand, short("ops/compare.glsl"), short("complex/compare.glsl")),
+    op("add", 2, Own(Reals), cheap("ops/arithmetic.glsl"), cheap("complex/arithmetic.glsl")),
+    op("subtract", 2, Own(Reals), cheap("ops/arithmetic.glsl"), cheap("complex/arithmetic.glsl")),
+    op("multiply", 2, Own(Reals), cheap("ops/arithmetic.glsl"), cheap("complex/arithmetic.glsl")),
+    op("divide", 2, Divide, compute_bound("math/divide.glsl"), compute_bound("complex/arithmetic.glsl")),
+    op("quotient", 2, Own(Integers), cheap("ops/remainder.glsl"), None),
+    op("remainder", 2, Own(Reals), cheap("ops/remainder.glsl"), None),
+    op("pow", 2, Own(Reals), cheap("ops/pow.glsl"), compute_bound("complex/pow.glsl")),
+    op("atan2", 2, Own(Floats), compute_bound("math/atan.glsl"), compute_bound("complex/log.glsl")),
+    op("max", 2, Own(Reals), cheap("ops/extrema.glsl"), None),
+    op("min", 2, Own(Reals), cheap("ops/extrema.glsl"), None),
+    op("clip", 3, Own(Reals), cheap("ops/extrema.glsl"), None),
+    op("bitwise_and", 2, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("bitwise_or", 2, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("bitwise_xor", 2, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("left_shift", 2, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("right_shift", 2, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("bitwise_not", 1, Own(Integers), cheap("ops/bits.glsl"), None),
+    op("count_leading_zeros", 1, Width, cheap("ops/bits.glsl"), None),
+    op("population_count", 1, Width, cheap("ops/bits.glsl"), None),
+    op("equal", 2, Merged, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("not_equal", 2, Merged, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("less", 2, Merged, cheap("ops/compare.glsl"), None),
+    op("less_equal", 2, Merged, cheap("ops/compare.glsl"), None),
+    op("greater", 2, Merged, cheap("ops/compare.glsl"), None),
+    op("greater_equal", 2, Merged, cheap("ops/compare.glsl"), None),
+    op("logical_and", 2, Merged, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("logical_or", 2, Merged, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("logical_xor", 2, Merged, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("is_nan", 1, Operand, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
+    op("is_infinity", 1, Operand, cheap("ops/compare.glsl"), cheap("complex/compare.glsl")),
     op("select", 3, Select, None, None),
-    op("abs", 1, Part, short("ops/rounding.glsl"), long("complex/abs.glsl")),
-    op("negate", 1, Own(Reals), short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
-    op("sign", 1, Own(Reals), short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
-    op("ceil", 1, Own(Reals), short("ops/rounding.glsl"), None),
-    op("floor", 1, Own(Reals), short("ops/rounding.glsl"), None),
-    op("round", 1, Own(Reals), short("ops/rounding.glsl"), None),
-    op("real", 1, Part, short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
-    op("imag", 1, Part, short("ops/rounding.glsl"), short("complex/arithmetic.glsl")),
-    op("conjugate", 1, Own(Floats), None, short("complex/arithmetic.glsl")),
-    op("exp", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
-    op("expm1", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
-    op("log", 1, Own(Floats), long("math/log.glsl"), long("complex/log.glsl")),
-    op("log1p", 1, Own(Floats), long("math/log.glsl"), long("complex/log.glsl")),
-    op("sigmoid", 1, Own(Floats), long("math/exp.glsl"), long("complex/exp.glsl")),
-    op("sinh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
-    op("cosh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
-    op("tanh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/exp.glsl")),
-    op("asinh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
-    op("acosh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
-    op("atanh", 1, Own(Floats), long("math/hyperbolic.glsl"), long("complex/inverse.glsl")),
-    op("sqrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
-    op("rsqrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
-    op("cbrt", 1, Own(Floats), long("math/root.glsl"), long("complex/root.glsl")),
-    op("sin", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
-    op("cos", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
-    op("tan", 1, Own(Floats), long("math/trig.glsl"), long("complex/trig.glsl")),
-    op("asin", 1, Own(Floats), long("math/asin.glsl"), long("complex/inverse.glsl")),
-    op("acos", 1, Own(Floats), long("math/asin.glsl"), long("complex/inverse.glsl")),
-    op("atan", 1, Own(Floats), long("math/atan.glsl"), long("complex/inverse.glsl")),
-    op("erf", 1, Own(Floats), long("math/erf.glsl"), None),
-    op("erfc", 1, Own(Floats), long("math/erfc.glsl"), None),
-    op("erf_inv", 1, Own(Floats), long("math/erf_inv.glsl"), None),
+    op("abs", 1, Part, cheap("ops/rounding.glsl"), compute_bound("complex/abs.glsl")),
+    op("negate", 1, Own(Reals), cheap("ops/rounding.glsl"), cheap("complex/arithmetic.glsl")),
+    op("sign", 1, Own(Reals), cheap("ops/rounding.glsl"), cheap("complex/arithmetic.glsl")),
+    op("ceil", 1, Own(Reals), cheap("ops/rounding.glsl"), None),
+    op("floor", 1, Own(Reals), cheap("ops/rounding.glsl"), None),
+    op("round", 1, Own(Reals), cheap("ops/rounding.glsl"), None),
+    op("real", 1, Part, cheap("ops/rounding.glsl"), cheap("complex/arithmetic.glsl")),
+    op("imag", 1, Part, cheap("ops/rounding.glsl"), cheap("complex/arithmetic.glsl")),
+    op("conjugate", 1, Own(Floats), None, cheap("complex/arithmetic.glsl")),
+    op("exp", 1, Own(Floats), compute_bound("math/exp.glsl"), compute_bound("complex/exp.glsl")),
+    op("expm1", 1, Own(Floats), compute_bound("math/exp.glsl"), compute_bound("complex/exp.glsl")),
+    op("log", 1, Own(Floats), compute_bound("math/log.glsl"), compute_bound("complex/log.glsl")),
+    op("log1p", 1, Own(Floats), compute_bound("math/log.glsl"), compute_bound("complex/log.glsl")),
+    op("sigmoid", 1, Own(Floats), compute_bound("math/exp.glsl"), compute_bound("complex/exp.glsl")),
+    op("sinh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/exp.glsl")),
+    op("cosh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/exp.glsl")),
+    op("tanh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/exp.glsl")),
+    op("asinh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/inverse.glsl")),
+    op("acosh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/inverse.glsl")),
+    op("atanh", 1, Own(Floats), compute_bound("math/hyperbolic.glsl"), compute_bound("complex/inverse.glsl")),
+    op("sqrt", 1, Own(Floats), compute_bound("math/root.glsl"), compute_bound("complex/root.glsl")),
+    op("rsqrt", 1, Own(Floats), compute_bound("math/root.glsl"), compute_bound("complex/root.glsl")),
+    op("cbrt", 1, Own(Floats), compute_bound("math/root.glsl"), compute_bound("complex/root.glsl")),
+    op("sin", 1, Own(Floats), compute_bound("math/trig.glsl"), compute_bound("complex/trig.glsl")),
+    op("cos", 1, Own(Floats), compute_bound("math/trig.glsl"), compute_bound("complex/trig.glsl")),
+    op("tan", 1, Own(Floats), compute_bound("math/trig.glsl"), compute_bound("complex/trig.glsl")),
+    op("asin", 1, Own(Floats), compute_bound("math/asin.glsl"), compute_bound("complex/inverse.glsl")),
+    op("acos", 1, Own(Floats), compute_bound("math/asin.glsl"), compute_bound("complex/inverse.glsl")),
+    op("atan", 1, Own(Floats), compute_bound("math/atan.glsl"), compute_bound("complex/inverse.glsl")),
+    op("erf", 1, Own(Floats), compute_bound("math/erf.glsl"), None),
+    op("erfc", 1, Own(Floats), compute_bound("math/erfc.glsl"), None),
+    op("erf_inv", 1, Own(Floats), compute_bound("math/erf_inv.glsl"), None),
     op("as_type", 1, Convert, None, None),
     op("bitcast", 1, Bitcast, None, None),
-    op("gather", 1, Gather, short("indices.glsl"), short("indices.glsl")),
+    op("gather", 1, Gather, cheap("indices.glsl"), cheap("indices.glsl")),
     op("iota", 0, Iota, None, None),
     op("eye", 0, Eye, None, None),
     op("sum", 1, Reduce(Reduction::Sum), None, None),
@@ -228,12 +228,12 @@ pub const SUM: &Op = find("sum").expect("a row of the table");
 
 /// The op of that name.
 pub const fn find(name: &str) -> Option<&'static Op> {
-    let mut place = 0;
-    while place < OPS.len() {
-        if same(OPS[place].name.as_bytes(), name.as_bytes()) {
-            return Some(&OPS[place]);
+    let mut index = 0;
+    while index < OPS.len() {
+        if same(OPS[index].name.as_bytes(), name.as_bytes()) {
+            return Some(&OPS[index]);
         }
-        place += 1;
+        index += 1;
     }
     None
 }

@@ -14,7 +14,7 @@ use crate::graph::Context;
 use crate::graph::Operand;
 use crate::kernels::{assemble, fusion};
 use crate::memory::Buffer;
-use crate::program::{Axes, Input, Place, Program, Source, Type, dense_strides};
+use crate::program::{Axes, Input, OutputView, Program, Source, Type, dense_strides};
 
 /// Elements that take part in fewer multiplications are not worth a copy, nor are products of fewer.
 const EACH: u64 = 1 << 9;
@@ -273,7 +273,7 @@ fn write(cx: &Context, view: &View, coordinates: &[Coordinate], strides: &[i64],
     let ty = if view.ty.is_complex() { view.ty } else { Type::from_nx("u", view.ty.bits().max(8)).unwrap_or(view.ty) };
     let steps = coordinates.iter().map(|coordinate| coordinate.stride).collect();
     let input = Input { ty, source: Source::View { offset: view.offset + from, strides: steps } };
-    let place = Place { offset: to, strides: strides.iter().copied().collect(), starts: SmallVec::new() };
+    let place = OutputView { offset: to, strides: strides.iter().copied().collect(), dynamic_offsets: SmallVec::new() };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
     let copy = Program { inputs, nodes, shape: counts, output: Some(place) };
     let source = view.buffer.allocation()?;

@@ -14,7 +14,7 @@ use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
 use crate::program::layout::Layout;
 use crate::program::op;
-use crate::program::{Attribute, Axes, Input, Node, Place, Program, Source, Start, Type, dense_strides};
+use crate::program::{Attribute, Axes, DynamicOffset, Input, Node, OutputView, Program, Source, Type, dense_strides};
 use crate::tuning::devices::{h200, lavapipe};
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
 
@@ -86,23 +86,23 @@ fn maps() -> Vec<(&'static str, Program)> {
 }
 
 fn outputs() -> Vec<(&'static str, Program)> {
-    let copy = |shape: &[u64], output: Place, inputs: &[Input]| {
+    let copy = |shape: &[u64], output: OutputView, inputs: &[Input]| {
         let nodes = SmallVec::from_iter([node("as_type", Type::F32, &[0])]);
         Program { inputs: inputs.into(), nodes, shape: shape.into(), output: Some(output) }
     };
-    let place = |offset, strides: &[i64], starts: &[Start]| Place {
+    let view_of = |offset, strides: &[i64], starts: &[DynamicOffset]| OutputView {
         offset,
         strides: Axes::from_slice(strides),
-        starts: SmallVec::from_slice(starts),
+        dynamic_offsets: SmallVec::from_slice(starts),
     };
     let shape = [16, 32];
-    let start = Start { value: 1, extent: 49, step: 64 };
+    let start = DynamicOffset { value: 1, extent: 49, step: 64 };
     let moved = [dense(Type::F32, &shape), view(Type::S64, 0, &[0, 0])];
     vec![
-        ("output_linear", copy(&shape, place(64, &[32, 1], &[]), &moved[..1])),
-        ("output_strided", copy(&shape, place(3, &[64, 2], &[]), &moved[..1])),
-        ("output_dynamic_offset", copy(&shape, place(0, &[64, 1], &[start]), &moved)),
-        ("output_transposed", copy(&[64, 128], place(0, &[1, 64], &[]), &[dense(Type::F32, &[64, 128])])),
+        ("output_linear", copy(&shape, view_of(64, &[32, 1], &[]), &moved[..1])),
+        ("output_strided", copy(&shape, view_of(3, &[64, 2], &[]), &moved[..1])),
+        ("output_dynamic_offset", copy(&shape, view_of(0, &[64, 1], &[start]), &moved)),
+        ("output_transposed", copy(&[64, 128], view_of(0, &[1, 64], &[]), &[dense(Type::F32, &[64, 128])])),
     ]
 }
 

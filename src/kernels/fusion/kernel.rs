@@ -60,7 +60,7 @@ impl KernelSpec for FusionKernel {
 
     /// In the order of their declaration: addresses, immediates, then indices.
     fn params<'a>(&self, args: &FusionArgs<'a>, params: &mut Params<'a>) {
-        let (layout, index64) = (args.layout, args.layout.wide);
+        let (layout, index64) = (args.layout, args.layout.index64);
         let (from_partial, to_partial) = match self.schedule.nest {
             LoopNest::Reduce(reduce) => (reduce.from_partial, reduce.to_partial),
             _ => (false, false),
@@ -125,7 +125,7 @@ impl<'a> FusionArgs<'a> {
 
     /// Extents, strides and steps.
     fn steps(&self, params: &mut Params<'a>) {
-        let (program, layout, index64) = (self.program, self.layout, self.layout.wide);
+        let (program, layout, index64) = (self.program, self.layout, self.layout.index64);
         for (n, node) in program.nodes.iter().enumerate() {
             let Attribute::Steps(steps) = &node.attribute else { continue };
             for (k, &(extent, step)) in steps.iter().enumerate() {
@@ -142,7 +142,7 @@ impl<'a> FusionArgs<'a> {
                 params.index(stride, index64, ("stride", v, axis));
             }
         }
-        for (s, start) in program.starts().iter().enumerate() {
+        for (s, start) in program.dynamic_offsets().iter().enumerate() {
             params.extent(start.extent, index64, ("extent", s));
             params.index(start.step, index64, ("step", s));
         }

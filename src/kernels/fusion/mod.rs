@@ -48,12 +48,12 @@ fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) 
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
     let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
-    let required = layout.reaches.iter().zip(sizes).zip(bytes);
+    let required = layout.required_lengths.iter().zip(sizes).zip(bytes);
     let mut fits = required.map(|((&len, size), bytes)| len.checked_mul(size).is_some_and(|needed| needed <= bytes));
     if operands.len() != program.inputs.len() || !fits.all(|fits| fits) {
         return Err(Error::SizeMismatch);
     }
-    check_indices(cx.caps(), layout.wide)?;
+    check_indices(cx.caps(), layout.index64)?;
     Ok(layout)
 }
 

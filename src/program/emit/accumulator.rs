@@ -40,7 +40,7 @@ impl Accumulator {
     /// result is one.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduced_type()?;
-        let index = if layout.wide { Compute::Uint64 } else { Compute::Uint };
+        let index = if layout.index64 { Compute::Uint64 } else { Compute::Uint };
         let (name, parts): (_, SmallVec<[Compute; 2]>) = match reduction {
             // Wider than the result already, as products of narrow floats are.
             Reduction::Sum if program.result().compute() != element.compute() => {

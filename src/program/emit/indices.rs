@@ -23,7 +23,7 @@ impl Emitter<'_> {
         for v in self.strided() {
             let _ = writeln!(text, "  IDX index{v} = p.offset{v};");
         }
-        for (s, start) in self.program.starts().iter().enumerate() {
+        for (s, start) in self.program.dynamic_offsets().iter().enumerate() {
             let v = self.layout.views.len() - 1;
             let (value, _) = element(self.program.inputs[start.value].ty, &format!("input{}", start.value), "IDX(0)");
             let _ = writeln!(text, "  index{v} += clamp_index({value}, p.extent{s}) * p.step{s};");
@@ -80,7 +80,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn index_type(&self) -> Type {
-        if self.layout.wide { Type::U64 } else { Type::U32 }
+        if self.layout.index64 { Type::U64 } else { Type::U32 }
     }
 
     /// Writes what a reduction reduces, at the output `o` and the index `r` along the reduced axes: all nodes but the last.

@@ -102,12 +102,12 @@ impl Emitter<'_> {
             storages.extend(accumulator.parts.iter().map(|part| part.glsl()));
             computes.extend_from_slice(&accumulator.parts);
         }
-        head(self.caps, self.layout.wide, &storages, &computes, parameters)
+        head(self.caps, self.layout.index64, &storages, &computes, parameters)
     }
 
     /// The files with what the program's nodes and dynamic offsets call.
     fn files(&self) -> Vec<&'static str> {
-        let mut files = if self.program.starts().is_empty() { vec![] } else { vec!["indices.glsl"] };
+        let mut files = if self.program.dynamic_offsets().is_empty() { vec![] } else { vec!["indices.glsl"] };
         for node in &self.program.nodes {
             let formula = if self.program.is_complex(node) { node.op.complex } else { node.op.real };
             files.extend(formula.map(|formula| formula.file).filter(|file| !files.contains(file)));

@@ -1,20 +1,21 @@
-//! The text that every kernel starts with.
+//! The text that every kernel starts with: extensions, float modes, and how elements are addressed. It rests on the device's
+//! capabilities and on the types alone.
 
 use std::fmt::Write as _;
 
 use crate::device::Capabilities;
 use crate::program::types::{Compute, Type};
 
-/// The start of every kernel of ours: extensions, float modes, buffer and index types, the parameters' block, and the
+/// The start of every built-in kernel: extensions, float modes, buffer and index types, the parameters' block, and the
 /// conversions. `storages` names the buffers' types; `computes` all types that the kernel computes in: the library's
-/// 64-bit halves are compiled only where they are used. `workgroup()` is the place of the workgroup in the grid.
-pub fn head(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
+/// 64-bit halves are compiled only where they are used. `workgroup()` is the index of the workgroup in the grid.
+pub fn head(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
     let complex = computes.iter().any(|compute| matches!(compute, Compute::Complex | Compute::ComplexDouble));
     let mut computes = computes.to_vec();
     if complex {
         computes.push(Type::C64.working(caps).compute());
     }
-    let mut text = prelude(caps, wide, storages, &computes);
+    let mut text = prelude(caps, index64, storages, &computes);
     text.push_str(parameters);
     text.push_str("#include \"lib/convert.glsl\"\n");
     if complex {
@@ -24,10 +25,10 @@ pub fn head(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Comp
     text
 }
 
-fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compute]) -> String {
+fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Compute]) -> String {
     let uses = |types: &[Compute]| computes.iter().any(|compute| types.contains(compute));
     let float64 = uses(&[Compute::Double, Compute::ComplexDouble]);
-    let int64 = caps.int64 && (wide || float64 || uses(&[Compute::Uint64, Compute::Int64]));
+    let int64 = caps.int64 && (index64 || float64 || uses(&[Compute::Uint64, Compute::Int64]));
     let mut text = String::from(
         "#version 460\n\
          #extension GL_GOOGLE_include_directive : require\n\
@@ -61,7 +62,7 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
     if (float64 || uses(&[Compute::Uint64, Compute::Int64])) && !caps.int64 {
         text.push_str("#define EMULATED_INT64\nstruct U64 { uvec2 bits; };\nstruct S64 { uvec2 bits; };\n");
     }
-    let _ = writeln!(text, "#define IDX {}", if wide { "uint64_t" } else { "uint" });
+    let _ = writeln!(text, "#define IDX {}", if index64 { "uint64_t" } else { "uint" });
     let mut seen: Vec<&str> = vec![];
     for &storage in storages {
         if !seen.contains(&storage) {
@@ -78,7 +79,7 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
         }
     }
     // Arrays take 32-bit indices; beyond that the address itself is moved.
-    text.push_str(if wide {
+    text.push_str(if index64 {
         "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
          #define QUAD(T, b, i) Quads_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
     } else {
@@ -86,11 +87,11 @@ fn prelude(caps: &Capabilities, wide: bool, storages: &[&str], computes: &[Compu
          #define QUAD(T, b, i) Quads_##T(b).v[i]\n"
     });
     words(&mut text, caps, &seen);
-    lanes(&mut text, caps, wide);
+    invocations(&mut text, caps, index64);
     text
 }
 
-/// How four elements are loaded and stored: at once or, where the device is a processor, which moves the elements of
+/// How four elements are loaded and stored: at once or, on a CPU device, which moves the elements of
 /// vectors one by one, in words as large as it moves.
 fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
     if !(caps.cpu && caps.int64) {
@@ -128,16 +129,16 @@ fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
     );
 }
 
-/// `INVOCATION` is the place of the invocation in its workgroup, of whole subgroups along one axis; `QUOTIENT` divides
-/// indices. A processor divides neither the one nor the other as vectors, nor does it convert to integers. `ONCE` is a
-/// number that all of a workgroup have: in kernels with barriers llvmpipe repeats the arithmetic that led to a value in each
+/// `INVOCATION` is the index of the invocation in its workgroup, of whole subgroups along one axis; `QUOTIENT` divides
+/// indices. A CPU device divides neither the one nor the other as vectors, nor does it convert to integers. `ONCE` is a
+/// number that all invocations of a workgroup have: in kernels with barriers llvmpipe repeats the arithmetic that led to a value in each
 /// branch behind them, divisions included, but not what lanes handed to each other.
-fn lanes(text: &mut String, caps: &Capabilities, wide: bool) {
+fn invocations(text: &mut String, caps: &Capabilities, index64: bool) {
     let invocation = match caps.subgroup {
         1.. if caps.cpu => format!("(gl_SubgroupID * {}u + gl_SubgroupInvocationID)", caps.subgroup),
         _ => "gl_LocalInvocationID.x".into(),
     };
-    let quotient = if caps.cpu && caps.float64 && !wide {
+    let quotient = if caps.cpu && caps.float64 && !index64 {
         // A quotient q of 32-bit integers lies 2^-32 q or more below the next whole number, so q (1 + 2^-50) - 1/2 is nearer
         // to the whole number wanted than to any other. Adding 1.5 * 2^52 leaves that in the low word.
         text.push_str(

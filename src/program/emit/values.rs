@@ -40,14 +40,14 @@ pub fn store(ty: Type, value: &str) -> String {
     }
 }
 
-/// The element at `place` of the buffer that is the parameter `name`, as a value.
-pub fn element(ty: Type, name: &str, place: &str) -> (String, Type) {
-    (load(ty, &format!("AT({}, p.{name}, {place})", ty.storage())), ty)
+/// The element at `index` of the buffer that is the parameter `name`, as a value.
+pub fn element(ty: Type, name: &str, index: &str) -> (String, Type) {
+    (load(ty, &format!("AT({}, p.{name}, {index})", ty.storage())), ty)
 }
 
-/// The assignment of a value, converted to `ty`, to the element at `place` of the buffer that is the parameter `name`.
-pub fn assign(ty: Type, name: &str, place: &str, value: (String, Type)) -> String {
-    format!("AT({}, p.{name}, {place}) = {}", ty.storage(), stored(ty, value))
+/// The assignment of a value, converted to `ty`, to the element at `index` of the buffer that is the parameter `name`.
+pub fn assign(ty: Type, name: &str, index: &str, value: (String, Type)) -> String {
+    format!("AT({}, p.{name}, {index}) = {}", ty.storage(), stored(ty, value))
 }
 
 /// A value, converted to `ty`, as it is stored.
@@ -64,7 +64,7 @@ pub fn convert((value, from): (String, Type), to: Type) -> String {
     match (from.is_complex(), to.is_complex()) {
         _ if from == to => value,
         // Of a complex number the real part is left; a real one gets the imaginary part 0, which grids of two axes
-        // have in a place where no compiler knows it (see complex/formula.glsl).
+        // have as an index that no compiler knows (see complex/formula.glsl).
         (true, false) => convert((format!("({value}).x"), from.part()), to),
         (false, true) => {
             format!("{}({}, gl_WorkGroupID.z)", to.compute().glsl(), convert((value, from), to.part()))

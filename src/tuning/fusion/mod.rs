@@ -5,6 +5,9 @@ mod reduce;
 mod tile;
 mod vectors;
 
+#[cfg(test)]
+mod tests;
+
 use crate::device::Capabilities;
 use crate::program::emit::{
     Accumulator, LoopNest, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
@@ -112,7 +115,8 @@ impl FusionProblem<'_> {
         }
         let elements = if vectors.is_some() { 4 * VECTORS_PER_THREAD } else { SCALARS_PER_THREAD };
         let threads = self.map_threads(elements);
-        let traversal = if self.program.is_long() { MapTraversal::Rolled } else { MapTraversal::Unrolled };
+        let traversal =
+            if self.program.has_compute_bound_complex() { MapTraversal::Rolled } else { MapTraversal::Unrolled };
         // Vectors and the scalars that they leave over.
         let groups = (outputs + 3).div_ceil((threads * elements).into());
         self.launch(LoopNest::Map { threads, traversal, vectors }, 0, groups)
@@ -122,8 +126,8 @@ impl FusionProblem<'_> {
     /// [`MAP_GROUP_BYTES`] of each operand, unless what is computed takes longer than that.
     fn map_threads(&self, elements: u32) -> u32 {
         let program = self.program;
-        let is_long = |node: &Node| node.op.real.is_some_and(|formula| formula.long);
-        if program.nodes.iter().any(|node| is_long(node) || program.is_complex(node)) {
+        let is_compute_bound = |node: &Node| node.op.real.is_some_and(|formula| formula.compute_bound);
+        if program.nodes.iter().any(|node| is_compute_bound(node) || program.is_complex(node)) {
             return MIN_MAP_THREADS;
         }
         let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);

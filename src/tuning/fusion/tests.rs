@@ -1,0 +1,157 @@
+//! What is chosen for programs of each kind, on an H200 and on lavapipe.
+
+use super::*;
+use crate::program::emit::{Exchange, ReduceSchedule, VectorInputs};
+use crate::program::{Attribute, Axes, Input, Source, Type, dense_strides, op};
+use crate::tuning::devices::{h200, lavapipe};
+
+fn view(ty: Type, offset: i64, strides: &[i64]) -> Input {
+    Input { ty, source: Source::View { offset, strides: strides.into() } }
+}
+
+fn program(shape: &[u64], input: Input, name: &str, attribute: Attribute) -> Program {
+    let node = Node { op: op::find(name).unwrap(), ty: input.ty, args: [0].into_iter().collect(), attribute };
+    Program {
+        inputs: [input].into_iter().collect(),
+        nodes: [node].into_iter().collect(),
+        ..Program::over(shape.into())
+    }
+}
+
+fn negate(shape: &[u64], input: Input) -> Program {
+    program(shape, input, "negate", Attribute::None)
+}
+
+fn sum(shape: &[u64], axes: &[usize]) -> Program {
+    let input = view(Type::F32, 0, &dense_strides(shape));
+    program(shape, input, "sum", Attribute::Axes(Axes::from_slice(axes)))
+}
+
+fn chosen(program: &Program, caps: &Capabilities) -> FusionStrategy {
+    choose(program, &Layout::new(program).unwrap(), caps)
+}
+
+fn one_pass(program: &Program, caps: &Capabilities) -> FusionLaunch {
+    match chosen(program, caps) {
+        FusionStrategy::OnePass(launch) => launch,
+        two => panic!("{two:?}"),
+    }
+}
+
+fn reduce(program: &Program, caps: &Capabilities) -> ReduceSchedule {
+    match one_pass(program, caps).schedule.nest {
+        LoopNest::Reduce(reduce) => reduce,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn aligned_neighbours_are_read_in_vectors() {
+    let vectors = |program: &Program| match one_pass(program, &h200()).schedule.nest {
+        LoopNest::Map { vectors, .. } => vectors,
+        other => panic!("{other:?}"),
+    };
+    let none = Some(VectorInputs::default());
+    assert_eq!(vectors(&negate(&[4099], view(Type::F32, 0, &[1]))), none);
+    assert_eq!(vectors(&negate(&[4096], view(Type::F32, 4, &[1]))), none);
+    assert_eq!(vectors(&negate(&[4096], view(Type::F32, 1, &[1]))), None);
+    assert_eq!(vectors(&negate(&[4096], view(Type::F32, 0, &[2]))), None);
+    let rows = Some(VectorInputs { vec4: 1, broadcast: 0 });
+    assert_eq!(vectors(&negate(&[64, 128], view(Type::F32, 0, &[132, 1]))), rows);
+    assert_eq!(vectors(&negate(&[64, 128], view(Type::F32, 0, &[131, 1]))), None);
+    assert_eq!(vectors(&negate(&[64, 126], view(Type::F32, 0, &[132, 1]))), None);
+    let columns = Some(VectorInputs { vec4: 0, broadcast: 1 });
+    assert_eq!(vectors(&negate(&[64, 128], view(Type::F32, 0, &[1, 0]))), columns);
+}
+
+#[test]
+fn groups_cover_all_elements() {
+    for caps in [h200(), lavapipe()] {
+        for n in [1u64, 3, 4, 255, 256, 4096, 4099, 1 << 20, (1 << 24) + 7] {
+            for stride in [1, 2] {
+                let launch = one_pass(&negate(&[n], view(Type::F32, 0, &[stride])), &caps);
+                let LoopNest::Map { threads, traversal, vectors } = launch.schedule.nest else { panic!("{launch:?}") };
+                let width = if vectors.is_some() { 4 } else { 1 };
+                let each = match traversal {
+                    MapTraversal::Chunk => launch.chunk * width,
+                    _ if vectors.is_some() => u64::from(threads * 4 * VECTORS_PER_THREAD),
+                    _ => u64::from(threads * SCALARS_PER_THREAD),
+                };
+                assert!(launch.groups.max(1) * each + width > n, "{n} {launch:?}");
+                assert_eq!(traversal == MapTraversal::Chunk, caps.cpu);
+                assert_eq!(launch.schedule.reversible, !caps.cpu);
+            }
+        }
+    }
+}
+
+#[test]
+fn compute_bound_programs_have_small_groups_and_complex_ones_stand_once() {
+    let map = |name, ty| {
+        let launch = one_pass(&program(&[1 << 20], view(ty, 0, &[1]), name, Attribute::None), &h200());
+        match launch.schedule.nest {
+            LoopNest::Map { threads, traversal, .. } => (threads, traversal),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(map("exp", Type::F64), (MIN_MAP_THREADS, MapTraversal::Unrolled));
+    assert_eq!(map("exp", Type::C64), (MIN_MAP_THREADS, MapTraversal::Rolled));
+    assert_eq!(map("negate", Type::U8), (512, MapTraversal::Unrolled));
+}
+
+#[test]
+fn transposes_go_through_tiles() {
+    let staging = |shape: [u64; 2], caps: &Capabilities| {
+        let transposed = negate(&shape, view(Type::F32, 0, &[1, shape[0] as i64]));
+        match one_pass(&transposed, caps).schedule.nest {
+            LoopNest::Tile { tile, .. } => Some((tile.staging, tile.inputs)),
+            _ => None,
+        }
+    };
+    assert_eq!(staging([256, 256], &h200()), Some((Staging::SharedVectors, 1)));
+    assert_eq!(staging([255, 129], &h200()), Some((Staging::SharedScalars, 1)));
+    assert_eq!(staging([256, 256], &lavapipe()), Some((Staging::Registers, 1)));
+    assert_eq!(staging([255, 129], &lavapipe()), Some((Staging::Caches, 0)));
+    assert_eq!(staging([4096, 4], &h200()), None);
+}
+
+#[test]
+fn reductions_are_split_where_outputs_do_not_fill_the_device() {
+    for caps in [h200(), lavapipe()] {
+        assert!(matches!(chosen(&sum(&[4096, 100], &[1]), &caps), FusionStrategy::OnePass(_)));
+        for n in [1u64 << 20, (1 << 20) + 3] {
+            let FusionStrategy::TwoPasses { partial, combining, chunks } = chosen(&sum(&[n], &[0]), &caps) else {
+                panic!("{n} elements in one pass")
+            };
+            assert!(partial.chunk * chunks >= n && partial.chunk * (chunks - 1) < n);
+            assert_eq!((partial.groups, combining.groups), (chunks, 1));
+            assert!(!combining.schedule.reversible);
+        }
+    }
+}
+
+#[test]
+fn threads_read_neighbours() {
+    // Along rows threads share an output, along columns they have outputs of their own.
+    let rows = reduce(&sum(&[4096, 1000], &[1]), &h200());
+    assert_eq!((rows.output_threads, rows.reduction_threads, rows.output_vectors), (1, 256, 0));
+    assert_eq!((rows.vectors.vec4, rows.exchange), (1, Exchange::SharedMemory));
+    let columns = reduce(&sum(&[64, 1 << 17], &[0]), &h200());
+    assert_eq!((columns.output_threads, columns.output_vectors, columns.vectors.vec4), (64, 1, 1));
+    let rows = reduce(&sum(&[4096, 1000], &[1]), &lavapipe());
+    assert_eq!((rows.output_threads, rows.reduction_threads, rows.exchange), (1, 8, Exchange::Subgroup));
+    let columns = reduce(&sum(&[64, 1 << 17], &[0]), &lavapipe());
+    assert_eq!((columns.output_threads, columns.output_vectors, columns.exchange), (8, 4, Exchange::None));
+}
+
+#[test]
+fn small_windows_are_straight_code_where_there_are_many() {
+    let window = |outputs: u64, size: u64| {
+        let strides = [outputs as i64 + size as i64, 1, outputs as i64 + size as i64, 1];
+        let axes = Attribute::Axes(Axes::from_slice(&[2, 3]));
+        reduce(&program(&[outputs, outputs, size, size], view(Type::F32, 0, &strides), "reduce_max", axes), &h200())
+    };
+    assert!(window(300, 3).window);
+    assert!(!window(300, 6).window, "36 elements");
+    assert!(!window(200, 3).window, "40,000 windows");
+}
