@@ -2,15 +2,15 @@
 
 IDX first, top, bottom, start, end;
 
-PART source(uint i, uint k) {
+SCALAR source(uint i, uint k) {
   IDX column = column_of(i, top, bottom);
-  return column < p.columns && start + k < end ? AT(Cell, p.work, (first + column) * p.rows + start + k) : PART(0);
+  return column < p.columns && start + k < end ? AT(Element, p.work, (first + column) * p.rows + start + k) : SCALAR(0);
 }
-#if PROCESSOR
+#if CPU_DEVICE
 #define LEFT(i, k) source(i, k)
 #define RIGHT(k, j) source(j, k)
 #else
-shared PART slab[BOTH][BOTH + 1];
+shared SCALAR slab[BOTH][BOTH + 1];
 #define LEFT(i, k) slab[i][k]
 #define RIGHT(k, j) slab[j][k]
 #endif
@@ -27,14 +27,14 @@ void main() {
   end = min((part + 1) * p.depth, p.rows);
   CLEAR
   for (start = part * p.depth; start < end; start += BOTH) {
-#if !PROCESSOR
+#if !CPU_DEVICE
     for (uint e = INVOCATION; e < BOTH * BOTH; e += THREADS) slab[e / BOTH][e % BOTH] = source(e / BOTH, e % BOTH);
     barrier();
 #endif
     MULTIPLY(LEFT, RIGHT)
-#if !PROCESSOR
+#if !CPU_DEVICE
     barrier();
 #endif
   }
-  EACH_SUM(i, j, sum, AT(Cell, p.grams, (group * BOTH + j) * BOTH + i) = sum;)
+  EACH_SUM(i, j, sum, AT(Element, p.grams, (group * BOTH + j) * BOTH + i) = sum;)
 }

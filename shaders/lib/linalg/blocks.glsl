@@ -3,7 +3,7 @@
 
 #define BOTH (2 * WIDTH)
 
-// The column of the matrix that stands at place `at` of a pair of blocks.
+// The column of the matrix that is column `at` of a pair of blocks.
 IDX column_of(uint at, IDX top, IDX bottom) { return at < WIDTH ? top * WIDTH + at : bottom * WIDTH + at - WIDTH; }
 
 // Whether the sweep before this one found nothing to rotate.
@@ -11,34 +11,34 @@ bool finished(IDX batch) { return p.sweep > 0 && AT(uint, p.rotations, batch * p
 
 // Sums of products of two tiles of BOTH by BOTH elements: MULTIPLY(LEFT, RIGHT) adds LEFT(i, k)·RIGHT(k, j) to sum (i, j),
 // EACH_SUM(i, j, sum, body) runs the body for those that a thread has.
-#if PROCESSOR
-// Invocations are the lanes of a processor's vectors. Each has a row; what it reads of the right tile it hands to the
+#if CPU_DEVICE
+// Invocations are the lanes of a CPU's vectors. Each has a row; what it reads of the right tile it hands to the
 // others of its subgroup.
-PART sums[BOTH];
-#define CLEAR [[unroll]] for (uint j = 0; j < BOTH; j++) sums[j] = PART(0);
+SCALAR sums[BOTH];
+#define CLEAR [[unroll]] for (uint j = 0; j < BOTH; j++) sums[j] = SCALAR(0);
 #define MULTIPLY(LEFT, RIGHT) \
   [[dont_unroll]] for (uint some = 0; some < BOTH; some += 4) { \
     [[unroll]] for (uint more = 0; more < 4; more++) { \
       uint k = some + more; \
-      PART x = LEFT(INVOCATION, k); \
+      SCALAR x = LEFT(INVOCATION, k); \
       [[unroll]] for (uint part = 0; part < BOTH; part += SUBGROUP) { \
-        PART y = RIGHT(k, part + gl_SubgroupInvocationID); \
+        SCALAR y = RIGHT(k, part + gl_SubgroupInvocationID); \
         [[unroll]] for (uint l = 0; l < SUBGROUP; l++) sums[part + l] = MULTIPLY_ADD(x, subgroupBroadcast(y, l), sums[part + l]); \
       } \
     } \
   }
 #define EACH_SUM(i, j, sum, body) { \
     uint i = INVOCATION; \
-    [[unroll]] for (uint j = 0; j < BOTH; j++) { PART sum = sums[j]; body } \
+    [[unroll]] for (uint j = 0; j < BOTH; j++) { SCALAR sum = sums[j]; body } \
   }
 #else
 const uint SIDE = 16, EACH = BOTH / SIDE;
-PART sums[EACH][EACH];
-#define CLEAR for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = PART(0);
+SCALAR sums[EACH][EACH];
+#define CLEAR for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = SCALAR(0);
 #define MULTIPLY(LEFT, RIGHT) { \
     uint row = INVOCATION % SIDE, column = INVOCATION / SIDE; \
     for (uint k = 0; k < BOTH; k++) { \
-      PART x[EACH], y[EACH]; \
+      SCALAR x[EACH], y[EACH]; \
       for (uint i = 0; i < EACH; i++) x[i] = LEFT(row + i * SIDE, k); \
       for (uint j = 0; j < EACH; j++) y[j] = RIGHT(k, column + j * SIDE); \
       for (uint i = 0; i < EACH; i++) for (uint j = 0; j < EACH; j++) sums[i][j] = MULTIPLY_ADD(x[i], y[j], sums[i][j]); \
@@ -48,7 +48,7 @@ PART sums[EACH][EACH];
   for (uint own_i = 0; own_i < EACH; own_i++) { \
     for (uint own_j = 0; own_j < EACH; own_j++) { \
       uint i = INVOCATION % SIDE + own_i * SIDE, j = INVOCATION / SIDE + own_j * SIDE; \
-      PART sum = sums[own_i][own_j]; \
+      SCALAR sum = sums[own_i][own_j]; \
       body \
     } \
   }

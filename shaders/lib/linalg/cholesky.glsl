@@ -1,16 +1,16 @@
 // The Cholesky factor of a matrix of at most WIDTH rows in place, one workgroup a matrix. Thread (i, g) holds the elements
-// of row i in columns g, g + GROUPS, …, each with the sum that its column's turn will subtract: ACCUMULATOR may be wider
+// of row i in columns g, g + GROUPS, …, each with the sum that is subtracted when its column is factored: ACCUMULATOR may be wider
 // than ELEMENT, so that the sum rounds once, as BinaryBackend's does.
 
 const uint GROUPS = LOCAL_SIZE / WIDTH, OWN = WIDTH / GROUPS;
 
 shared ELEMENT factor[WIDTH][WIDTH + 1];
-shared PART root;
+shared SCALAR root;
 
 void main() {
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   if (workgroup() >= p.groups) return;
-  uint size = uint(p.size), i = lane % WIDTH, g = lane / WIDTH;
+  uint size = uint(p.size), i = thread % WIDTH, g = thread / WIDTH;
   IDX row = p.a_offset + workgroup() * p.a_batch + i * p.a_row;
   ELEMENT a[OWN];
   ACCUMULATOR sums[OWN];
@@ -28,14 +28,14 @@ void main() {
         rest = difference;
       }
     }
-    bool turn = g == j % GROUPS && i >= j && i < size;
-    if (turn && i == j) root = nx_sqrt(REAL_PART(rest));
+    bool is_current = g == j % GROUPS && i >= j && i < size;
+    if (is_current && i == j) root = nx_sqrt(REAL_PART(rest));
     barrier();
-    if (turn) {
+    if (is_current) {
       // Added to zero: no negative zeros.
       precise ELEMENT l = ELEMENT(0);
       if (i == j) REAL_PART(l) = root;
-      else l = divide_real(rest, is_zero(root) ? PART(1.0e-10) : root) + ELEMENT(0);
+      else l = divide_real(rest, is_zero(root) ? SCALAR(1.0e-10) : root) + ELEMENT(0);
       factor[i][j] = l;
       ELEMENTS(p.a, row + j * p.a_column) = l;
     }

@@ -7,35 +7,35 @@
 // The matrices in `a` are dense; what is above their diagonal is never used.
 
 // Columns of a diagonal block that each thread factors for itself, so that barriers are fewer.
-const uint FEW = 4;
-// Threads along a tile's rows and columns, and what each has of them. On a processor, whose lanes reach shared memory one
+const uint THREAD_COLUMNS = 4;
+// Threads along a tile's rows and columns, and what each has of them. On a CPU device, whose lanes reach shared memory one
 // after the other, neighbours have neighbouring rows, and hand to each other what all of them need.
-#if PROCESSOR
-const uint DOWN = TILE, ACROSS = LOCAL_SIZE / DOWN, SPAN = SUBGROUP < WIDTH ? SUBGROUP : WIDTH;
-#define ROW_THREAD(lane) ((lane) % DOWN)
-#define COLUMN_THREAD(lane) ((lane) / DOWN)
-#define COLUMN(j) (across * COLUMNS + (j))
+#if CPU_DEVICE
+const uint TILE_ROW_THREADS = TILE, TILE_COLUMN_THREADS = LOCAL_SIZE / TILE_ROW_THREADS, SPAN = SUBGROUP < WIDTH ? SUBGROUP : WIDTH;
+#define ROW_THREAD(thread) ((thread) % TILE_ROW_THREADS)
+#define COLUMN_THREAD(thread) ((thread) / TILE_ROW_THREADS)
+#define COLUMN(j) (column_thread * COLUMNS + (j))
 #define OWN_PART (gl_SubgroupInvocationID % SPAN)
 #define PART_OF(x, part) subgroupBroadcast(x, part)
 #else
-const uint ACROSS = 8, DOWN = LOCAL_SIZE / ACROSS, SPAN = 1;
-#define ROW_THREAD(lane) ((lane) / ACROSS)
-#define COLUMN_THREAD(lane) ((lane) % ACROSS)
-#define COLUMN(j) (across + (j) * ACROSS)
+const uint TILE_COLUMN_THREADS = 8, TILE_ROW_THREADS = LOCAL_SIZE / TILE_COLUMN_THREADS, SPAN = 1;
+#define ROW_THREAD(thread) ((thread) / TILE_COLUMN_THREADS)
+#define COLUMN_THREAD(thread) ((thread) % TILE_COLUMN_THREADS)
+#define COLUMN(j) (column_thread + (j) * TILE_COLUMN_THREADS)
 #define OWN_PART 0
 #define PART_OF(x, part) x
 #endif
-const uint ROWS = TILE / DOWN, COLUMNS = TILE / ACROSS;
-#define ROW(i) (down + (i) * DOWN)
-// Threads that share a row of the diagonal block, and how many times FEW columns each has. There may be more threads.
-const uint SHARERS = LOCAL_SIZE / WIDTH, MOST = WIDTH / FEW, GROUPS = SHARERS < MOST ? SHARERS : MOST, OWN = MOST / GROUPS;
+const uint ROWS = TILE / TILE_ROW_THREADS, COLUMNS = TILE / TILE_COLUMN_THREADS;
+#define ROW(i) (row_thread + (i) * TILE_ROW_THREADS)
+// Threads that share a row of the diagonal block, and how many times THREAD_COLUMNS columns each has. There may be more threads.
+const uint SHARERS = LOCAL_SIZE / WIDTH, MOST = WIDTH / THREAD_COLUMNS, GROUPS = SHARERS < MOST ? SHARERS : MOST, OWN = MOST / GROUPS;
 
 shared ELEMENT triangle[WIDTH][WIDTH];
-shared PART inverses[WIDTH];
+shared SCALAR inverses[WIDTH];
 // The panel's elements in the tile's rows, then in its columns.
 shared ELEMENT lines[2 * TILE][WIDTH + 1];
-// FEW columns before they are divided.
-shared ELEMENT published[WIDTH][FEW];
+// THREAD_COLUMNS columns before they are divided.
+shared ELEMENT published[WIDTH][THREAD_COLUMNS];
 
 IDX matrix;
 #define SUBTRACT(x, a, b) x = MULTIPLY_ADD(-(a), b, x);
@@ -43,45 +43,45 @@ IDX matrix;
 #define L(i, j) ELEMENTS(p.l, matrix + (i) * p.n + (j))
 
 // The square root of a pivot and its inverse: one Newton step each from what the device has at once.
-void roots(ELEMENT pivot_element, out PART root, out PART inverse) {
-  PART pivot = REAL_PART(pivot_element);
+void roots(ELEMENT pivot_element, out SCALAR root, out SCALAR inverse) {
+  SCALAR pivot = REAL_PART(pivot_element);
   inverse = inversesqrt(pivot);
-  inverse += inverse * (PART(0.5) - PART(0.5) * pivot * inverse * inverse);
+  inverse += inverse * (SCALAR(0.5) - SCALAR(0.5) * pivot * inverse * inverse);
   root = pivot * inverse;
-  root += PART(0.5) * inverse * (pivot - root * root);
+  root += SCALAR(0.5) * inverse * (pivot - root * root);
   if (is_zero(pivot)) {
-    root = PART(0);
-    inverse = PART(1.0e10);
+    root = SCALAR(0);
+    inverse = SCALAR(1.0e10);
   }
 }
 
 // The factor of the block that stands in `lines`, to `l` at row and column `first`.
-void factor(uint lane, IDX first) {
-  uint i = lane % WIDTH, g = lane / WIDTH;
-  ELEMENT a[OWN][FEW];
+void factor(uint thread, IDX first) {
+  uint i = thread % WIDTH, g = thread / WIDTH;
+  ELEMENT a[OWN][THREAD_COLUMNS];
   [[unroll]] for (uint own = 0; own < OWN; own++)
-    [[unroll]] for (uint k = 0; k < FEW; k++) a[own][k] = lines[i][min((own * GROUPS + g) * FEW, WIDTH - FEW) + k];
-  [[unroll]] for (uint b = 0; b < WIDTH / FEW; b++) {
-    uint j = b * FEW;
-    if (g == b % GROUPS) [[unroll]] for (uint k = 0; k < FEW; k++) published[i][k] = a[b / GROUPS][k];
+    [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) a[own][k] = lines[i][min((own * GROUPS + g) * THREAD_COLUMNS, WIDTH - THREAD_COLUMNS) + k];
+  [[unroll]] for (uint b = 0; b < WIDTH / THREAD_COLUMNS; b++) {
+    uint j = b * THREAD_COLUMNS;
+    if (g == b % GROUPS) [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) published[i][k] = a[b / GROUPS][k];
     barrier();
-    ELEMENT corner[FEW][FEW], x[FEW];
-    PART root[FEW], inverse[FEW];
-    [[unroll]] for (uint k = 0; k < FEW; k++) {
+    ELEMENT corner[THREAD_COLUMNS][THREAD_COLUMNS], x[THREAD_COLUMNS];
+    SCALAR root[THREAD_COLUMNS], inverse[THREAD_COLUMNS];
+    [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) {
       x[k] = published[i][k];
       [[unroll]] for (uint c = 0; c <= k; c++) corner[k][c] = published[j + k][c];
     }
-    [[unroll]] for (uint k = 0; k < FEW; k++) {
+    [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) {
       roots(corner[k][k], root[k], inverse[k]);
       x[k] *= inverse[k];
-      [[unroll]] for (uint r = k + 1; r < FEW; r++) {
+      [[unroll]] for (uint r = k + 1; r < THREAD_COLUMNS; r++) {
         corner[r][k] *= inverse[k];
         [[unroll]] for (uint c = k + 1; c <= r; c++) SUBTRACT(corner[r][c], corner[r][k], CONJUGATE(corner[c][k]))
       }
-      [[unroll]] for (uint c = k + 1; c < FEW; c++) SUBTRACT(x[c], x[k], CONJUGATE(corner[c][k]))
+      [[unroll]] for (uint c = k + 1; c < THREAD_COLUMNS; c++) SUBTRACT(x[c], x[k], CONJUGATE(corner[c][k]))
     }
     if (g == b % GROUPS) {
-      [[unroll]] for (uint k = 0; k < FEW; k++) {
+      [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) {
         ELEMENT diagonal = ELEMENT(0);
         REAL_PART(diagonal) = root[k];
         // Added to zero: no negative zeros.
@@ -90,14 +90,14 @@ void factor(uint lane, IDX first) {
     }
     barrier();
     [[unroll]] for (uint own = 0; own < OWN; own++) {
-      uint column = (own * GROUPS + g) * FEW;
+      uint column = (own * GROUPS + g) * THREAD_COLUMNS;
       if (column > j && column < WIDTH) {
-        [[unroll]] for (uint c = 0; c < FEW; c++)
-          [[unroll]] for (uint k = 0; k < FEW; k++) SUBTRACT(a[own][c], x[k], CONJUGATE(triangle[column + c][j + k]))
+        [[unroll]] for (uint c = 0; c < THREAD_COLUMNS; c++)
+          [[unroll]] for (uint k = 0; k < THREAD_COLUMNS; k++) SUBTRACT(a[own][c], x[k], CONJUGATE(triangle[column + c][j + k]))
       }
     }
   }
-  for (uint e = lane; e < WIDTH * WIDTH; e += LOCAL_SIZE) {
+  for (uint e = thread; e < WIDTH * WIDTH; e += LOCAL_SIZE) {
     IDX row = first + e / WIDTH, column = first + e % WIDTH;
     if (row < p.n && column < p.n) L(row, column) = triangle[e / WIDTH][e % WIDTH];
   }
@@ -105,16 +105,16 @@ void factor(uint lane, IDX first) {
 
 void main() {
   // Lines of tiles in pairs, the last and the first, the last but one and the second, that have tiles + 1 tiles each.
-  uint lane = INVOCATION;
-  IDX across_lines = p.tiles + 1, line_pairs = across_lines / 2, at = workgroup();
-  IDX in_row = ONCE(QUOTIENT(at, across_lines)), batch = ONCE(QUOTIENT(in_row, line_pairs));
-  IDX pair = in_row - batch * line_pairs, place = at - in_row * across_lines, last = p.tiles - 1 - pair;
-  if (at >= p.groups || (place > last && last == pair)) return;
-  IDX line = place <= last ? last : pair, column_tile = place <= last ? place : place - last - 1;
+  uint thread = INVOCATION;
+  IDX line_tiles = p.tiles + 1, line_pairs = line_tiles / 2, at = workgroup();
+  IDX in_row = ONCE(QUOTIENT(at, line_tiles)), batch = ONCE(QUOTIENT(in_row, line_pairs));
+  IDX pair = in_row - batch * line_pairs, position = at - in_row * line_tiles, last = p.tiles - 1 - pair;
+  if (at >= p.groups || (position > last && last == pair)) return;
+  IDX line = position <= last ? last : pair, column_tile = position <= last ? position : position - last - 1;
   matrix = ONCE(batch * p.n * p.n);
   IDX top = ONCE(p.rest + line * TILE), left = ONCE(p.rest + column_tile * TILE);
-  uint down = ROW_THREAD(lane), across = COLUMN_THREAD(lane);
-  // Loaded first, so that they are there when their turn comes.
+  uint row_thread = ROW_THREAD(thread), column_thread = COLUMN_THREAD(thread);
+  // Loaded first, so that they are there when they are needed.
   ELEMENT c[ROWS][COLUMNS];
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     [[unroll]] for (uint j = 0; j < COLUMNS; j++) {
@@ -124,13 +124,13 @@ void main() {
     }
   }
   if (p.rest > p.start) {
-    if (lane < WIDTH) {
-      PART diagonal = REAL_PART(L(p.start + lane, p.start + lane));
-      inverses[lane] = is_zero(diagonal) ? PART(1.0e10) : PART(1) / diagonal;
+    if (thread < WIDTH) {
+      SCALAR diagonal = REAL_PART(L(p.start + thread, p.start + thread));
+      inverses[thread] = is_zero(diagonal) ? SCALAR(1.0e10) : SCALAR(1) / diagonal;
     }
-    for (uint e = lane; e < WIDTH * WIDTH; e += LOCAL_SIZE)
+    for (uint e = thread; e < WIDTH * WIDTH; e += LOCAL_SIZE)
       triangle[e / WIDTH][e % WIDTH] = L(p.start + e / WIDTH, p.start + e % WIDTH);
-    for (uint e = lane; e < 2 * TILE * WIDTH; e += LOCAL_SIZE) {
+    for (uint e = thread; e < 2 * TILE * WIDTH; e += LOCAL_SIZE) {
       uint at = e / WIDTH, k = e % WIDTH;
       IDX row = at < TILE ? top + at : left + at - TILE;
       ELEMENT x = ELEMENT(0);
@@ -145,12 +145,12 @@ void main() {
         ELEMENT own = CONJUGATE(triangle[k][e + OWN_PART]);
         [[unroll]] for (uint part = 0; part < SPAN; part++) if (e + part < k) sum = MULTIPLY_ADD(x[e + part], PART_OF(own, part), sum);
       }
-      x[k] = (lines[lane][k] - sum) * inverses[k];
+      x[k] = (lines[thread][k] - sum) * inverses[k];
     }
-    [[unroll]] for (uint k = 0; k < WIDTH; k++) lines[lane][k] = x[k] + ELEMENT(0);
+    [[unroll]] for (uint k = 0; k < WIDTH; k++) lines[thread][k] = x[k] + ELEMENT(0);
     barrier();
     if (column_tile == 0) {
-      for (uint e = lane; e < TILE * WIDTH; e += LOCAL_SIZE) {
+      for (uint e = thread; e < TILE * WIDTH; e += LOCAL_SIZE) {
         IDX row = top + e / WIDTH, column = top + e % TILE;
         if (row < p.n) L(row, p.start + e % WIDTH) = lines[e / WIDTH][e % WIDTH];
         if (column < p.n) L(p.start + e / TILE, column) = ELEMENT(0);
@@ -186,5 +186,5 @@ void main() {
     }
   }
   barrier();
-  factor(lane, p.rest);
+  factor(thread, p.rest);
 }

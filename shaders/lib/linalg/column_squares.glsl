@@ -1,16 +1,16 @@
-// The sum of the squares of a column, added up by the threads of its segment.
+// The sum of the squares of a column, added up by its threads.
 
 #include "lib/linalg/sums.glsl"
 
-IDX column() { return workgroup() * SEGMENTS + INVOCATION / LANES; }
-uint lane() { return INVOCATION % LANES; }
+IDX column() { return workgroup() * GROUP_COLUMNS + INVOCATION / COLUMN_THREADS; }
+uint column_thread() { return INVOCATION % COLUMN_THREADS; }
 
 // All threads of a workgroup call it, those beyond the last column too.
-PART squares(bool live) {
+SCALAR squares(bool live) {
   Sums s = NOTHING;
   if (live) {
-    for (IDX i = lane(); i < p.rows; i += LANES) s.a += square(AT(Cell, p.work, column() * p.rows + i));
+    for (IDX i = column_thread(); i < p.rows; i += COLUMN_THREADS) s.a += square(AT(Element, p.work, column() * p.rows + i));
   }
   s = total(s);
-  return PART(s.a);
+  return SCALAR(s.a);
 }

@@ -4,47 +4,47 @@
 
 #include "lib/linalg/sums.glsl"
 
-shared PART best[THREADS];
-shared uint places[THREADS];
+shared SCALAR best[THREADS];
+shared uint rows_of_best[THREADS];
 
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   IDX n = p.width, base = batch * p.columns * p.rows;
-  #define C(i, j) AT(Cell, p.work, base + (j) * p.rows + (i))
-  #define FILLED(j) (size(AT(Cell, p.values, batch * n + IDX(AT(uint, p.order, batch * n + (j))))) > PART(0))
+  #define C(i, j) AT(Element, p.work, base + (j) * p.rows + (i))
+  #define FILLED(j) (size(AT(Element, p.values, batch * n + IDX(AT(uint, p.order, batch * n + (j))))) > SCALAR(0))
   IDX first = n;
   while (first > 0 && !FILLED(first - 1)) first--;
   for (IDX j = first; j < n; j++) {
-    best[lane] = PART(-1);
-    places[lane] = 0;
-    for (IDX i = lane; i < n; i += THREADS) {
-      PART rest = PART(1);
-      for (IDX k = 0; k < j; k++) rest -= PART(square(C(i, k)));
-      if (rest > best[lane]) {
-        best[lane] = rest;
-        places[lane] = uint(i);
+    best[thread] = SCALAR(-1);
+    rows_of_best[thread] = 0;
+    for (IDX i = thread; i < n; i += THREADS) {
+      SCALAR rest = SCALAR(1);
+      for (IDX k = 0; k < j; k++) rest -= SCALAR(square(C(i, k)));
+      if (rest > best[thread]) {
+        best[thread] = rest;
+        rows_of_best[thread] = uint(i);
       }
     }
     barrier();
-    PART farthest = PART(-1);
+    SCALAR farthest = SCALAR(-1);
     IDX unit = 0;
     for (uint k = 0; k < THREADS; k++) {
-      if (best[k] > farthest || (best[k] == farthest && places[k] < unit)) {
+      if (best[k] > farthest || (best[k] == farthest && rows_of_best[k] < unit)) {
         farthest = best[k];
-        unit = places[k];
+        unit = rows_of_best[k];
       }
     }
     Sums s = NOTHING;
-    for (IDX i = lane; i < n; i += THREADS) {
-      SUM_ELEMENT rest = SUM_ELEMENT(element(i == unit ? PART(1) : PART(0)));
+    for (IDX i = thread; i < n; i += THREADS) {
+      SUM_ELEMENT rest = SUM_ELEMENT(element(i == unit ? SCALAR(1) : SCALAR(0)));
       for (IDX k = 0; k < j; k++) rest -= conj_times(C(unit, k), C(i, k));
       C(i, j) = ELEMENT(rest);
       s.a += square(ELEMENT(rest));
     }
-    PART length = root(PART(total(s).a));
-    for (IDX i = lane; i < n; i += THREADS) C(i, j) = over(C(i, j), length);
+    SCALAR length = root(SCALAR(total(s).a));
+    for (IDX i = thread; i < n; i += THREADS) C(i, j) = over(C(i, j), length);
     meet();
   }
 }

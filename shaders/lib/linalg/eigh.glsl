@@ -4,47 +4,47 @@
 
 #include "lib/linalg/sums.glsl"
 
-shared PART cosines[MAX_PAIRS], tops[MAX_PAIRS], bottoms[MAX_PAIRS];
+shared SCALAR cosines[MAX_PAIRS], tops[MAX_PAIRS], bottoms[MAX_PAIRS];
 shared ELEMENT sines[MAX_PAIRS];
 shared bool rotates;
 
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   IDX n = p.rows, pairs = (n + 1) / 2, base = batch * n * n;
-  #define M(i, j) AT(Cell, p.work, base + (j) * n + (i))
-  #define V(i, j) AT(Cell, p.vectors, base + (j) * n + (i))
+  #define M(i, j) AT(Element, p.work, base + (j) * n + (i))
+  #define V(i, j) AT(Element, p.vectors, base + (j) * n + (i))
   Sums s = NOTHING;
-  for (IDX i = lane; i < n * n; i += THREADS) s.a += square(AT(Cell, p.work, base + i));
-  PART negligible = times(root(PART(total(s).a)), PART(EPS / 4));
+  for (IDX i = thread; i < n * n; i += THREADS) s.a += square(AT(Element, p.work, base + i));
+  SCALAR negligible = times(root(SCALAR(total(s).a)), SCALAR(EPS / 4));
   for (IDX round = 0; round < p.rounds; round++) {
     if (round % n == 0) {
       barrier();
-      if (lane == 0) rotates = false;
+      if (thread == 0) rotates = false;
       barrier();
     }
-    for (IDX k = lane; k < pairs; k += THREADS) {
+    for (IDX k = thread; k < pairs; k += THREADS) {
       IDX top = top_of(k, round, pairs), bottom = bottom_of(k, round, pairs);
-      cosines[k] = PART(1);
+      cosines[k] = SCALAR(1);
       sines[k] = ELEMENT(0);
       if (top >= n || bottom >= n) continue;
-      PART a = real_part(M(top, top)), b = real_part(M(bottom, bottom));
+      SCALAR a = real_part(M(top, top)), b = real_part(M(bottom, bottom));
       ELEMENT x = M(top, bottom);
 #if COMPLEX_ELEMENTS
-      PART pivot = size(x);
+      SCALAR pivot = size(x);
 #else
-      PART pivot = x;
+      SCALAR pivot = x;
 #endif
-      PART t = PART(0);
+      SCALAR t = SCALAR(0);
       if (abs(pivot) > negligible) {
         t = tangent(a, b, pivot);
         rotates = true;
       }
-      PART length = secant(t);
-      cosines[k] = over(PART(1), length);
+      SCALAR length = secant(t);
+      cosines[k] = over(SCALAR(1), length);
 #if COMPLEX_ELEMENTS
-      sines[k] = pivot == PART(0) ? ELEMENT(0) : times(over(conj(x), pivot), over(t, length));
+      sines[k] = pivot == SCALAR(0) ? ELEMENT(0) : times(over(conj(x), pivot), over(t, length));
 #else
       sines[k] = over(t, length);
 #endif
@@ -52,10 +52,10 @@ void main() {
       bottoms[k] = plus(b, times(t, pivot));
     }
     meet();
-    for (IDX e = lane; e < pairs * n; e += THREADS) {
+    for (IDX e = thread; e < pairs * n; e += THREADS) {
       IDX k = e / n, j = e % n, top = top_of(k, round, pairs), bottom = bottom_of(k, round, pairs);
       if (top >= n || bottom >= n) continue;
-      PART c = cosines[k];
+      SCALAR c = cosines[k];
       ELEMENT sine = sines[k], x = M(top, j), y = M(bottom, j);
       M(top, j) = minus(times(x, c), times(y, conj(sine)));
       M(bottom, j) = plus(times(x, sine), times(y, c));
@@ -65,10 +65,10 @@ void main() {
       V(j, bottom) = plus(times(x, conj(sine)), times(y, c));
     }
     meet();
-    for (IDX e = lane; e < pairs * n; e += THREADS) {
+    for (IDX e = thread; e < pairs * n; e += THREADS) {
       IDX k = e / n, i = e % n, top = top_of(k, round, pairs), bottom = bottom_of(k, round, pairs);
       if (top >= n || bottom >= n) continue;
-      PART c = cosines[k];
+      SCALAR c = cosines[k];
       ELEMENT sine = sines[k], x = M(i, top), y = M(i, bottom);
       x = minus(times(x, c), times(y, sine));
       y = plus(times(M(i, top), conj(sine)), times(y, c));
@@ -86,5 +86,5 @@ void main() {
     // A sweep in which nothing was left to rotate is the last.
     if (round % n == n - 1 && !rotates) break;
   }
-  for (IDX j = lane; j < n; j += THREADS) AT(Cell, p.values, batch * n + j) = M(j, j);
+  for (IDX j = thread; j < n; j += THREADS) AT(Element, p.values, batch * n + j) = M(j, j);
 }

@@ -6,9 +6,9 @@ void main() {
   IDX n = p.columns, row = i % n, column = i / n % n, batch = i / (n * n);
   SUM sum = SUM(0);
   for (IDX k = 0; k < n; k++) {
-    SUM value = SUM(AT(Cell, p.values, batch * n + k)), weight = SQUARED != 0 ? value * value : value;
+    SUM value = SUM(AT(Element, p.values, batch * n + k)), weight = SQUARED != 0 ? value * value : value;
     IDX base = (batch * n + k) * n;
-    sum += weight * SUM(AT(Cell, p.from, base + row)) * SUM(AT(Cell, p.from, base + column));
+    sum += weight * SUM(AT(Element, p.from, base + row)) * SUM(AT(Element, p.from, base + column));
   }
-  AT(Cell, p.work, i) = ELEMENT(sum);
+  AT(Element, p.work, i) = ELEMENT(sum);
 }

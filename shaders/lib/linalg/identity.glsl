@@ -2,5 +2,5 @@
 void main() {
   IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
-  AT(Cell, p.work, i) = i % p.rows == i / p.rows % p.columns ? element(PART(1)) : ELEMENT(0);
+  AT(Element, p.work, i) = i % p.rows == i / p.rows % p.columns ? element(SCALAR(1)) : ELEMENT(0);
 }

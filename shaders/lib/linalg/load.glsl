@@ -4,21 +4,21 @@
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   IDX batch = group / p.parts, count = p.rows * p.columns, piece = (count + p.parts - 1) / p.parts;
   IDX base = batch * count, first = group % p.parts * piece, end = min(first + piece, count);
-  PART largest = PART(0);
-  for (IDX part = 0; part < p.parts; part++) largest = max(largest, AT(Number, p.maxima, batch * p.parts + part));
+  SCALAR largest = SCALAR(0);
+  for (IDX part = 0; part < p.parts; part++) largest = max(largest, AT(Real, p.maxima, batch * p.parts + part));
   // Of zero, of infinities and of NaN no power of two makes anything better.
-  bool scalable = largest > PART(0) && !isinf(largest);
-  PART scale = scalable ? power_of_two(-exponent_of(largest), PART(0)) : PART(1);
-  if (first == 0 && lane == 0) AT(Number, p.scales, batch) = scale;
-  for (IDX i = first + lane; i < end; i += THREADS) {
+  bool scalable = largest > SCALAR(0) && !isinf(largest);
+  SCALAR scale = scalable ? power_of_two(-exponent_of(largest), SCALAR(0)) : SCALAR(1);
+  if (first == 0 && thread == 0) AT(Real, p.scales, batch) = scale;
+  for (IDX i = first + thread; i < end; i += THREADS) {
 #if TRANSPOSED
     IDX from = i;
 #else
     IDX from = i % p.rows * p.columns + i / p.rows;
 #endif
-    AT(Cell, p.work, base + i) = LOAD(base + from) * scale;
+    AT(Element, p.work, base + i) = LOAD(base + from) * scale;
   }
 }

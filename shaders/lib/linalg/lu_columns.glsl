@@ -1,11 +1,11 @@
 // As lu_panel.glsl, for panels whose rows the threads hold in registers: thread t those that stood at start + t,
-// start + t + LOCAL_SIZE, …. Rows are not exchanged, but the places at which they stand.
+// start + t + LOCAL_SIZE, …. Not rows are exchanged, but their positions.
 
-#include "lib/linalg/first_of.glsl"
+#include "lib/linalg/subgroup_pivot.glsl"
 
 const uint SUBGROUPS = LOCAL_SIZE / SUBGROUP;
 
-shared PART sizes[SUBGROUPS];
+shared SCALAR sizes[SUBGROUPS];
 shared uint rows[SUBGROUPS];
 shared ELEMENT pivot[WIDTH];
 
@@ -16,26 +16,26 @@ void main() {
   IDX base = workgroup() * p.n * p.n + p.start * p.n;
   ELEMENT a[EACH][WIDTH];
   // n where there is no row.
-  uint place[EACH];
+  uint position[EACH];
   for (uint r = 0; r < EACH; r++) {
-    place[r] = min(start + id + r * LOCAL_SIZE, n);
+    position[r] = min(start + id + r * LOCAL_SIZE, n);
     for (uint k = 0; k < WIDTH; k++) {
       a[r][k] = ELEMENT(0);
-      if (place[r] < n && k < size) a[r][k] = ELEMENTS(p.a, base + k * p.n + place[r]);
+      if (position[r] < n && k < size) a[r][k] = ELEMENTS(p.a, base + k * p.n + position[r]);
     }
   }
-  // The column whose turn it is comes first; after WIDTH turns all are back at their places.
+  // The current column comes first; after WIDTH iterations all are back at their positions.
   [[dont_unroll]] for (uint j = 0; j < WIDTH; j++) {
     uint here = start + j;
     bool zero = true;
     if (j < size) {
-      PART best = PART(-1);
+      SCALAR best = SCALAR(-1);
       uint row = n;
       for (uint r = 0; r < EACH; r++) {
-        PART m = magnitude(a[r][0]);
-        if (place[r] >= here && place[r] < n && before(m, place[r], best, row)) {
+        SCALAR m = magnitude(a[r][0]);
+        if (position[r] >= here && position[r] < n && before(m, position[r], best, row)) {
           best = m;
-          row = place[r];
+          row = position[r];
         }
       }
       first_of(best, row);
@@ -44,7 +44,7 @@ void main() {
         rows[gl_SubgroupID] = row;
       }
       barrier();
-      best = PART(-1);
+      best = SCALAR(-1);
       row = n;
       for (uint s = lane; s < SUBGROUPS; s += SUBGROUP) {
         if (before(sizes[s], rows[s], best, row)) {
@@ -54,11 +54,11 @@ void main() {
       }
       first_of(best, row);
       for (uint r = 0; r < EACH; r++) {
-        if (place[r] == row) {
-          place[r] = here;
+        if (position[r] == row) {
+          position[r] = here;
           for (uint k = 0; k < WIDTH; k++) pivot[k] = a[r][k];
-        } else if (place[r] == here) {
-          place[r] = row;
+        } else if (position[r] == here) {
+          position[r] = row;
         }
       }
       if (id == 0) AT(uint, p.pivots, workgroup() * p.n + here) = row;
@@ -66,7 +66,7 @@ void main() {
       zero = is_zero(magnitude(pivot[0]));
     }
     for (uint r = 0; r < EACH; r++) {
-      bool below = j < size && place[r] > here;
+      bool below = j < size && position[r] > here;
       ELEMENT l = a[r][0];
       if (below && !zero) l = divide(l, pivot[0]);
       for (uint k = 1; k < WIDTH; k++) {
@@ -81,7 +81,7 @@ void main() {
     }
   }
   for (uint r = 0; r < EACH; r++) {
-    if (place[r] >= n) continue;
-    for (uint k = 0; k < WIDTH; k++) if (k < size) ELEMENTS(p.a, base + k * p.n + place[r]) = a[r][k];
+    if (position[r] >= n) continue;
+    for (uint k = 0; k < WIDTH; k++) if (k < size) ELEMENTS(p.a, base + k * p.n + position[r]) = a[r][k];
   }
 }

@@ -10,28 +10,28 @@ shared uint rows[SLOTS], sources[SLOTS];
 shared uint slots[WIDTH];
 
 void main() {
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   if (workgroup() >= p.groups) return;
   IDX tiles = ONCE(QUOTIENT(p.groups, p.batch)), batch = ONCE(QUOTIENT(workgroup(), tiles));
   IDX tile = workgroup() - batch * tiles;
   uint n = uint(p.n), start = uint(p.start), size = uint(p.size);
   IDX pivots = batch * p.n + p.start;
-  if (lane < size) {
-    uint chosen = AT(uint, p.pivots, pivots + lane);
+  if (thread < size) {
+    uint chosen = AT(uint, p.pivots, pivots + thread);
     // Equal pivots share the slot of the first.
     uint first = 0;
     while (AT(uint, p.pivots, pivots + first) != chosen) first++;
-    slots[lane] = chosen < start + size ? chosen - start : WIDTH + first;
-    rows[lane] = start + lane;
-    rows[WIDTH + lane] = chosen;
-  } else if (lane < WIDTH) {
-    rows[lane] = n;
-    rows[WIDTH + lane] = n;
+    slots[thread] = chosen < start + size ? chosen - start : WIDTH + first;
+    rows[thread] = start + thread;
+    rows[WIDTH + thread] = chosen;
+  } else if (thread < WIDTH) {
+    rows[thread] = n;
+    rows[WIDTH + thread] = n;
   }
   barrier();
-  if (lane < SLOTS) sources[lane] = rows[lane];
+  if (thread < SLOTS) sources[thread] = rows[thread];
   barrier();
-  if (lane == 0) {
+  if (thread == 0) {
     for (uint j = 0; j < size; j++) {
       uint other = sources[slots[j]];
       sources[slots[j]] = sources[j];
@@ -39,11 +39,11 @@ void main() {
     }
   }
   barrier();
-  uint slot = lane % SLOTS;
+  uint slot = thread % SLOTS;
   uint to = rows[slot], from = sources[slot];
   // Pivots within the panel and repeated ones are in another slot.
   bool moves = to < n && (slot < WIDTH || slots[slot - WIDTH] == slot);
-  IDX column = tile * COLUMNS + lane / SLOTS, others = p.n - p.size;
+  IDX column = tile * COLUMNS + thread / SLOTS, others = p.n - p.size;
   bool element = moves && from != to && column < others, order = moves && column == others;
   if (column >= p.start) column += p.size;
   IDX base = (batch * p.n + column) * p.n;
@@ -56,7 +56,7 @@ void main() {
   if (order) AT(uint, p.permutation, batch * p.n + to) = index;
   // Before the first panel the permutation holds nothing yet.
   if (start == 0 && tile == tiles - 1) {
-    for (uint i = size + lane; i < n; i += LOCAL_SIZE) {
+    for (uint i = size + thread; i < n; i += LOCAL_SIZE) {
       bool moved = false;
       for (uint k = WIDTH; k < WIDTH + size; k++) moved = moved || rows[k] == i;
       if (!moved) AT(uint, p.permutation, batch * p.n + i) = i;

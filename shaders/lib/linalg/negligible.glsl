@@ -5,6 +5,6 @@ void main() {
   IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX first = i / p.columns * p.columns;
-  PART most = size(AT(Cell, p.values, first + IDX(AT(uint, p.order, first)))) * PART(uintBitsToFloat(uint(p.zero)));
-  if (size(AT(Cell, p.values, i)) <= most) AT(Cell, p.values, i) = ELEMENT(0);
+  SCALAR most = size(AT(Element, p.values, first + IDX(AT(uint, p.order, first)))) * SCALAR(uintBitsToFloat(uint(p.zero)));
+  if (size(AT(Element, p.values, i)) <= most) AT(Element, p.values, i) = ELEMENT(0);
 }

@@ -6,9 +6,9 @@
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   Sums s = NOTHING;
-  for (IDX i = lane; i < p.rows; i += THREADS) s.a += SUM(real_part(AT(Cell, p.values, batch * p.rows + i)));
-  PART norm = root(PART(total(s).a));
-  if (lane == 0) AT(Number, p.least, batch) = PART(EPS / 2) * norm;
+  for (IDX i = thread; i < p.rows; i += THREADS) s.a += SUM(real_part(AT(Element, p.values, batch * p.rows + i)));
+  SCALAR norm = root(SCALAR(total(s).a));
+  if (thread == 0) AT(Real, p.least, batch) = SCALAR(EPS / 2) * norm;
 }

@@ -1,16 +1,16 @@
-// Brings the columns to length 1, a column a segment, and keeps their lengths in `values`. Columns of zero stay.
+// Brings the columns to length 1, a column for the threads of each, and keeps their lengths in `values`. Columns of zero stay.
 
 #include "lib/linalg/column_squares.glsl"
 
 void main() {
   bool live = column() < p.count;
-  PART sum = squares(live);
+  SCALAR sum = squares(live);
   if (!live) return;
-  PART length = root(sum);
-  if (lane() == 0) AT(Cell, p.values, column()) = element(length);
-  for (IDX i = lane(); i < p.rows; i += LANES) {
-    IDX place = column() * p.rows + i;
-    ELEMENT x = AT(Cell, p.work, place);
-    AT(Cell, p.work, place) = length == PART(0) ? ELEMENT(0) : over(x, length);
+  SCALAR length = root(sum);
+  if (column_thread() == 0) AT(Element, p.values, column()) = element(length);
+  for (IDX i = column_thread(); i < p.rows; i += COLUMN_THREADS) {
+    IDX index = column() * p.rows + i;
+    ELEMENT x = AT(Element, p.work, index);
+    AT(Element, p.work, index) = length == SCALAR(0) ? ELEMENT(0) : over(x, length);
   }
 }

@@ -6,20 +6,20 @@
 #define ROWS 3
 
 void main() {
-  IDX place = workgroup() * LOCAL_SIZE + INVOCATION;
-  if (workgroup() >= p.groups || place >= p.count) return;
+  IDX index = workgroup() * LOCAL_SIZE + INVOCATION;
+  if (workgroup() >= p.groups || index >= p.count) return;
 #if MODE == ALL
-  ELEMENTS(p.to, place) = LOAD(place);
+  ELEMENTS(p.to, index) = LOAD(index);
 #else
-  IDX column = place % p.columns, line = place / p.columns;
+  IDX column = index % p.columns, line = index / p.columns;
   IDX row = line % p.rows, first = line - row;
 #if MODE == LOWER
-  ELEMENTS(p.to, place) = column <= row ? LOAD(place) : ELEMENT(0);
+  ELEMENTS(p.to, index) = column <= row ? LOAD(index) : ELEMENT(0);
 #elif MODE == TRANSPOSED
-  ELEMENTS(p.to, first * p.columns + column * p.rows + row) = LOAD(place);
+  ELEMENTS(p.to, first * p.columns + column * p.rows + row) = LOAD(index);
 #else
   IDX source = (first + AT(uint, p.permutation, line)) * p.columns + column;
-  ELEMENTS(p.to, place) = LOAD(source);
+  ELEMENTS(p.to, index) = LOAD(source);
 #endif
 #endif
 }

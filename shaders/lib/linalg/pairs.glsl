@@ -1,9 +1,9 @@
-// The order of Jacobi rotations: in each round every column meets another one, and after as many rounds as there are
-// others it has met all (Brent & Luk, 1985). `pairs` pairs of places, top and bottom; between rounds all columns but the
-// first move on by one place along top and back along bottom, as in Nx.LinAlg.BlockEigh. Columns at or beyond the last
+// The order of Jacobi rotations: in each round every column meets another one, and after 2·pairs - 1 rounds it
+// has met all (Brent & Luk, 1985). `pairs` pairs of positions, top and bottom; between rounds all columns but the
+// first move on by one position along top and back along bottom, as in Nx.LinAlg.BlockEigh. Columns at or beyond the last
 // fill up an odd number.
 
-// The column that stands at place `at` of the cycle in this round.
+// The column that stands at position `at` of the cycle in this round.
 IDX standing(IDX at, IDX round, IDX pairs) {
   IDX others = 2 * pairs - 1;
   IDX start = (at + others - round % others) % others;
@@ -15,13 +15,13 @@ IDX bottom_of(IDX pair, IDX round, IDX pairs) { return standing(2 * pairs - 2 - 
 
 // The smaller of the two rotations that diagonalise ((a, pivot), (pivot, b)), as the tangent of its angle (Golub & Van
 // Loan, 8.5.2).
-PART tangent(PART a, PART b, PART pivot) {
-  PART tau = over(minus(b, a), times(PART(2), pivot));
+SCALAR tangent(SCALAR a, SCALAR b, SCALAR pivot) {
+  SCALAR tau = over(minus(b, a), times(SCALAR(2), pivot));
   // Beyond this 1 + tau² is tau², which might overflow.
-  if (abs(tau) > PART(1) / PART(EPS)) return over(PART(0.5), tau);
-  PART t = root(plus(PART(1), times(tau, tau)));
-  return over(PART(1), plus(tau, tau >= PART(0) ? t : -t));
+  if (abs(tau) > SCALAR(1) / SCALAR(EPS)) return over(SCALAR(0.5), tau);
+  SCALAR t = root(plus(SCALAR(1), times(tau, tau)));
+  return over(SCALAR(1), plus(tau, tau >= SCALAR(0) ? t : -t));
 }
 
 // What cosine and sine of the angle are to be divided by: they are 1 and the tangent over it.
-PART secant(PART t) { return root(plus(PART(1), times(t, t))); }
+SCALAR secant(SCALAR t) { return root(plus(SCALAR(1), times(t, t))); }

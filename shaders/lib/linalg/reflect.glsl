@@ -7,49 +7,49 @@
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint id = INVOCATION, lane = id % LANES, segment = id / LANES;
+  uint id = INVOCATION, thread = id % COLUMN_THREADS, group_column = id / COLUMN_THREADS;
   for (IDX i = p.first; i < p.last; i++) {
     IDX column = (batch * p.columns + i) * p.rows, v = (batch * p.reflectors + i) * p.rows;
     Sums s = NOTHING;
-    for (IDX k = lane; k < p.rows; k += LANES) {
-      SUM part = square(AT(Cell, p.work, column + k));
+    for (IDX k = thread; k < p.rows; k += COLUMN_THREADS) {
+      SUM part = square(AT(Element, p.work, column + k));
       if (k < i) s.a += part;
       if (k > i) s.b += part;
     }
     s = total(s);
-    ELEMENT x = AT(Cell, p.work, column + i);
+    ELEMENT x = AT(Element, p.work, column + i);
     SUM tail = s.b + square(x);
-    PART norm = root(PART(tail)), factor = PART(2);
+    SCALAR norm = root(SCALAR(tail)), factor = SCALAR(2);
     // What lies below the diagonal is rounding of the reflectors so far, or nothing at all.
 #if COMPLEX_ELEMENTS
     bool negligible = tail <= SUM(4 * EPS * EPS) * (s.a + tail);
-    PART length = size(x);
-    ELEMENT head = plus(x, length == PART(0) ? element(norm) : times(over(x, length), norm));
-    PART divisor = root(PART(s.b + square(head)));
+    SCALAR length = size(x);
+    ELEMENT head = plus(x, length == SCALAR(0) ? element(norm) : times(over(x, length), norm));
+    SCALAR divisor = root(SCALAR(s.b + square(head)));
 #else
     bool negligible = s.b <= SUM(4 * EPS * EPS) * (s.a + tail);
-    PART divisor = x <= PART(0) ? minus(x, norm) : -over(PART(s.b), plus(x, norm));
+    SCALAR divisor = x <= SCALAR(0) ? minus(x, norm) : -over(SCALAR(s.b), plus(x, norm));
     ELEMENT head = divisor;
 #endif
     s = NOTHING;
-    if (segment == 0) {
-      for (IDX k = i + lane; k < p.rows; k += LANES) {
-        ELEMENT y = k == i ? head : AT(Cell, p.work, column + k);
-        AT(Cell, p.reflector, v + k) = negligible ? ELEMENT(0) : over(y, divisor);
+    if (group_column == 0) {
+      for (IDX k = i + thread; k < p.rows; k += COLUMN_THREADS) {
+        ELEMENT y = k == i ? head : AT(Element, p.work, column + k);
+        AT(Element, p.reflector, v + k) = negligible ? ELEMENT(0) : over(y, divisor);
       }
     }
     meet();
 #if !COMPLEX_ELEMENTS
-    for (IDX k = i + lane; k < p.rows; k += LANES) s.b += square(AT(Cell, p.reflector, v + k));
+    for (IDX k = i + thread; k < p.rows; k += COLUMN_THREADS) s.b += square(AT(Element, p.reflector, v + k));
     s = total(s);
-    factor = over(PART(2), PART(s.b));
+    factor = over(SCALAR(2), SCALAR(s.b));
 #endif
-    if (negligible) factor = PART(0);
-    if (id == 0) AT(Number, p.factors, batch * p.reflectors + i) = factor;
+    if (negligible) factor = SCALAR(0);
+    if (id == 0) AT(Real, p.factors, batch * p.reflectors + i) = factor;
     if (!negligible) {
-      for (IDX j = i; j < p.last; j += SEGMENTS) {
-        IDX to = (batch * p.columns + j + segment) * p.rows;
-        reflect(to, v, i, lane, factor, j + segment < p.last);
+      for (IDX j = i; j < p.last; j += GROUP_COLUMNS) {
+        IDX to = (batch * p.columns + j + group_column) * p.rows;
+        reflect(to, v, i, thread, factor, j + group_column < p.last);
       }
     }
     meet();

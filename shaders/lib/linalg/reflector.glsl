@@ -3,23 +3,23 @@
 
 #include "lib/linalg/sums.glsl"
 
-// The first element from i on that is a lane's.
-IDX first_from(IDX i, uint lane) {
-  IDX k = i / LANES * LANES + lane;
-  return k < i ? k + LANES : k;
+// The first element from i on that is a thread's.
+IDX first_from(IDX i, uint thread) {
+  IDX k = i / COLUMN_THREADS * COLUMN_THREADS + thread;
+  return k < i ? k + COLUMN_THREADS : k;
 }
 
-void reflect(IDX column, IDX v, IDX i, uint lane, PART factor, bool live) {
+void reflect(IDX column, IDX v, IDX i, uint thread, SCALAR factor, bool live) {
   Sums s = NOTHING;
-  IDX first = first_from(i, lane);
+  IDX first = first_from(i, thread);
   if (live) {
-    for (IDX k = first; k < p.rows; k += LANES)
-      s.g += conj_times(AT(Cell, p.reflector, v + k), AT(Cell, p.work, column + k));
+    for (IDX k = first; k < p.rows; k += COLUMN_THREADS)
+      s.g += conj_times(AT(Element, p.reflector, v + k), AT(Element, p.work, column + k));
   }
   ELEMENT y = ELEMENT(total(s).g);
   if (!live) return;
-  for (IDX k = first; k < p.rows; k += LANES) {
-    ELEMENT change = times(times(AT(Cell, p.reflector, v + k), y), factor);
-    AT(Cell, p.work, column + k) = minus(AT(Cell, p.work, column + k), change);
+  for (IDX k = first; k < p.rows; k += COLUMN_THREADS) {
+    ELEMENT change = times(times(AT(Element, p.reflector, v + k), y), factor);
+    AT(Element, p.work, column + k) = minus(AT(Element, p.work, column + k), change);
   }
 }

@@ -1,4 +1,4 @@
-// Adds so much to the diagonal of Hermitian matrices that they become positive definite and well conditioned: more than
+// Adds a number to the diagonal of Hermitian matrices, by which they become positive definite and well conditioned: more than
 // the Frobenius norm, of which `values` has the squares of each column. One matrix a workgroup.
 
 #include "lib/linalg/sums.glsl"
@@ -6,11 +6,11 @@
 void main() {
   IDX batch = workgroup();
   if (batch >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   IDX base = batch * p.rows * p.rows;
   Sums s = NOTHING;
-  for (IDX i = lane; i < p.rows; i += THREADS) s.a += SUM(real_part(AT(Cell, p.values, batch * p.rows + i)));
-  PART norm = root(PART(total(s).a));
-  ELEMENT shift = element(norm == PART(0) ? PART(1) : PART(1.25) * norm);
-  for (IDX i = lane; i < p.rows; i += THREADS) AT(Cell, p.work, base + i * (p.rows + 1)) += shift;
+  for (IDX i = thread; i < p.rows; i += THREADS) s.a += SUM(real_part(AT(Element, p.values, batch * p.rows + i)));
+  SCALAR norm = root(SCALAR(total(s).a));
+  ELEMENT shift = element(norm == SCALAR(0) ? SCALAR(1) : SCALAR(1.25) * norm);
+  for (IDX i = thread; i < p.rows; i += THREADS) AT(Element, p.work, base + i * (p.rows + 1)) += shift;
 }

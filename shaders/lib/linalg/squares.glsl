@@ -1,9 +1,9 @@
-// The sum of the squares of each column, a column a segment.
+// The sum of the squares of each column, a column for the threads of each.
 
 #include "lib/linalg/column_squares.glsl"
 
 void main() {
   bool live = column() < p.count;
-  PART sum = squares(live);
-  if (live && lane() == 0) AT(Cell, p.values, column()) = element(sum);
+  SCALAR sum = squares(live);
+  if (live && column_thread() == 0) AT(Element, p.values, column()) = element(sum);
 }

@@ -16,12 +16,12 @@ void main() {
 #else
   IDX from = column;
 #endif
-  PART scale = PART(1);
+  SCALAR scale = SCALAR(1);
 #if SCALED
-  scale = AT(Number, p.scales, batch);
+  scale = AT(Real, p.scales, batch);
 #endif
-  ELEMENT x = AT(Cell, p.work, (batch * p.width + from) * p.height + row);
-  if (size(x) <= min(PART(uintBitsToFloat(uint(p.zero))) * scale, PART(EPS / 2))) x = ELEMENT(0);
+  ELEMENT x = AT(Element, p.work, (batch * p.width + from) * p.height + row);
+  if (size(x) <= min(SCALAR(uintBitsToFloat(uint(p.zero))) * scale, SCALAR(EPS / 2))) x = ELEMENT(0);
 #if UPPER
   if (row > column) x = ELEMENT(0);
 #endif

@@ -1,4 +1,4 @@
-// Sums over the lanes of a segment.
+// Sums over the threads of a column.
 
 #ifndef SUMS
 #define SUMS
@@ -11,21 +11,21 @@ struct Sums {
 const Sums NOTHING = Sums(SUM(0), SUM(0), SUM_ELEMENT(0));
 
 shared Sums partial[2][THREADS];
-uint turn = 0;
+uint current = 0;
 
-// The sums over the lanes of a segment; every thread of the workgroup calls it. Two arrays take turns, so that one
-// barrier is enough: who writes to an array again has passed the barrier after its readers.
+// The sums over the threads of a column; every thread of the workgroup calls it. Two arrays alternate, so that one
+// barrier is enough: a thread that writes to an array again has passed the barrier after its readers.
 Sums total(Sums x) {
-  uint id = INVOCATION, base = id / LANES * LANES;
-  partial[turn][id] = x;
+  uint id = INVOCATION, base = id / COLUMN_THREADS * COLUMN_THREADS;
+  partial[current][id] = x;
   barrier();
   Sums sum = NOTHING;
-  for (uint k = 0; k < LANES; k++) {
-    sum.a += partial[turn][base + k].a;
-    sum.b += partial[turn][base + k].b;
-    sum.g += partial[turn][base + k].g;
+  for (uint k = 0; k < COLUMN_THREADS; k++) {
+    sum.a += partial[current][base + k].a;
+    sum.b += partial[current][base + k].b;
+    sum.g += partial[current][base + k].g;
   }
-  turn = 1 - turn;
+  current = 1 - current;
   return sum;
 }
 

@@ -4,5 +4,5 @@ void main() {
   IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX n = p.columns, row = i % n, column = i / n % n, batch = i / (n * n);
-  AT(Cell, p.work, i) = column <= row ? AT(Cell, p.from, (batch * n + row) * p.rows + column) : ELEMENT(0);
+  AT(Element, p.work, i) = column <= row ? AT(Element, p.from, (batch * n + row) * p.rows + column) : ELEMENT(0);
 }

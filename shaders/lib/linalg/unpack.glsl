@@ -1,7 +1,7 @@
 // Dense matrices as a tensor of another type.
 
 void main() {
-  IDX place = workgroup() * LOCAL_SIZE + INVOCATION;
-  if (workgroup() >= p.groups || place >= p.count) return;
-  STORE(place, ELEMENTS(p.from, place));
+  IDX index = workgroup() * LOCAL_SIZE + INVOCATION;
+  if (workgroup() >= p.groups || index >= p.count) return;
+  STORE(index, ELEMENTS(p.from, index));
 }

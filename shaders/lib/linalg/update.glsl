@@ -14,15 +14,15 @@
 IDX a_base, b_base, c_base;
 #define A_ROW(i) (i) * p.a_row
 #define A_DEPTH(start, k) ((start) + (k)) * p.a_column
-#define A_AT(place) PART_A(ELEMENTS(p.a, a_base + place))
+#define A_AT(index) PART_A(ELEMENTS(p.a, a_base + index))
 #define B_DEPTH(start, k) ((start) + (k)) * p.b_row
 #define B_COLUMN(j) (j) * p.b_column
-#define B_AT(place) PART_B(ELEMENTS(p.b, b_base + place))
+#define B_AT(index) PART_B(ELEMENTS(p.b, b_base + index))
 #define ELEMENT_C(i, j) ELEMENTS(p.c, c_base + (i) * p.c_row + (j) * p.c_column)
 #define STORE(i, j, v) ELEMENT_C(i, j) = ELEMENT_C(i, j) - (v)
-#if BY_LANES
-// A thread has BM elements of a column. Of A each lane reads a row and hands it to the others.
-#if PROCESSOR
+#if BY_COLUMNS
+// A thread has BM elements of a column. Of A each lane of a subgroup reads a row and hands it to the others.
+#if CPU_DEVICE
 const uint SPAN = BM < SUBGROUP ? BM : SUBGROUP;
 #define OWN_PART (gl_SubgroupInvocationID % SPAN)
 #define PART_OF(x, part) subgroupBroadcast(x, part)
@@ -32,8 +32,8 @@ const uint SPAN = 1;
 #define PART_OF(x, part) x
 #endif
 
-void matmul(uint lane, IDX row, IDX column, IDX m, IDX n) {
-  IDX j = column + lane, from_b = B_COLUMN(min(j, n - 1)), from_a[BM / SPAN];
+void matmul(uint thread, IDX row, IDX column, IDX m, IDX n) {
+  IDX j = column + thread, from_b = B_COLUMN(min(j, n - 1)), from_a[BM / SPAN];
   ELEMENT sums[BM];
   [[unroll]] for (uint i = 0; i < BM; i++) sums[i] = ELEMENT(0);
   [[unroll]] for (uint i = 0; i < BM / SPAN; i++) from_a[i] = A_ROW(min(row + i * SPAN + OWN_PART, m - 1));
@@ -46,7 +46,7 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n) {
     } \
   }
   IDX k = 0;
-  // What a loop carries costs with every turn.
+  // What a loop carries costs in each iteration.
   for (; k + 4 <= p.k; k += 4) [[unroll]] for (uint step = 0; step < 4; step++) STEP(k + step)
   for (; k < p.k; k++) STEP(k)
   [[unroll]] for (uint i = 0; i < BM; i++) if (row + i < m && j < n) STORE(row + i, j, sums[i]);
@@ -63,7 +63,7 @@ void main() {
   a_base = p.a_offset + batch * p.a_batch;
   b_base = p.b_offset + batch * p.b_batch;
   c_base = p.c_offset + batch * p.c_batch;
-#if BY_LANES
+#if BY_COLUMNS
   matmul(INVOCATION, row, column, p.m, p.n);
 #else
   matmul(INVOCATION, row, column, p.m, p.n, IDX(0), p.k);

@@ -42,7 +42,7 @@ struct BlockBuffers {
     /// Gram matrices of the pairs, part by part; `None` where rotations are found from the matrix itself.
     grams: Option<AllocationHandle>,
     /// For each pair the product of its rotations.
-    turns: AllocationHandle,
+    orthogonal: AllocationHandle,
     /// For each pair whether it has no rotations.
     idle: AllocationHandle,
     /// For each matrix and sweep whether there were rotations.
@@ -92,8 +92,8 @@ impl BlockRotation<'_> {
             None => Some(space.elements(batch * pairs * parts * both * both)?),
             Some(_) => None,
         };
-        let turns = space.elements(batch * pairs * both * both)?;
-        Ok(BlockBuffers { grams, turns, idle, rotations })
+        let orthogonal = space.elements(batch * pairs * both * both)?;
+        Ok(BlockBuffers { grams, orthogonal, idle, rotations })
     }
 
     /// One round, in which each block meets another one: Gram matrices, the rotations that they need, and their application.
@@ -107,7 +107,7 @@ impl BlockRotation<'_> {
         let &Self { matrices, vectors, least } = self;
         let &ColumnMatrices { batch, rows, columns, .. } = matrices;
         let &BlockSizes { ref chosen, pairs, depth, parts, slabs, .. } = sizes;
-        let BlockBuffers { grams, turns, idle, rotations } = buffers;
+        let BlockBuffers { grams, orthogonal, idle, rotations } = buffers;
         let Workspace { cx, arithmetic, .. } = space;
         let counters = &*rotations.allocation()?;
         let extents = [
@@ -146,17 +146,17 @@ impl BlockRotation<'_> {
         let mut operands: SmallVec<[MatrixOperand; 5]> = SmallVec::new();
         operands.push(grams.as_ref().map_or(matrices.read("work"), |grams| Content::Elements.read("grams", grams)));
         operands.extend(least.map(|least| Content::Reals.read("least", least)));
-        operands.push(Content::Elements.write("turns", turns));
+        operands.push(Content::Elements.write("orthogonal", orthogonal));
         operands.push(Content::Indices.write("idle", idle));
         operands.push(Content::Indices.update("rotations", counters));
-        kernel(&["scalar", "pairs", "blocks", "block_turn"], chosen.rotation_threads).launch(
+        kernel(&["scalar", "pairs", "blocks", "block_rotations"], chosen.rotation_threads).launch(
             cx,
             &operands,
             &extents,
             batch * pairs,
         )?;
         let mut operands: SmallVec<[MatrixOperand; 5]> = SmallVec::new();
-        operands.push(Content::Elements.read("turns", turns));
+        operands.push(Content::Elements.read("orthogonal", orthogonal));
         operands.push(Content::Indices.read("idle", idle));
         operands.push(Content::Indices.read("rotations", counters));
         operands.push(matrices.update("work"));

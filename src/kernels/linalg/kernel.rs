@@ -41,8 +41,8 @@ impl Arithmetic {
         };
         let eps = if self.is_double() { "2.220446049250313e-16lf" } else { "1.1920928955078125e-7" };
         format!(
-            "#define PART {real}\n#define ELEMENT {}\n#define COMPLEX_ELEMENTS {}\n#define SUM {sum}\n\
-             #define SUM_ELEMENT {}\n#define ACCUMULATOR SUM_ELEMENT\n#define EXACT {}\n#define EPS {eps}\n",
+            "#define SCALAR {real}\n#define ELEMENT {}\n#define COMPLEX_ELEMENTS {}\n#define SUM {sum}\n\
+             #define SUM_ELEMENT {}\n#define ACCUMULATOR SUM_ELEMENT\n#define EXACT_DIVISION {}\n#define EPS {eps}\n",
             element(real),
             u8::from(complex),
             element(sum),
@@ -168,8 +168,8 @@ impl Content {
 
     fn storage(self) -> &'static str {
         match self {
-            Content::Elements => "Cell",
-            Content::Reals => "Number",
+            Content::Elements => "Element",
+            Content::Reals => "Real",
             Content::Indices => "uint",
             Content::Tensor(ty) => ty.storage(),
         }
@@ -236,25 +236,25 @@ impl<'k> MatrixKernel<'k> {
         let coherent = if self.coherent { "coherent " } else { "" };
         format!(
             "{types}\
-             #define LANES {column_threads}u\n#define SEGMENTS {columns}u\n\
-             layout(buffer_reference, scalar) {coherent}buffer Buffer_Cell {{ ELEMENT v[]; }};\n\
-             layout(buffer_reference, scalar) {coherent}buffer Buffer_Number {{ PART v[]; }};\n\
-             #define SIZE_Cell {element}ul\n#define SIZE_Number {part}ul\n\
-             #define ELEMENTS(b, i) AT(Cell, b, i)\n\
+             #define COLUMN_THREADS {column_threads}u\n#define GROUP_COLUMNS {columns}u\n\
+             layout(buffer_reference, scalar) {coherent}buffer Buffer_Element {{ ELEMENT v[]; }};\n\
+             layout(buffer_reference, scalar) {coherent}buffer Buffer_Real {{ SCALAR v[]; }};\n\
+             #define SIZE_Element {element}ul\n#define SIZE_Real {real}ul\n\
+             #define ELEMENTS(b, i) AT(Element, b, i)\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define VECTOR {vector}\n\
              #define LOCAL_SIZE {threads}u\n\
-             #define PROCESSOR {processor}\n\
+             #define CPU_DEVICE {cpu_device}\n\
              #define SUBGROUP {subgroup}\n",
             types = arithmetic.definitions(),
             column_threads = workgroup.column_threads,
             columns = workgroup.columns,
             element = arithmetic.work.size(),
-            part = arithmetic.real().size(),
+            real = arithmetic.real().size(),
             multiply_add = multiply_add(caps, compute),
             vector = vector(compute).1,
             threads = workgroup.threads(),
-            processor = u8::from(cpu_vectors(caps)),
+            cpu_device = u8::from(cpu_vectors(caps)),
             subgroup = caps.subgroup,
         )
     }

@@ -150,12 +150,12 @@ impl LuPanel<'_> {
     fn factor_by_subgroup(&self, permutation: &Allocation) -> Attempt<()> {
         let threads = self.cx.caps().subgroup;
         let [a, pivots] = self.factored();
-        self.launch("lu_lanes", threads, &[], self.batch, &[a, pivots, self.permuted(permutation)])?;
+        self.launch("lu_subgroup", threads, &[], self.batch, &[a, pivots, self.permuted(permutation)])?;
         let groups = self.batch * (self.n - self.size).div_ceil(threads.into());
         if groups == 0 {
             return Ok(());
         }
-        self.launch("lu_exchange_lanes", threads, &[], groups, &self.exchanged())
+        self.launch("lu_exchange_vectors", threads, &[], groups, &self.exchanged())
     }
 
     /// Exchanges the rows of all other columns, and of the permutation, as those of the panel were.

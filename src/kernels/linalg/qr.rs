@@ -152,14 +152,14 @@ impl Reflectors {
             ("end", columns),
         ];
         let groups = batch * (columns - begin).div_ceil(space.workgroup.columns.into());
-        let reversed = ("BACKWARDS", u32::from(onto != ReflectedColumns::Following));
+        let reversed = ("REVERSED", u32::from(onto != ReflectedColumns::Following));
         if self.products.is_none() {
             let one_by_one = MatrixKernel { defines: &[reversed], ..space.kernel(&["scalar", "reflector", "apply"]) };
             return one_by_one.launch(space.cx, &operands, &extents, groups);
         }
         let is_identity = u32::from(onto == ReflectedColumns::Identity);
         MatrixKernel {
-            defines: &[reversed, ("UNIT", is_identity), ("PANEL", REGISTER_COLUMNS as u32)],
+            defines: &[reversed, ("IDENTITY", is_identity), ("PANEL", REGISTER_COLUMNS as u32)],
             workgroup: WorkgroupShape { column_threads: space.cx.caps().subgroup, ..space.workgroup },
             ..space.kernel(&["scalar", "apply_panels"])
         }

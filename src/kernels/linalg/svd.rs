@@ -92,7 +92,7 @@ impl SingularValues {
     /// `columns` columns of `rows` elements: those of `from` in the values' order, then unit vectors.
     fn ordered(&self, space: Workspace, from: &ColumnMatrices, [rows, columns]: [u64; 2]) -> Attempt<ColumnMatrices> {
         let ordered = ColumnMatrices::new(space, [from.batch, rows, columns])?;
-        space.each(&["scalar", "place"]).launch_each(
+        space.each(&["scalar", "ordered_columns"]).launch_each(
             space.cx,
             &[from.read("from"), self.order(), ordered.write("work")],
             ordered.count(),

@@ -131,7 +131,7 @@ impl TriangularSystem<'_> {
         let (l, x) = (self.l.at(start, start), self.x.at(start, 0));
         let width = block_width(ty);
         let Substitution { broadcasts, threads, column_threads } = substitution(cx.caps(), ty);
-        let file = if broadcasts { "substitute_lanes" } else { "substitute" };
+        let file = if broadcasts { "substitute_subgroup" } else { "substitute" };
         let tiles = columns.div_ceil(u64::from(threads) / column_threads);
         let mut extents: SmallVec<[Extent; 11]> = SmallVec::new();
         extents.extend(l.extents(["l_offset", "l_batch", "l_row", "l_column"]));
@@ -141,9 +141,9 @@ impl TriangularSystem<'_> {
         MatrixKernel {
             defines: &[
                 ("WIDTH", width as u32),
-                ("ALONG_COLUMNS", (x.column.abs() <= x.row.abs()).into()),
+                ("CONTIGUOUS_COLUMNS", (x.column.abs() <= x.row.abs()).into()),
                 ("CONJUGATED", (self.conjugate && ty.is_complex()).into()),
-                ("UNIT", self.unit.into()),
+                ("UNIT_DIAGONAL", self.unit.into()),
             ],
             ..MatrixKernel::new(&["exact", file], arithmetic, WorkgroupShape::flat(threads))
         }

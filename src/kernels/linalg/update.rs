@@ -106,7 +106,7 @@ impl MatrixUpdate<'_> {
                 ("TN", tile.thread_columns),
                 ("SLICES", tile.slices),
                 ("WIDTH", width),
-                ("BY_LANES", tile.lanes().into()),
+                ("BY_COLUMNS", tile.lanes().into()),
                 ("A_ALONG_K", (a.column.abs() <= a.row.abs()).into()),
                 ("B_ALONG_N", (b.column.abs() <= b.row.abs()).into()),
                 ("CONJUGATE_A", (self.conjugate[0] && ty.is_complex()).into()),

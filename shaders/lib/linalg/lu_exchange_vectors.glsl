@@ -1,4 +1,4 @@
-// As lu_exchange.glsl, for processors, without the permutation: a lane has a column, in which it exchanges one after the other.
+// As lu_exchange.glsl, for CPU devices, without the permutation: a lane has a column, in which it exchanges one after the other.
 
 void main() {
   IDX tiles = ONCE(QUOTIENT(p.groups, p.batch)), batch = ONCE(QUOTIENT(workgroup(), tiles));

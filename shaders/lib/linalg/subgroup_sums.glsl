@@ -4,7 +4,7 @@
 #define HALVE(x, COUNT, MASK) \
   for (uint i = 0; i < COUNT; i++) { \
     bool upper = (gl_SubgroupInvocationID & uint(MASK)) != 0u; \
-    PART give = upper ? x[i] : x[i + COUNT], keep = upper ? x[i + COUNT] : x[i]; \
+    SCALAR give = upper ? x[i] : x[i + COUNT], keep = upper ? x[i + COUNT] : x[i]; \
     x[i] = keep + subgroupShuffleXor(give, uint(MASK)); \
   }
 
@@ -37,7 +37,7 @@
 #define SHARERS 1
 #define OWN(lane, i) ((lane) + (i) * SUBGROUP)
 #define BROADCAST_OWNED(x) { \
-    PART own[OWNED]; \
+    SCALAR own[OWNED]; \
     for (uint i = 0; i < OWNED; i++) own[i] = x[i]; \
     for (uint k = 0; k < PANEL; k++) x[k] = subgroupShuffle(own[k / SUBGROUP], k % SUBGROUP); \
   }
@@ -53,7 +53,7 @@
 #define SHARED_SUM(x) x += subgroupShuffleXor(x, 16u); x += subgroupShuffleXor(x, 32u);
 #endif
 #define BROADCAST_OWNED(x) { \
-    PART own = x[0]; \
+    SCALAR own = x[0]; \
     SHARED_SUM(own) \
     for (uint k = 0; k < PANEL; k++) x[k] = subgroupShuffle(own, k); \
   }

@@ -5,10 +5,10 @@ void main() {
   IDX i = workgroup() * THREADS + INVOCATION;
   if (i >= p.count) return;
   IDX row = i % p.rows, column = i / p.rows % p.columns, batch = i / (p.rows * p.columns);
-  ELEMENT x = row == column ? element(PART(1)) : ELEMENT(0);
+  ELEMENT x = row == column ? element(SCALAR(1)) : ELEMENT(0);
   if (column < p.width) {
     IDX from = IDX(AT(uint, p.order, batch * p.width + column));
-    x = row < p.height ? AT(Cell, p.from, (batch * p.width + from) * p.height + row) : ELEMENT(0);
+    x = row < p.height ? AT(Element, p.from, (batch * p.width + from) * p.height + row) : ELEMENT(0);
   }
-  AT(Cell, p.work, i) = x;
+  AT(Element, p.work, i) = x;
 }

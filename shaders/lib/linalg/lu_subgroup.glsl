@@ -1,10 +1,9 @@
-// As lu_panel.glsl, for processors: a matrix has one subgroup, whose lanes take rows side by side, and to which memory is what
-// it shares. The permutation, which is the identity before the first panel, follows the exchanges of rows.
+// As lu_panel.glsl, for CPU devices: a matrix has one subgroup, whose lanes take neighbouring rows and share them through memory. The permutation, which is the identity before the first panel, follows the exchanges of rows.
 
-#include "lib/linalg/first_of.glsl"
+#include "lib/linalg/subgroup_pivot.glsl"
 
 // Columns for which a row's quotient is read once.
-const uint SOME = 4;
+const uint COLUMN_CHUNK = 4;
 
 void main() {
   if (workgroup() >= p.groups) return;
@@ -16,10 +15,10 @@ void main() {
   for (uint j = 0; j < size; j++) {
     uint here = start + j;
     subgroupMemoryBarrierBuffer();
-    PART best = PART(-1);
+    SCALAR best = SCALAR(-1);
     uint row = n;
     for (uint i = here + lane; i < n; i += SUBGROUP) {
-      PART m = magnitude(AT_PANEL(i, j));
+      SCALAR m = magnitude(AT_PANEL(i, j));
       if (before(m, i, best, row)) {
         best = m;
         row = i;
@@ -41,14 +40,14 @@ void main() {
     ELEMENT pivot = AT_PANEL(here, j);
     if (!is_zero(magnitude(pivot)))
       for (uint i = here + 1 + lane; i < n; i += SUBGROUP) AT_PANEL(i, j) = divide(AT_PANEL(i, j), pivot);
-    for (uint first = j + 1; first < size; first += SOME) {
-      ELEMENT across[SOME];
-      [[unroll]] for (uint k = 0; k < SOME; k++) across[k] = AT_PANEL(here, min(first + k, size - 1));
+    for (uint first = j + 1; first < size; first += COLUMN_CHUNK) {
+      ELEMENT row_here[COLUMN_CHUNK];
+      [[unroll]] for (uint k = 0; k < COLUMN_CHUNK; k++) row_here[k] = AT_PANEL(here, min(first + k, size - 1));
       for (uint i = here + 1 + lane; i < n; i += SUBGROUP) {
         ELEMENT l = AT_PANEL(i, j);
-        [[unroll]] for (uint k = 0; k < SOME; k++) {
+        [[unroll]] for (uint k = 0; k < COLUMN_CHUNK; k++) {
           if (first + k < size) {
-            precise ELEMENT product = multiply(l, across[k]);
+            precise ELEMENT product = multiply(l, row_here[k]);
             precise ELEMENT rest = AT_PANEL(i, first + k) - product;
             AT_PANEL(i, first + k) = rest;
           }
