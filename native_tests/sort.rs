@@ -10,11 +10,11 @@ use nx_vulkan::memory::Buffer;
 use nx_vulkan::program::Type;
 use support::{Random, context, device, download, upload};
 
-/// A request for elements and places along the second axis.
+/// A request for elements and indices along the second axis.
 fn request<'a>(buffer: &'a Buffer, ty: Type, shape: &'a [u64]) -> Sort<'a> {
     let rows = Tensor { buffer, ty, shape }.along(1).unwrap();
-    let places = Some(Type::U32);
-    Sort { rows, bits: ty.bits(), descending: false, keep: rows.len, values: true, places }
+    let indices = Some(Type::U32);
+    Sort { rows, bits: ty.bits(), descending: false, keep: rows.len, values: true, indices }
 }
 
 fn run(sort: &Sort) -> Sorted {
@@ -31,8 +31,8 @@ fn float_key(x: f32) -> i64 {
     }
 }
 
-/// The places of each row's elements in stable order.
-fn places<K: Ord>(keys: &[K], len: usize, descending: bool) -> Vec<u32> {
+/// The indices of each row's elements in stable order.
+fn indices<K: Ord>(keys: &[K], len: usize, descending: bool) -> Vec<u32> {
     let mut all = vec![];
     for row in keys.chunks(len) {
         let mut order: Vec<u32> = (0..len as u32).collect();
@@ -65,9 +65,9 @@ fn floats_of_every_length() {
         for descending in [false, true] {
             let buffer = upload(&data);
             let sorted = run(&Sort { descending, ..request(&buffer, Type::F32, &[rows as u64, len as u64]) });
-            let expected = places(&keys, len, descending);
+            let expected = indices(&keys, len, descending);
             let at = |i: usize, place: u32| data[i / len * len + place as usize].to_bits();
-            assert!(download::<u32>(&sorted.places.unwrap()) == expected, "places {len} {descending}");
+            assert!(download::<u32>(&sorted.indices.unwrap()) == expected, "indices {len} {descending}");
             let values: Vec<u32> = expected.iter().enumerate().map(|(i, &place)| at(i, place)).collect();
             assert!(download::<u32>(&sorted.values.unwrap()) == values, "values {len} {descending}");
         }
@@ -86,11 +86,11 @@ fn integers_of_every_width_along_a_middle_axis() {
             let shape = [outer, len, inner].map(|dim| dim as u64);
             let all = request(&buffer, ty, &shape);
             let sorted = run(&Sort { keep, descending: true, values: false, ..all });
-            let got: Vec<u32> = download(&sorted.places.unwrap());
+            let got: Vec<u32> = download(&sorted.indices.unwrap());
             assert!(sorted.values.is_none());
             for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
                 let row: Vec<i128> = (0..len).map(|k| key((o * len + k) * inner + i)).collect();
-                let expected = places(&row, len, true);
+                let expected = indices(&row, len, true);
                 for (k, &place) in expected.iter().enumerate().take(keep as usize) {
                     let at = (o * keep as usize + k) * inner + i;
                     assert_eq!(got[at], place, "{ty:?} {outer}x{len}x{inner} row {o},{i} at {k}");
@@ -115,9 +115,9 @@ fn throughput() {
         let mut random = Random(3);
         let data: Vec<f32> = (0..len).map(|_| random.unit() as f32).collect();
         let buffer = upload(&data);
-        for (rows, places) in [(1, None), (1, Some(Type::S32)), (len / 1024, None), (len / 65_536, None)] {
+        for (rows, indices) in [(1, None), (1, Some(Type::S32)), (len / 1024, None), (len / 65_536, None)] {
             let shape = [rows, len / rows];
-            let sort = Sort { values: places.is_none(), places, ..request(&buffer, Type::F32, &shape) };
+            let sort = Sort { values: indices.is_none(), indices, ..request(&buffer, Type::F32, &shape) };
             run(&sort);
             device().stream.finish().unwrap();
             let start = Instant::now();
@@ -126,9 +126,9 @@ fn throughput() {
             device().stream.finish().unwrap();
             let rate = len as f64 * f64::from(times) / start.elapsed().as_secs_f64() / 1e6;
             println!(
-                "{rows} rows of {}, places: {}: {rate:.1} million elements a second",
+                "{rows} rows of {}, indices: {}: {rate:.1} million elements a second",
                 len / rows,
-                places.is_some()
+                indices.is_some()
             );
         }
     }

@@ -16,7 +16,6 @@ pub mod window;
 
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
-use crate::tuning::MAX_UNROLLED_WINDOW as STRAIGHT;
 use spec::Kernel;
 pub use spec::{KernelSpec, launch};
 pub use tensor::{Rows, Tensor};

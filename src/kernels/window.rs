@@ -1,23 +1,27 @@
-//! Scatters from windows: `Nx.window_scatter_max/5` and `Nx.window_scatter_min/5`.
+//! Scatters from windows: `Nx.window_scatter_max/5` and `Nx.window_scatter_min/5`. This module owns their kernels, with
+//! `shaders/lib/window.glsl`; which of them run is the choice of `tuning::window`.
 //!
 //! One kernel chooses an element in every window, a second adds up, for every element, the sources of the windows that
-//! chose it. So sums have one order, that of the windows, and nothing is written by two threads. Of small windows kernels
-//! have the extents and strides as constants; a thread of the second takes all elements from the start of one window to the
+//! chose it. Sums have one order, that of the windows, and nothing is written by two threads. Unrolled kernels have the extents of
+//! windows and strides as constants; a thread of the second takes a cell, which is all elements from the start of one window to the
 //! start of the next, and where windows do not overlap it also chooses among them.
 
 use std::fmt::Write as _;
 
-use super::{Kernel, STRAIGHT, Tensor, check_indices};
-use crate::error::{Attempt, Error};
+use smallvec::SmallVec;
+
+use super::{KernelSpec, Tensor, check_indices, launch};
+use crate::device::Capabilities;
+use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
-use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::memory::{Allocation, Buffer};
 use crate::program::emit::{assign, convert, element, head};
-use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type};
+use crate::tuning::window::{WindowScatterStrategy, strategy};
 
 /// An axis of the tensor and the windows along it.
 #[derive(Clone, Copy, Debug)]
-pub struct Axis {
+pub struct WindowAxis {
     dim: u64,
     window: u64,
     stride: u64,
@@ -28,7 +32,7 @@ pub struct Axis {
     count: u64,
 }
 
-impl Axis {
+impl WindowAxis {
     /// `None` where no window fits.
     pub fn new(dim: u64, window: u64, stride: u64, low: i64, high: i64) -> Option<Self> {
         let padded = dim.checked_add_signed(low)?.checked_add_signed(high)?;
@@ -74,13 +78,13 @@ impl Axis {
 }
 
 /// Neighbouring axes that no window notices are joined.
-fn joined(axes: &[Axis]) -> Vec<Axis> {
-    let mut joined: Vec<Axis> = vec![];
+fn joined(axes: &[WindowAxis]) -> Vec<WindowAxis> {
+    let mut joined: Vec<WindowAxis> = vec![];
     for axis in axes {
         match joined.last_mut() {
             Some(last) if last.is_free() && axis.is_free() => {
                 let dim = last.dim * axis.dim;
-                *last = Axis { dim, padded: dim, count: dim, ..*last };
+                *last = WindowAxis { dim, padded: dim, count: dim, ..*last };
             }
             _ => joined.push(*axis),
         }
@@ -89,7 +93,7 @@ fn joined(axes: &[Axis]) -> Vec<Axis> {
 }
 
 /// What to scatter, and over which windows.
-pub struct Scatter<'a> {
+pub struct WindowScatter<'a> {
     /// Whether the largest element of a window is chosen, or the smallest; the last of equal ones.
     pub max: bool,
     pub ty: Type,
@@ -98,174 +102,213 @@ pub struct Scatter<'a> {
     pub source: Tensor<'a>,
     /// One element: what sums start from, and what stands in the padding.
     pub init: Tensor<'a>,
-    pub axes: Vec<Axis>,
+    pub axes: Vec<WindowAxis>,
 }
 
 const THREADS: u32 = 256;
-/// The fewest elements of a tensor for which [`STRAIGHT`] code pays off. With 2×2 or 3×3 windows of so many it saves lavapipe 0.6
-/// to 0.8 ms a call and takes 50 to 160 ms to build.
-const ENOUGH_ELEMENTS: u64 = 1 << 14;
 
 /// A tensor of type `ty` and the tensor's shape.
-pub fn scatter(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
-    let Scatter { ty, tensor, source, init, axes, .. } = scatter;
-    for ty in [*ty, tensor.ty, source.ty, init.ty] {
-        ty.check(cx.caps())?;
-        if ty.is_complex() {
-            return Err(Error::Argument("complex numbers have no order".into()).into());
-        }
-    }
-    if axes.len() > MAX_RANK {
-        return Err(Error::Argument("tensor: more than 64 axes".into()).into());
-    }
-    let product = |extent: fn(&Axis) -> u64| {
-        let product = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(extent(axis)));
-        product.filter(|&n| n <= 1 << 48).ok_or(Error::SizeMismatch)
-    };
-    let (elements, windows) = (product(|axis| axis.dim)?, product(|axis| axis.count)?);
-    let padded = product(|axis| axis.padded)?;
-    for (tensor, len) in [(tensor, elements), (source, windows), (init, 1)] {
-        if tensor.elements()? < len {
-            return Err(Error::SizeMismatch.into());
-        }
-    }
+pub fn scatter(cx: &Context, scatter: &WindowScatter) -> Attempt<Buffer> {
+    let WindowScatter { max, ty, tensor, source, init, axes } = scatter;
+    let [elements, windows, padded] = scatter.check(cx.caps())?;
     let axes = joined(axes);
     let low = axes.iter().map(|axis| axis.low.unsigned_abs()).max().unwrap_or(0);
-    let wide = elements.max(windows).max(padded).max(low) >= 1 << 31;
-    check_indices(cx.caps(), wide)?;
-    // Of a window, or from the start of one to the next.
-    let cell = product(|axis| axis.window.max(axis.stride));
-    let small = elements >= ENOUGH_ELEMENTS && cell.is_ok_and(|elements| elements <= STRAIGHT);
-    let apart = small && axes.iter().all(|axis| axis.reach() == 1);
-    let place = match (small, wide) {
-        (true, _) => Type::U8,
-        (false, true) => Type::U64,
-        (false, false) => Type::U32,
+    let index64 = elements.max(windows).max(padded).max(low) >= 1 << 31;
+    check_indices(cx.caps(), index64)?;
+    let cell = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(axis.window.max(axis.stride)));
+    let strategy = strategy(elements, cell, axes.iter().any(|axis| axis.reach() > 1));
+    let unrolled = strategy != WindowScatterStrategy::Loops;
+    let kernel = |stage| WindowScatterKernel {
+        stage,
+        max: *max,
+        ty: *ty,
+        tensor: tensor.ty,
+        source: source.ty,
+        init: init.ty,
+        axes: axes.iter().map(|axis| KernelAxis::new(axis, unrolled)).collect(),
+        unrolled,
+        index64,
     };
     let out = cx.allocate(elements * ty.size())?;
-    let (tensor, source, init) = (tensor.buffer.allocation()?, source.buffer.allocation()?, init.buffer.allocation()?);
-    let chosen = if apart { None } else { Some(cx.allocate(windows * place.size())?) };
-    let windowed = Windows {
-        scatter,
-        cx,
-        axes,
-        wide,
-        small,
-        place,
-        out: &out,
-        tensor: &tensor,
-        source: &source,
-        init: &init,
-        chosen: chosen.as_ref(),
-    };
-    let threads = windowed.axes.iter().map(if small { Axis::cells } else { |axis: &Axis| axis.dim }).product();
-    if !apart {
-        windowed.run(Stage::Choose, windows)?;
+    let (tensor, source, init) =
+        (&*tensor.buffer.allocation()?, &*source.buffer.allocation()?, &*init.buffer.allocation()?);
+    let of = if unrolled { WindowAxis::cells } else { |axis: &WindowAxis| axis.dim };
+    let threads = axes.iter().map(of).product();
+    let args = WindowArgs { axes: &axes, threads, out: &out, tensor, source, init, chosen: None };
+    if strategy == WindowScatterStrategy::UnrolledAtOnce {
+        launch(cx, &kernel(WindowStage::ChooseAndAdd), &args)?;
+    } else {
+        let choose = kernel(WindowStage::Choose);
+        let chosen = cx.allocate(windows * choose.position_type().size())?;
+        let args = WindowArgs { chosen: Some(&chosen), ..args };
+        launch(cx, &choose, &WindowArgs { threads: windows, ..args })?;
+        launch(cx, &kernel(WindowStage::Add), &args)?;
     }
-    windowed.run(if apart { Stage::Both } else { Stage::Add }, threads)?;
     Ok(Buffer::new(elements * ty.size(), out))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Choose,
-    Add,
-    Both,
+impl WindowScatter<'_> {
+    /// How many elements the tensor has, windows and elements with the padding; fails where the operands do not fit.
+    fn check(&self, caps: &Capabilities) -> Result<[u64; 3]> {
+        let Self { ty, tensor, source, init, axes, .. } = self;
+        for ty in [*ty, tensor.ty, source.ty, init.ty] {
+            ty.check(caps)?;
+            if ty.is_complex() {
+                return Err(Error::Argument("complex numbers have no order".into()));
+            }
+        }
+        if axes.len() > MAX_RANK {
+            return Err(Error::Argument("tensor: more than 64 axes".into()));
+        }
+        let product = |extent: fn(&WindowAxis) -> u64| {
+            let product = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(extent(axis)));
+            product.filter(|&n| n <= 1 << 48).ok_or(Error::SizeMismatch)
+        };
+        let (elements, windows) = (product(|axis| axis.dim)?, product(|axis| axis.count)?);
+        let padded = product(|axis| axis.padded)?;
+        for (tensor, len) in [(tensor, elements), (source, windows), (init, 1)] {
+            if tensor.elements()? < len {
+                return Err(Error::SizeMismatch);
+            }
+        }
+        Ok([elements, windows, padded])
+    }
 }
 
-struct Windows<'a> {
-    scatter: &'a Scatter<'a>,
-    cx: &'a Context<'a>,
-    axes: Vec<Axis>,
-    wide: bool,
+/// What one of the kernels does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum WindowStage {
+    /// Chooses an element in each window.
+    Choose,
+    /// Adds up for each element the sources of the windows that chose it.
+    Add,
+    ChooseAndAdd,
+}
+
+/// What a kernel's source depends on of an axis.
+#[derive(Clone, Copy, Hash)]
+struct KernelAxis {
+    /// Whether no window goes beyond the tensor.
+    inside: bool,
+    /// The extents that are constants of the kernel: 1 where it has none.
+    window: u64,
+    stride: u64,
+    /// Whether a window starts with every cell, and no cell goes beyond the tensor, where that matters.
+    even: bool,
+    whole: bool,
+}
+
+impl KernelAxis {
+    fn new(axis: &WindowAxis, unrolled: bool) -> Self {
+        let inside = axis.is_inside();
+        if !unrolled {
+            return Self { inside, window: 1, stride: 1, even: false, whole: false };
+        }
+        Self { inside, window: axis.window, stride: axis.stride, even: axis.is_even(), whole: axis.is_whole() }
+    }
+
+    /// How many windows an element of a cell may be in.
+    fn reach(&self) -> u64 {
+        self.window.div_ceil(self.stride)
+    }
+}
+
+#[derive(Hash)]
+struct WindowScatterKernel {
+    stage: WindowStage,
+    max: bool,
+    /// The types of the result and of the operands.
+    ty: Type,
+    tensor: Type,
+    source: Type,
+    init: Type,
+    axes: SmallVec<[KernelAxis; 4]>,
     /// Whether extents of windows and strides are constants.
-    small: bool,
-    /// The type of an element's place in its window.
-    place: Type,
+    unrolled: bool,
+    index64: bool,
+}
+
+#[derive(Clone, Copy)]
+struct WindowArgs<'a> {
+    axes: &'a [WindowAxis],
+    threads: u64,
     out: &'a Allocation,
     tensor: &'a Allocation,
     source: &'a Allocation,
     init: &'a Allocation,
-    /// The place that each window chose; a place in the padding is no element's.
-    chosen: Option<&'a AllocationHandle>,
+    /// The position that each window chose; one in the padding is no element's.
+    chosen: Option<&'a Allocation>,
 }
 
-impl Windows<'_> {
-    fn run(&self, stage: Stage, threads: u64) -> Attempt<()> {
-        let Scatter { max, ty, tensor, source, init, .. } = self.scatter;
-        let types = [*ty, tensor.ty, source.ty, init.ty];
-        let mut key =
-            format!("window {} {max} {} {} {}", stage as u8, self.axes.len(), self.wide, self.small).into_bytes();
-        key.extend(types.map(|ty| ty as u8));
-        for axis in &self.axes {
-            if self.small {
-                key.extend([axis.window as u8, axis.stride as u8, axis.is_even().into(), axis.is_whole().into()]);
-            }
-            key.push(axis.is_inside().into());
+impl KernelSpec for WindowScatterKernel {
+    type Args<'a> = WindowArgs<'a>;
+
+    fn params<'a>(&self, args: &WindowArgs<'a>, params: &mut Params<'a>) {
+        params.read(args.init, self.init.storage(), "init");
+        if self.stage != WindowStage::Add {
+            params.read(args.tensor, self.tensor.storage(), "tensor");
         }
-        let params = |params: &mut Params| {
-            let (reads, writes) = (stage != Stage::Add, stage != Stage::Choose);
-            params.legacy(self.init, 0, init.ty.storage(), "init");
-            if reads {
-                params.legacy(self.tensor, 0, tensor.ty.storage(), "tensor");
+        if self.stage != WindowStage::Choose {
+            params.read(args.source, self.source.storage(), "source");
+            params.write(args.out, self.ty.storage(), "result");
+        }
+        if let Some(chosen) = args.chosen {
+            match self.stage {
+                WindowStage::Choose => params.write(chosen, self.position_type().storage(), "chosen"),
+                _ => params.read(chosen, self.position_type().storage(), "chosen"),
             }
-            if writes {
-                params.legacy(self.source, 0, source.ty.storage(), "source");
-                params.legacy(self.out, 0, ty.storage(), "result");
+        }
+        params.extent(args.threads, self.index64, "threads");
+        for (a, axis) in args.axes.iter().enumerate() {
+            let all = [("dim", axis.dim as i64), ("count", axis.count as i64), ("low", axis.low)];
+            let unrolled = [("cells", axis.cells() as i64), ("first", axis.first())];
+            let looped =
+                [("window", axis.window as i64), ("stride", axis.stride as i64), ("padded", axis.padded as i64)];
+            let extents = all.iter().chain(if self.unrolled { unrolled.as_slice() } else { &looped });
+            for &(name, value) in extents {
+                params.index(value, self.index64, (name, a));
             }
-            if let Some(chosen) = self.chosen {
-                params.legacy(chosen, 0, self.place.storage(), "chosen");
-            }
-            params.extent(threads, self.wide, "threads");
-            self.extents(params);
-        };
-        let source = |parameters: &str| {
-            let storages: Vec<&str> = types.iter().chain([&self.place]).map(|ty| ty.storage()).collect();
-            let computes: Vec<Compute> = types.iter().chain([&self.place]).map(|ty| ty.compute()).collect();
-            format!(
-                "{}\
-                 layout(local_size_x = {THREADS}) in;\n\
-                 void main() {{\n\
-                 \x20 IDX group = workgroup();\n\
-                 \x20 IDX i = group * {THREADS} + INVOCATION, rest = i;\n\
-                 \x20 if (group > p.threads / {THREADS} || i >= p.threads) return;\n\
-                 {}}}\n",
-                head(self.cx.caps(), self.wide, &storages, &computes, parameters),
-                match stage {
-                    Stage::Choose => self.choices(),
-                    Stage::Add if !self.small => self.element(),
-                    Stage::Add | Stage::Both => self.cell(),
-                },
-            )
-        };
-        let chosen = self.chosen.map(|allocation| &**allocation);
-        let reads: Vec<&Allocation> = match stage {
-            Stage::Choose => vec![self.tensor, self.init],
-            Stage::Add => [self.source, self.init].into_iter().chain(chosen).collect(),
-            Stage::Both => vec![self.tensor, self.source, self.init],
-        };
-        let writes: Vec<&Allocation> =
-            if stage == Stage::Choose { chosen.into_iter().collect() } else { vec![self.out] };
-        let groups = threads.div_ceil(THREADS.into());
-        Kernel { key: &key, params: &params, source: &source, groups, reads: &reads, writes: &writes }.launch(self.cx)
+        }
     }
 
-    fn extents(&self, params: &mut Params) {
-        for (a, axis) in self.axes.iter().enumerate() {
-            let whole = [("dim", axis.dim as i64), ("count", axis.count as i64), ("low", axis.low)];
-            let small = [("cells", axis.cells() as i64), ("first", axis.first())];
-            let large =
-                [("window", axis.window as i64), ("stride", axis.stride as i64), ("padded", axis.padded as i64)];
-            let extents = whole.iter().chain(if self.small { small.as_slice() } else { &large });
-            for &(name, value) in extents {
-                params.index(value, self.wide, (name, a));
-            }
+    fn groups(&self, args: &WindowArgs) -> u64 {
+        args.threads.div_ceil(THREADS.into())
+    }
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let types = [self.ty, self.tensor, self.source, self.init, self.position_type()];
+        let (storages, computes) = (types.map(Type::storage), types.map(Type::compute));
+        format!(
+            "{head}\
+             #define THREADS {THREADS}\n\
+             layout(local_size_x = {THREADS}) in;\n\
+             void run(IDX i) {{\n\
+             \x20 IDX rest = i;\n\
+             {body}}}\n\
+             #include \"lib/window.glsl\"\n",
+            head = head(caps, self.index64, &storages, &computes, parameters),
+            body = match self.stage {
+                WindowStage::Choose => self.choices(),
+                WindowStage::Add if !self.unrolled => self.element(),
+                WindowStage::Add | WindowStage::ChooseAndAdd => self.cell(),
+            },
+        )
+    }
+}
+
+impl WindowScatterKernel {
+    /// The type of an element's position in its window.
+    fn position_type(&self) -> Type {
+        match (self.unrolled, self.index64) {
+            (true, _) => Type::U8,
+            (false, true) => Type::U64,
+            (false, false) => Type::U32,
         }
     }
 
     /// An axis's extent of windows or stride as GLSL.
     fn extent(&self, name: &str, a: usize, value: u64) -> String {
-        if self.small { format!("IDX({value})") } else { format!("p.{name}{a}") }
+        if self.unrolled { format!("IDX({value})") } else { format!("p.{name}{a}") }
     }
 
     fn window(&self, a: usize) -> String {
@@ -276,51 +319,51 @@ impl Windows<'_> {
         self.extent("stride", a, self.axes[a].stride)
     }
 
-    /// Declares `{name}{a}`, the places along the axes of thread `i` among so many along each.
-    fn spread(&self, name: &str, extent: &str) -> String {
-        let spread = |a| match a {
+    /// Declares `{name}{a}`, the indices along the axes of thread `i`, whose extents are the parameters `{extent}{a}`.
+    fn unflattened(&self, name: &str, extent: &str) -> String {
+        let axis = |a| match a {
             0 => format!("  IDX {name}0 = rest;\n"),
             _ => format!("  IDX {name}{a} = rest % p.{extent}{a}; rest /= p.{extent}{a};\n"),
         };
-        (0..self.axes.len()).rev().map(spread).collect()
+        (0..self.axes.len()).rev().map(axis).collect()
     }
 
-    /// The place of what is at `at(a)` along each axis, among so many.
-    fn place_of(&self, at: impl Fn(usize) -> String, extent: impl Fn(usize) -> String) -> String {
-        let step = |place: String, a| if a == 0 { at(0) } else { format!("({place}) * {} + {}", extent(a), at(a)) };
+    /// The flat index of what is at `at(a)` along each axis of `extent(a)`.
+    fn flat_index(&self, at: impl Fn(usize) -> String, extent: impl Fn(usize) -> String) -> String {
+        let step = |flat: String, a| if a == 0 { at(0) } else { format!("({flat}) * {} + {}", extent(a), at(a)) };
         (0..self.axes.len()).fold("IDX(0)".into(), step)
     }
 
     /// A test of each axis for which it may fail.
-    fn all(&self, sure: impl Fn(&Axis) -> bool, test: impl Fn(usize) -> String) -> String {
+    fn all(&self, sure: impl Fn(&KernelAxis) -> bool, test: impl Fn(usize) -> String) -> String {
         let tests: Vec<_> = (0..self.axes.len()).filter(|&a| !sure(&self.axes[a])).map(test).collect();
         if tests.is_empty() { "true".into() } else { tests.join(" && ") }
     }
 
-    fn init(&self, ty: Type) -> String {
-        convert(element(self.scatter.init.ty, "init", "IDX(0)"), ty)
+    fn init_value(&self, ty: Type) -> String {
+        convert(element(self.init, "init", "IDX(0)"), ty)
     }
 
-    /// Chooses the place for window `i`.
+    /// Chooses the element of window `i`.
     fn choices(&self) -> String {
-        let mut text = self.spread("o", "count");
+        let mut text = self.unflattened("o", "count");
         for a in 0..self.axes.len() {
             let _ = writeln!(text, "  IDX at{a} = o{a} * {} - p.low{a};", self.stride(a));
         }
-        let chosen = ("chosen".into(), self.place);
-        format!("{text}{}  {};\n", self.choose("chosen"), assign(self.place, "chosen", "i", chosen))
+        let position = self.position_type();
+        let chosen = ("chosen".into(), position);
+        format!("{text}{}  {};\n", self.choose("chosen"), assign(position, "chosen", "i", chosen))
     }
 
-    /// Declares as `name` the place chosen in the window that starts at `at{a}`. The element before is replaced where the
+    /// Declares as `name` the position chosen in the window that starts at `at{a}`. The element before is replaced where the
     /// next compares as equal or better, so NaN is chosen only at a window's start.
     fn choose(&self, name: &str) -> String {
-        let Scatter { max, tensor, init, .. } = self.scatter;
         // The padding makes floats of integers where it is one.
-        let ty = if init.ty.is_float() && !tensor.ty.is_float() { init.ty } else { tensor.ty };
-        let (value, place) = (ty.compute().glsl(), self.place.compute().glsl());
-        let mut text = format!("  {value} best, padding = {};\n  {place} {name} = 0, w = 0;\n", self.init(ty));
+        let ty = if self.init.is_float() && !self.tensor.is_float() { self.init } else { self.tensor };
+        let (value, position) = (ty.compute().glsl(), self.position_type().compute().glsl());
+        let mut text = format!("  {value} best, padding = {};\n  {position} {name} = 0, w = 0;\n", self.init_value(ty));
         for a in 0..self.axes.len() {
-            let unroll = if self.small { "[[unroll]] " } else { "" };
+            let unroll = if self.unrolled { "[[unroll]] " } else { "" };
             let _ = writeln!(text, "  {unroll}for (IDX w{a} = 0; w{a} < {}; w{a}++)", self.window(a));
         }
         // Before the first element it wraps around to beyond the last.
@@ -332,20 +375,23 @@ impl Windows<'_> {
              \x20   if (w == 0 || x {beats} best) {{ best = x; {name} = w; }}\n\
              \x20   w++;\n\
              \x20 }}",
-            inside = self.all(Axis::is_inside, |a| format!("at{a} + w{a} < p.dim{a}")),
+            inside = self.all(|axis| axis.inside, |a| format!("at{a} + w{a} < p.dim{a}")),
             x = convert(
-                element(tensor.ty, "tensor", &self.place_of(|a| format!("(at{a} + w{a})"), |a| format!("p.dim{a}"))),
+                element(
+                    self.tensor,
+                    "tensor",
+                    &self.flat_index(|a| format!("(at{a} + w{a})"), |a| format!("p.dim{a}"))
+                ),
                 ty
             ),
-            beats = if *max { ">=" } else { "<=" },
+            beats = if self.max { ">=" } else { "<=" },
         );
         text
     }
 
     /// Adds up for element `i` the sources of the windows that chose it.
     fn element(&self) -> String {
-        let Scatter { ty, source, .. } = self.scatter;
-        let mut text = self.spread("x", "dim");
+        let mut text = self.unflattened("x", "dim");
         for a in 0..self.axes.len() {
             let _ = writeln!(
                 text,
@@ -354,7 +400,7 @@ impl Windows<'_> {
                  \x20 IDX last{a} = c{a} < p.padded{a} ? min(c{a} / p.stride{a} + 1, p.count{a}) : 0;"
             );
         }
-        let _ = writeln!(text, "  precise {} sum = {};", ty.compute().glsl(), self.init(*ty));
+        let _ = writeln!(text, "  precise {} sum = {};", self.ty.compute().glsl(), self.init_value(self.ty));
         for a in 0..self.axes.len() {
             let _ = writeln!(text, "  for (IDX o{a} = first{a}; o{a} < last{a}; o{a}++)");
         }
@@ -362,30 +408,29 @@ impl Windows<'_> {
             text,
             "  {{\n\
              \x20   IDX w = {window};\n\
-             \x20   if ({chosen} == {place}) sum += {term};\n\
+             \x20   if ({chosen} == {position}) sum += {term};\n\
              \x20 }}\n\
              \x20 {};",
-            assign(*ty, "result", "i", ("sum".into(), *ty)),
-            window = self.place_of(|a| format!("o{a}"), |a| format!("p.count{a}")),
-            chosen = element(self.place, "chosen", "w").0,
-            place = self.place_of(|a| format!("(c{a} - o{a} * p.stride{a})"), |a| self.window(a)),
-            term = convert(element(source.ty, "source", "w"), *ty),
+            assign(self.ty, "result", "i", ("sum".into(), self.ty)),
+            window = self.flat_index(|a| format!("o{a}"), |a| format!("p.count{a}")),
+            chosen = element(self.position_type(), "chosen", "w").0,
+            position = self.flat_index(|a| format!("(c{a} - o{a} * p.stride{a})"), |a| self.window(a)),
+            term = convert(element(self.source, "source", "w"), self.ty),
         );
         text
     }
 
     /// Adds up for the elements of cell `i` the sources of the windows that chose them, each of which is loaded once.
     fn cell(&self) -> String {
-        let Scatter { ty, source, .. } = self.scatter;
-        let (rank, sum) = (self.axes.len(), ty.compute().glsl());
-        let mut text = self.spread("cell", "cells");
+        let (rank, sum) = (self.axes.len(), self.ty.compute().glsl());
+        let mut text = self.unflattened("cell", "cells");
         for (a, axis) in self.axes.iter().enumerate() {
             let _ =
                 writeln!(text, "  IDX o{a} = cell{a} + p.first{a}, at{a} = o{a} * IDX({}) - p.low{a};", axis.stride);
         }
-        let _ = writeln!(text, "  {sum} start = {};", self.init(*ty));
+        let _ = writeln!(text, "  {sum} start = {};", self.init_value(self.ty));
         // The last window along an axis starts with the cell.
-        let windows = places(&self.axes, Axis::reach);
+        let windows = all_indices(&self.axes, KernelAxis::reach);
         for (v, window) in windows.iter().enumerate() {
             let back = |a: usize| self.axes[a].reach() - 1 - window[a];
             let _ = writeln!(
@@ -398,24 +443,24 @@ impl Windows<'_> {
                  {choose}\
                  \x20   chosen{v} = {chosen};\n\
                  \x20 }}",
-                exists = self
-                    .all(|axis| axis.reach() == 1 && axis.is_even(), |a| format!("o{a} - {} < p.count{a}", back(a))),
-                window = self.place_of(|a| format!("(o{a} - {})", back(a)), |a| format!("p.count{a}")),
-                term = convert(element(source.ty, "source", "window"), *ty),
-                choose = if self.chosen.is_none() { self.choose("chosen") } else { String::new() },
-                chosen = match self.chosen {
-                    None => "chosen".into(),
-                    Some(_) => element(self.place, "chosen", "window").0,
+                exists =
+                    self.all(|axis| axis.reach() == 1 && axis.even, |a| format!("o{a} - {} < p.count{a}", back(a))),
+                window = self.flat_index(|a| format!("(o{a} - {})", back(a)), |a| format!("p.count{a}")),
+                term = convert(element(self.source, "source", "window"), self.ty),
+                choose = if self.stage == WindowStage::ChooseAndAdd { self.choose("chosen") } else { String::new() },
+                chosen = match self.stage {
+                    WindowStage::ChooseAndAdd => "chosen".into(),
+                    _ => element(self.position_type(), "chosen", "window").0,
                 },
             );
         }
-        for at in places(&self.axes, |axis| axis.stride) {
+        for at in all_indices(&self.axes, |axis| axis.stride) {
             let mut add = String::new();
             for (v, window) in windows.iter().enumerate() {
                 let within = |a: usize| at[a] + (self.axes[a].reach() - 1 - window[a]) * self.axes[a].stride;
                 if (0..rank).all(|a| within(a) < self.axes[a].window) {
-                    let place = (0..rank).fold(0, |place, a| place * self.axes[a].window + within(a));
-                    let _ = write!(add, " if (chosen{v} == {place}u) sum += term{v};");
+                    let position = (0..rank).fold(0, |flat, a| flat * self.axes[a].window + within(a));
+                    let _ = write!(add, " if (chosen{v} == {position}u) sum += term{v};");
                 }
             }
             let _ = writeln!(
@@ -425,12 +470,12 @@ impl Windows<'_> {
                  \x20  {add}\n\
                  \x20   {result};\n\
                  \x20 }}",
-                inside = self.all(Axis::is_whole, |a| format!("at{a} + {} < p.dim{a}", at[a])),
+                inside = self.all(|axis| axis.whole, |a| format!("at{a} + {} < p.dim{a}", at[a])),
                 result = assign(
-                    *ty,
+                    self.ty,
                     "result",
-                    &self.place_of(|a| format!("(at{a} + {})", at[a]), |a| format!("p.dim{a}")),
-                    ("sum".into(), *ty)
+                    &self.flat_index(|a| format!("(at{a} + {})", at[a]), |a| format!("p.dim{a}")),
+                    ("sum".into(), self.ty)
                 ),
             );
         }
@@ -438,11 +483,11 @@ impl Windows<'_> {
     }
 }
 
-/// All places along axes of such extents, in order.
-fn places(axes: &[Axis], extent: impl Fn(&Axis) -> u64) -> Vec<Vec<u64>> {
-    axes.iter().fold(vec![vec![]], |places, axis| {
+/// All indices along axes of these extents, in row-major order.
+fn all_indices(axes: &[KernelAxis], extent: impl Fn(&KernelAxis) -> u64) -> Vec<Vec<u64>> {
+    axes.iter().fold(vec![vec![]], |indices, axis| {
         let along =
-            |place: &Vec<u64>| (0..extent(axis)).map(|at| [place.as_slice(), &[at]].concat()).collect::<Vec<_>>();
-        places.iter().flat_map(along).collect()
+            |index: &Vec<u64>| (0..extent(axis)).map(|at| [index.as_slice(), &[at]].concat()).collect::<Vec<_>>();
+        indices.iter().flat_map(along).collect()
     })
 }

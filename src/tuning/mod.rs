@@ -5,6 +5,9 @@ pub mod fourier;
 pub mod fusion;
 pub mod linalg;
 pub mod scan;
+pub mod scatter;
+pub mod sort;
+pub mod window;
 
 use crate::device::Capabilities;
 

@@ -23,6 +23,19 @@ defmodule Nx.Vulkan.RepeatedCallTest do
     Native.call(dot(@f32, a, [1], [], b, [0], []))
   end
 
+  defp scattered(mode, [target, indices, updates]) do
+    {:ok, result} = Native.call(scatter(mode, @f32, target, indices, updates, [0]))
+    download!(result)
+  end
+
+  defp windows(op, tensor, source, init),
+    do: Native.call(window_scatter(op, @f32, tensor, source, init, {3}, [1], [{0, 0}]))
+
+  defp integers(ref) do
+    {:ok, binary} = NativeV.buf_download(ref)
+    for <<x::32-signed-native <- binary>>, do: x
+  end
+
   # So often that the last runs are those of what was kept.
   defp often(fun), do: Enum.each(1..4, fun)
 
@@ -115,6 +128,57 @@ defmodule Nx.Vulkan.RepeatedCallTest do
       ones = upload!(List.duplicate(1.0 * k, n))
       {:ok, sums} = Native.call(scan(:sum, {ones, @f32, {n}}, 0, false))
       assert download!(sums) == Enum.map(1..n, &(1.0 * k * &1))
+    end)
+  end
+
+  # Merged in one workgroup, by radix in several passes, and selected from pieces.
+  test "sorts have the results that are asked for each time" do
+    for {n, keep} <- [{10, 10}, {20_000, 20_000}, {100_000, 5}] do
+      often(fn k ->
+        ref = upload!(Enum.map(n..1//-1, &(1.0 * (&1 + k))))
+        values = Enum.map(1..keep, &(1.0 * (&1 + k)))
+        indices = Enum.map(1..keep, &(n - &1))
+        sort = &Native.call(sort({ref, @f32, {n}}, 0, false, keep, &1, &2))
+
+        {:ok, {sorted, nil}} = sort.(true, nil)
+        assert download!(sorted) == values
+        {:ok, {nil, order}} = sort.(false, {:s, 32})
+        assert integers(order) == indices
+        {:ok, {sorted, order}} = sort.(true, {:s, 32})
+        assert {download!(sorted), integers(order)} == {values, indices}
+        assert {:ok, {nil, nil}} = sort.(false, nil)
+      end)
+    end
+  end
+
+  # Of one row each, and of more rows for one element than a pass adds up.
+  test "writes and additions at indices read the buffers of each run" do
+    for rows <- [4, 5000] do
+      often(fn k ->
+        target = {upload!([1.0 * k, 2.0, 3.0, 4.0]), @f32, {4}}
+
+        {:ok, indices} =
+          NativeV.buf_upload(for(i <- 1..rows, into: <<>>, do: <<rem(i, 2)::32-native>>))
+
+        updates = upload!(List.duplicate(1.0 * k, rows))
+        operands = [target, {indices, {:s, 32}, {rows, 1}}, {updates, @f32, {rows}}]
+        [added, put] = for mode <- [:add, :put], do: scattered(mode, operands)
+        assert added == [1.0 * k + div(rows, 2) * k, 2.0 + div(rows, 2) * k, 3.0, 4.0]
+        assert put == [1.0 * k, 1.0 * k, 3.0, 4.0]
+      end)
+    end
+  end
+
+  # Of two windows of three elements, which overlap.
+  test "scatters from windows read the buffers of each run" do
+    often(fn k ->
+      tensor = {upload!([1.0, 5.0 * k, 2.0, 3.0]), @f32, {4}}
+      source = {upload!([1.0 * k, 10.0]), @f32, {2}}
+      init = {upload!([0.0]), @f32, {}}
+      {:ok, max} = windows(:window_scatter_max, tensor, source, init)
+      assert download!(max) == [0.0, 1.0 * k + 10.0, 0.0, 0.0]
+      {:ok, min} = windows(:window_scatter_min, tensor, source, init)
+      assert download!(min) == [1.0 * k, 0.0, 10.0, 0.0]
     end)
   end
 

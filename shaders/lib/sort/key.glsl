@@ -52,4 +52,4 @@ uint key_digit(uint key, uint shift) { return (key >> shift) & 255u; }
 #endif
 
 // Where element i of a row stands; rows have n elements, and `inner` rows alternate.
-IDX place(IDX row, uint i, IDX inner, IDX n) { return (row / inner) * (n * inner) + row % inner + IDX(i) * inner; }
+IDX position(IDX row, uint i, IDX inner, IDX n) { return (row / inner) * (n * inner) + row % inner + IDX(i) * inner; }

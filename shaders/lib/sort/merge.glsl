@@ -1,46 +1,46 @@
-// Sorts rows that fit in a workgroup's shared memory, as many as do, stably: each thread sorts EACH neighbours in its
-// registers, then runs of twice the width are merged in every round, of which each thread makes EACH neighbours, having
+// Sorts rows that fit in a workgroup's shared memory, several of them where they do, stably: each thread sorts ITEMS neighbours in its
+// registers, then runs of twice the width are merged in every iteration, and each thread makes ITEMS neighbours, having
 // found where they begin in both runs (O. Green, R. McColl, D. Bader, "GPU merge path", 2012).
 //
-// The kernel defines what sort/key.glsl asks for, THREADS, EACH (a power of two), and WRITE(to, from, i): element i of the
+// The kernel defines what sort/key.glsl asks for, THREADS, ITEMS (a power of two), and WRITE(to, from, i): element i of the
 // row goes there.
 
 #include "lib/sort/key.glsl"
 
-#define TILE (THREADS * EACH)
+#define TILE (THREADS * ITEMS)
 // One word in 33 is left out, so that threads with neighbouring pieces use different banks.
 #define PAD(i) ((i) + ((i) >> 5))
 
 // One more, which is read where a run ends and counts for nothing.
 shared RAW keys[PAD(TILE) + 1];
-shared uint places[PAD(TILE) + 1];
+shared uint indices[PAD(TILE) + 1];
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = INVOCATION, n = uint(p.n), keep = uint(p.keep);
+  uint thread = INVOCATION, n = uint(p.n), keep = uint(p.keep);
   // A thread's neighbours are of one row: what that lacks sorts behind everything else.
-  uint width = (n + EACH - 1u) & ~(EACH - 1u);
-  IDX first = group * p.rows_each;
-  uint rows = uint(min(p.rows_each, p.rows - first)), count = rows * width;
+  uint width = (n + ITEMS - 1u) & ~(ITEMS - 1u);
+  IDX first = group * p.group_rows;
+  uint rows = uint(min(p.group_rows, p.rows - first)), count = rows * width;
   // Neighbouring threads take neighbouring elements: of one row, or of rows that alternate.
-  bool across = p.inner > 1;
-  for (uint e = lane; e < count; e += THREADS) {
-    uint r = across ? e % rows : e / width, i = across ? e / rows : e % width, to = PAD(r * width + i);
-    keys[to] = i < n ? key_of(RAW(AT(STORED, p.source, place(first + r, i, p.inner, p.n)))) : LAST;
-    places[to] = i;
+  bool interleaved = p.inner > 1;
+  for (uint e = thread; e < count; e += THREADS) {
+    uint r = interleaved ? e % rows : e / width, i = interleaved ? e / rows : e % width, to = PAD(r * width + i);
+    keys[to] = i < n ? key_of(RAW(AT(STORED, p.source, position(first + r, i, p.inner, p.n)))) : LAST;
+    indices[to] = i;
   }
   barrier();
-  RAW key[EACH];
-  uint from[EACH];
-  uint mine = lane * EACH, row = mine / width * width, at = mine - row;
+  RAW key[ITEMS];
+  uint from[ITEMS];
+  uint mine = thread * ITEMS, row = mine / width * width, at = mine - row;
   bool has = mine < count;
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
     key[k] = keys[PAD(mine + k)];
-    from[k] = places[PAD(mine + k)];
+    from[k] = indices[PAD(mine + k)];
   }
-  REPEAT for (uint turn = 0u; turn < EACH; ++turn) {
-    REPEAT for (uint k = turn & 1u; k + 1u < EACH; k += 2u) {
+  REPEAT for (uint iteration = 0u; iteration < ITEMS; ++iteration) {
+    REPEAT for (uint k = iteration & 1u; k + 1u < ITEMS; k += 2u) {
       RAW a = key[k], b = key[k + 1u];
       uint i = from[k], j = from[k + 1u];
       bool swapped = key_less(b, a);
@@ -50,11 +50,11 @@ void main() {
       from[k + 1u] = swapped ? i : j;
     }
   }
-  for (uint run = EACH;; run *= 2u) {
+  for (uint run = ITEMS;; run *= 2u) {
     barrier();
-    REPEAT for (uint k = 0u; k < EACH; ++k) {
+    REPEAT for (uint k = 0u; k < ITEMS; ++k) {
       keys[PAD(mine + k)] = key[k];
-      places[PAD(mine + k)] = from[k];
+      indices[PAD(mine + k)] = from[k];
     }
     barrier();
     if (run >= width) break;
@@ -70,10 +70,10 @@ void main() {
     }
     uint a = left + low, b = right + ahead - low;
     RAW key_a = keys[PAD(a)], key_b = keys[PAD(b)];
-    REPEAT for (uint k = 0u; k < EACH; ++k) {
+    REPEAT for (uint k = 0u; k < ITEMS; ++k) {
       bool is_a = b >= end || (a < right && !key_less(key_b, key_a));
       key[k] = is_a ? key_a : key_b;
-      from[k] = places[PAD(is_a ? a : b)];
+      from[k] = indices[PAD(is_a ? a : b)];
       a += uint(is_a);
       b += uint(!is_a);
       RAW next = keys[PAD(is_a ? a : b)];
@@ -81,9 +81,9 @@ void main() {
       else key_b = next;
     }
   }
-  for (uint e = lane; e < rows * keep; e += THREADS) {
-    uint r = across ? e % rows : e / keep, i = across ? e / rows : e % keep;
-    uint from = places[PAD(r * width + i)];
-    WRITE(place(first + r, i, p.inner, p.keep), place(first + r, from, p.inner, p.n), from);
+  for (uint e = thread; e < rows * keep; e += THREADS) {
+    uint r = interleaved ? e % rows : e / keep, i = interleaved ? e / rows : e % keep;
+    uint from = indices[PAD(r * width + i)];
+    WRITE(position(first + r, i, p.inner, p.keep), position(first + r, from, p.inner, p.n), from);
   }
 }

@@ -1,10 +1,10 @@
 // One pass of a stable radix sort over 8 bits of long rows, each of which is split in blocks (D. Merrill, A. Grimshaw,
 // "High performance and scalable radix sorting", 2011): a histogram of each block, prefix sums of them over the blocks (of
-// up to FEW blocks every one of them adds up the counts itself), and the elements written where the sums say. No workgroup
+// up to MAX_SUMMED_BLOCKS blocks every one of them adds up the counts itself), and the elements written where the sums say. No workgroup
 // waits for another.
 //
 // The kernel defines what sort/key.glsl asks for (not for SUMS) and one of HISTOGRAM, SUMS and SCATTER; for SCATTER
-// also FEW, EACH (the elements of a thread in a tile) and WRITE(to, from, i): the row's element i, which stands at `from`, goes
+// also MAX_SUMMED_BLOCKS, ITEMS (the elements of a thread in a tile) and WRITE(to, from, i): the row's element i, which stands at `from`, goes
 // to `to`. SUBGROUP is the number of invocations of a subgroup where those may vote.
 
 #ifndef SUMS
@@ -21,42 +21,42 @@
 
 #define SUBGROUPS (THREADS / SUBGROUP)
 
-shared uint parts[SUBGROUPS];
+shared uint partial_sums[SUBGROUPS];
 
 // The sum of x over the threads before this one, and over all.
-uint exclusive(uint lane, uint x, out uint total) {
+uint exclusive(uint thread, uint x, out uint total) {
   uint before = subgroupExclusiveAdd(x);
-  if (gl_SubgroupInvocationID == SUBGROUP - 1u) parts[gl_SubgroupID] = before + x;
+  if (gl_SubgroupInvocationID == SUBGROUP - 1u) partial_sums[gl_SubgroupID] = before + x;
   barrier();
   total = 0u;
   for (uint i = 0u; i < SUBGROUPS; ++i) {
     if (i == gl_SubgroupID) before += total;
-    total += parts[i];
+    total += partial_sums[i];
   }
   barrier();
   return before;
 }
 #else
-shared uint terms[THREADS];
-shared uint parts[16];
+shared uint thread_sums[THREADS];
+shared uint partial_sums[16];
 
 // The sum of x over the threads before this one, and over all.
-uint exclusive(uint lane, uint x, out uint total) {
-  terms[lane] = x;
+uint exclusive(uint thread, uint x, out uint total) {
+  thread_sums[thread] = x;
   barrier();
-  if (lane < 16u) {
+  if (thread < 16u) {
     uint sum = 0u;
-    [[dont_unroll]] for (uint i = 0u; i < 16u; ++i) sum += terms[lane * 16u + i];
-    parts[lane] = sum;
+    [[dont_unroll]] for (uint i = 0u; i < 16u; ++i) sum += thread_sums[thread * 16u + i];
+    partial_sums[thread] = sum;
   }
   barrier();
   uint before = 0u;
   total = 0u;
   [[dont_unroll]] for (uint i = 0u; i < 16u; ++i) {
-    if (i == lane / 16u) before = total;
-    total += parts[i];
+    if (i == thread / 16u) before = total;
+    total += partial_sums[i];
   }
-  for (uint i = lane & ~15u; i < lane; ++i) before += terms[i];
+  for (uint i = thread & ~15u; i < thread; ++i) before += thread_sums[i];
   barrier();
   return before;
 }
@@ -76,17 +76,17 @@ shared uint histogram[DIGITS];
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = INVOCATION;
+  uint thread = INVOCATION;
   IDX row = group / p.blocks, block = group % p.blocks;
-  histogram[lane] = 0u;
+  histogram[thread] = 0u;
   barrier();
-  uint begin = uint(block * p.block_size), end = uint(min(IDX(begin) + p.block_size, p.n));
-  for (uint i = begin + lane; i < end; i += THREADS) {
-    RAW key = key_of(RAW(AT(STORED, p.source, place(row, i, p.inner, p.n))));
+  uint begin = uint(block * p.block_len), end = uint(min(IDX(begin) + p.block_len, p.n));
+  for (uint i = begin + thread; i < end; i += THREADS) {
+    RAW key = key_of(RAW(AT(STORED, p.source, position(row, i, p.inner, p.n))));
     atomicAdd(histogram[key_digit(key, shift())], 1u);
   }
   barrier();
-  AT(uint, p.counts, count_at(row, lane, block)) = histogram[lane];
+  AT(uint, p.counts, count_at(row, thread, block)) = histogram[thread];
 }
 #endif
 
@@ -95,22 +95,22 @@ void main() {
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = INVOCATION, before = 0u;
+  uint thread = INVOCATION, before = 0u;
   for (uint i = 0u; i < uint(p.blocks); i += THREADS) {
-    bool has = i + lane < uint(p.blocks);
-    IDX at = group * p.blocks + i + lane;
+    bool has = i + thread < uint(p.blocks);
+    IDX at = group * p.blocks + i + thread;
     uint x = 0u, total;
     if (has) x = AT(uint, p.counts, at);
-    uint sum = exclusive(lane, x, total);
+    uint sum = exclusive(thread, x, total);
     if (has) AT(uint, p.counts, at) = before + sum;
     before += total;
   }
-  if (lane == 0u) AT(uint, p.totals, group) = before;
+  if (thread == 0u) AT(uint, p.totals, group) = before;
 }
 #endif
 
 #ifdef SCATTER
-#define TILE (THREADS * EACH)
+#define TILE (THREADS * ITEMS)
 // One word in 33 is left out, so that threads with neighbouring pieces use different banks.
 #define PAD(i) ((i) + ((i) >> 5))
 
@@ -118,11 +118,11 @@ shared uint next[DIGITS];
 shared uint first[DIGITS];
 
 uint digit_at(IDX row, uint i) {
-  return key_digit(key_of(RAW(AT(STORED, p.source, place(row, i, p.inner, p.n)))), shift());
+  return key_digit(key_of(RAW(AT(STORED, p.source, position(row, i, p.inner, p.n)))), shift());
 }
 
 #ifdef SUBGROUP
-// Counters of the subgroups, two digits a word, then the tile's tokens: a digit, and whose it is.
+// Counters of the subgroups, two digits a word, then the tile's tokens: a digit, and its position in the tile.
 shared uint pool[max(PAD(TILE), SUBGROUPS * DIGITS / 2u)];
 
 // Which invocations of the subgroup have this digit too.
@@ -138,18 +138,18 @@ uint peers_of(uint digit) {
 
 // Brings the tokens of the tile's elements in the order of their digits, stably (S. Ashkiani et al., "GPU multisplit",
 // 2016): those with the same digit are counted within a subgroup, over the subgroups, and below the digit.
-void arrange(uint lane, IDX row, uint tile, uint count) {
-  uint tokens[EACH], ranks[EACH];
-  for (uint i = lane; i < SUBGROUPS * DIGITS / 2u; i += THREADS) pool[i] = 0u;
+void arrange(uint thread, IDX row, uint tile, uint count) {
+  uint tokens[ITEMS], ranks[ITEMS];
+  for (uint i = thread; i < SUBGROUPS * DIGITS / 2u; i += THREADS) pool[i] = 0u;
   barrier();
   uint mine = gl_SubgroupID * (DIGITS / 2u);
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
     // What is missing in the last tile sorts behind everything else.
-    uint j = (gl_SubgroupID * EACH + k) * SUBGROUP + gl_SubgroupInvocationID, digit = DIGITS - 1u;
+    uint j = (gl_SubgroupID * ITEMS + k) * SUBGROUP + gl_SubgroupInvocationID, digit = DIGITS - 1u;
     if (j < count) digit = digit_at(row, tile + j);
     tokens[k] = (digit << 16) | j;
   }
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
     uint digit = tokens[k] >> 16, up = (digit & 1u) * 16u, peers = peers_of(digit), leader = findLSB(peers), earlier = 0u;
     if (gl_SubgroupInvocationID == leader) earlier = atomicAdd(pool[mine + digit / 2u], bitCount(peers) << up);
     earlier = (subgroupShuffle(earlier, leader) >> up) & 0xffffu;
@@ -157,40 +157,40 @@ void arrange(uint lane, IDX row, uint tile, uint count) {
     subgroupMemoryBarrierShared();
   }
   barrier();
-  if (lane < DIGITS / 2u) {
+  if (thread < DIGITS / 2u) {
     uint sum = 0u;
-    for (uint i = lane; i < SUBGROUPS * DIGITS / 2u; i += DIGITS / 2u) {
+    for (uint i = thread; i < SUBGROUPS * DIGITS / 2u; i += DIGITS / 2u) {
       uint counted = pool[i];
       pool[i] = sum;
       sum += counted;
     }
-    first[2u * lane] = sum & 0xffffu;
-    first[2u * lane + 1u] = sum >> 16;
+    first[2u * thread] = sum & 0xffffu;
+    first[2u * thread + 1u] = sum >> 16;
   }
   barrier();
-  uint total, below = exclusive(lane, first[lane], total);
-  first[lane] = below;
+  uint total, below = exclusive(thread, first[thread], total);
+  first[thread] = below;
   barrier();
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
     uint digit = tokens[k] >> 16;
     ranks[k] += first[digit] + ((pool[mine + digit / 2u] >> ((digit & 1u) * 16u)) & 0xffffu);
   }
   barrier();
-  REPEAT for (uint k = 0u; k < EACH; ++k) pool[PAD(ranks[k])] = tokens[k];
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) pool[PAD(ranks[k])] = tokens[k];
   barrier();
 }
 #else
-// Counters of the threads for half a digit, sixteen bits each, then the tile's tokens: a digit, and whose it is.
+// Counters of the threads for half a digit, sixteen bits each, then the tile's tokens: a digit, and its position in the tile.
 shared uint pool[PAD(TILE > 2048u ? TILE : 2048u)];
 
-// Brings the tile's tokens in the order of four bits of their digits, stably: each thread takes EACH consecutive ones.
-void split(uint lane, uint shift) {
-  uint tokens[EACH], earlier[EACH];
-  REPEAT for (uint k = 0u; k < EACH; ++k) tokens[k] = pool[PAD(lane * EACH + k)];
+// Brings the tile's tokens in the order of four bits of their digits, stably: each thread takes ITEMS consecutive ones.
+void split(uint thread, uint shift) {
+  uint tokens[ITEMS], earlier[ITEMS];
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) tokens[k] = pool[PAD(thread * ITEMS + k)];
   barrier();
-  REPEAT for (uint d = 0u; d < 8u; ++d) pool[PAD(d * THREADS + lane)] = 0u;
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
-    uint d = (tokens[k] >> shift) & 15u, at = PAD((d & 7u) * THREADS + lane), up = (d >> 3) * 16u;
+  REPEAT for (uint d = 0u; d < 8u; ++d) pool[PAD(d * THREADS + thread)] = 0u;
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
+    uint d = (tokens[k] >> shift) & 15u, at = PAD((d & 7u) * THREADS + thread), up = (d >> 3) * 16u;
     uint counter = pool[at];
     earlier[k] = (counter >> up) & 0xffffu;
     pool[at] = counter + (1u << up);
@@ -198,69 +198,69 @@ void split(uint lane, uint shift) {
   barrier();
   // Sums over the digits 0 to 7 run in the lower halves, over 8 to 15 in the upper ones.
   uint sum = 0u, total;
-  REPEAT for (uint i = 0u; i < 8u; ++i) sum += pool[PAD(lane * 8u + i)];
-  uint before = exclusive(lane, sum, total);
+  REPEAT for (uint i = 0u; i < 8u; ++i) sum += pool[PAD(thread * 8u + i)];
+  uint before = exclusive(thread, sum, total);
   before += total << 16;
   REPEAT for (uint i = 0u; i < 8u; ++i) {
-    uint counter = pool[PAD(lane * 8u + i)];
-    pool[PAD(lane * 8u + i)] = before;
+    uint counter = pool[PAD(thread * 8u + i)];
+    pool[PAD(thread * 8u + i)] = before;
     before += counter;
   }
   barrier();
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
     uint d = (tokens[k] >> shift) & 15u;
-    earlier[k] += (pool[PAD((d & 7u) * THREADS + lane)] >> ((d >> 3) * 16u)) & 0xffffu;
+    earlier[k] += (pool[PAD((d & 7u) * THREADS + thread)] >> ((d >> 3) * 16u)) & 0xffffu;
   }
   barrier();
-  REPEAT for (uint k = 0u; k < EACH; ++k) pool[PAD(earlier[k])] = tokens[k];
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) pool[PAD(earlier[k])] = tokens[k];
   barrier();
 }
 
-void arrange(uint lane, IDX row, uint tile, uint count) {
+void arrange(uint thread, IDX row, uint tile, uint count) {
   // What is missing in the last tile sorts behind everything else.
-  REPEAT for (uint k = 0u; k < EACH; ++k) {
-    uint j = lane + k * THREADS, digit = DIGITS - 1u;
+  REPEAT for (uint k = 0u; k < ITEMS; ++k) {
+    uint j = thread + k * THREADS, digit = DIGITS - 1u;
     if (j < count) digit = digit_at(row, tile + j);
     pool[PAD(j)] = (digit << 16) | j;
   }
   barrier();
-  [[dont_unroll]] for (uint half_digit = 16u; half_digit < 24u; half_digit += 4u) split(lane, half_digit);
+  [[dont_unroll]] for (uint half_digit = 16u; half_digit < 24u; half_digit += 4u) split(thread, half_digit);
 }
 #endif
 
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  uint lane = INVOCATION, all;
+  uint thread = INVOCATION, all;
   IDX row = group / p.blocks, block = group % p.blocks;
   uint before = 0u, total = 0u;
-  if (uint(p.blocks) <= FEW) {
+  if (uint(p.blocks) <= MAX_SUMMED_BLOCKS) {
     for (uint b = 0u; b < uint(p.blocks); ++b) {
-      uint counted = AT(uint, p.counts, count_at(row, lane, b));
+      uint counted = AT(uint, p.counts, count_at(row, thread, b));
       total += counted;
       if (b < block) before += counted;
     }
   } else {
-    before = AT(uint, p.counts, count_at(row, lane, block));
-    total = AT(uint, p.totals, row * DIGITS + lane);
+    before = AT(uint, p.counts, count_at(row, thread, block));
+    total = AT(uint, p.totals, row * DIGITS + thread);
   }
-  next[lane] = exclusive(lane, total, all) + before;
-  uint begin = uint(block * p.block_size), end = uint(min(IDX(begin) + p.block_size, p.n));
+  next[thread] = exclusive(thread, total, all) + before;
+  uint begin = uint(block * p.block_len), end = uint(min(IDX(begin) + p.block_len, p.n));
   for (uint tile = begin; tile < end; tile += TILE) {
     uint count = min(TILE, end - tile);
-    arrange(lane, row, tile, count);
-    // `first` is where a digit's elements go, less the place of the first of them in the tile.
-    REPEAT for (uint k = 0u; k < EACH; ++k) {
-      uint j = lane + k * THREADS, digit = pool[PAD(j)] >> 16;
+    arrange(thread, row, tile, count);
+    // `first` is where a digit's elements go, less the position of the first of them in the tile.
+    REPEAT for (uint k = 0u; k < ITEMS; ++k) {
+      uint j = thread + k * THREADS, digit = pool[PAD(j)] >> 16;
       if (j == 0u || pool[PAD(j - 1u)] >> 16 != digit) first[digit] = next[digit] - j;
     }
     barrier();
-    REPEAT for (uint k = 0u; k < EACH; ++k) {
-      uint j = lane + k * THREADS;
+    REPEAT for (uint k = 0u; k < ITEMS; ++k) {
+      uint j = thread + k * THREADS;
       if (j >= count) continue;
       uint token = pool[PAD(j)], digit = token >> 16, to = first[digit] + j, i = tile + (token & 0xffffu);
       if (j + 1u == count || pool[PAD(j + 1u)] >> 16 != digit) next[digit] = to + 1u;
-      if (to < uint(p.keep)) WRITE(place(row, to, p.inner_to, p.keep), place(row, i, p.inner, p.n), i);
+      if (to < uint(p.keep)) WRITE(position(row, to, p.inner_to, p.keep), position(row, i, p.inner, p.n), i);
     }
     barrier();
   }

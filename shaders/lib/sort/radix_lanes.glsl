@@ -1,7 +1,7 @@
-// One pass of `lib/sort/radix.glsl` on a device whose invocations are the lanes of a processor's vectors: each of them is a
+// One pass of `lib/sort/radix.glsl` on a device whose invocations are the lanes of a CPU's vectors: each of them is a
 // block of its own and counts alone, in memory, so that none waits for another.
 //
-// The kernel defines what that file asks for, without FEW, EACH and SUBGROUP, and LANES, the invocations of a workgroup. p.blocks
+// The kernel defines what that file asks for, without MAX_SUMMED_BLOCKS, ITEMS and SUBGROUP, and LANES, the invocations of a workgroup. p.blocks
 // is a multiple of it.
 
 #ifndef SUMS
@@ -29,11 +29,11 @@ void main() {
   AT(uint, p.totals, line) = before;
 #else
   IDX groups = p.blocks / LANES, row = group / groups, block = group % groups * LANES + INVOCATION;
-  uint begin = uint(min(block * p.block_size, p.n)), end = uint(min(IDX(begin) + p.block_size, p.n));
+  uint begin = uint(min(block * p.block_len, p.n)), end = uint(min(IDX(begin) + p.block_len, p.n));
 #ifdef HISTOGRAM
   for (uint digit = 0u; digit < DIGITS; ++digit) COUNT(row, digit, block) = 0u;
   for (uint i = begin; i < end; ++i) {
-    RAW key = key_of(RAW(AT(STORED, p.source, place(row, i, p.inner, p.n))));
+    RAW key = key_of(RAW(AT(STORED, p.source, position(row, i, p.inner, p.n))));
     COUNT(row, key_digit(key, shift()), block) += 1u;
   }
 #else
@@ -43,10 +43,10 @@ void main() {
     before += AT(uint, p.totals, row * DIGITS + digit);
   }
   for (uint i = begin; i < end; ++i) {
-    IDX from = place(row, i, p.inner, p.n);
+    IDX from = position(row, i, p.inner, p.n);
     uint digit = key_digit(key_of(RAW(AT(STORED, p.source, from))), shift()), to = COUNT(row, digit, block);
     COUNT(row, digit, block) = to + 1u;
-    if (to < uint(p.keep)) WRITE(place(row, to, p.inner_to, p.keep), from, i);
+    if (to < uint(p.keep)) WRITE(position(row, to, p.inner_to, p.keep), from, i);
   }
 #endif
 #endif

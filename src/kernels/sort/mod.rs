@@ -1,4 +1,5 @@
-//! Sorting along an axis: `Nx.sort/2`, `Nx.argsort/2`, `Nx.top_k/2`.
+//! Sorting along an axis: `Nx.sort/2`, `Nx.argsort/2`, `Nx.top_k/2`. This module owns what the kernels of all methods read and write;
+//! which method sorts, and how it is split, is the choice of `tuning::sort`.
 //!
 //! Elements stay as they are; kernels compare their keys (`shaders/lib/sort/key.glsl`). The order is stable, ascending and
 //! descending: NaN above all numbers, NaNs equal to each other, -0.0 equal to 0.0, as BinaryBackend has it. Short rows are
@@ -8,12 +9,14 @@ mod merge;
 mod radix;
 mod select;
 
-use super::{Kernel, Rows};
+use super::{KernelSpec, Rows, launch};
+use crate::device::Capabilities;
 use crate::error::{Attempt, Error};
 use crate::graph::{Context, Params};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
-use crate::program::emit::{assign, head, lanes};
+use crate::program::emit::{assign, head};
 use crate::program::types::{Compute, Type};
+use crate::tuning::sort::{SortMethod, SortShape, items_loop, method};
 
 /// What to sort.
 pub struct Sort<'a> {
@@ -25,28 +28,28 @@ pub struct Sort<'a> {
     pub keep: u64,
     /// Whether the sorted elements are a result.
     pub values: bool,
-    /// The type of the places that the sorted elements had, if they are a result.
-    pub places: Option<Type>,
+    /// The type of the sorted elements' indices in their rows, if those are a result.
+    pub indices: Option<Type>,
 }
 
-/// The sorted elements and their places, of `outer` × `keep` × `inner` elements, as far as they were asked for.
+/// The sorted elements and their indices, of `outer` × `keep` × `inner` elements: those of the two that the sort asks for.
 pub struct Sorted {
     pub values: Option<Buffer>,
-    pub places: Option<Buffer>,
+    pub indices: Option<Buffer>,
 }
 
-/// Places and counters within a row are 32-bit numbers, with room for the last block.
-const LONGEST: u64 = 1 << 31;
+/// The longest row: indices and counters within one are 32-bit numbers, with room for the last block.
+const MAX_SORTED_LEN: u64 = 1 << 31;
 
 /// The results that `sort` asks for. Complex numbers, which have no order, are unsupported.
 pub fn run(cx: &Context, sort: &Sort) -> Attempt<Sorted> {
     let Rows { buffer, ty, len, .. } = sort.rows;
     ty.check(cx.caps())?;
-    sort.places.map_or(Ok(()), |ty| ty.check(cx.caps()))?;
+    sort.indices.map_or(Ok(()), |ty| ty.check(cx.caps()))?;
     if ty.is_complex() {
         return Err(Error::Unsupported("complex numbers have no order".into()).into());
     }
-    if len > LONGEST {
+    if len > MAX_SORTED_LEN {
         return Err(Error::Unsupported(format!("sorting of {len} elements along an axis")).into());
     }
     if sort.keep > len {
@@ -57,34 +60,40 @@ pub fn run(cx: &Context, sort: &Sort) -> Attempt<Sorted> {
         let zeroed = |ty: Type| cx.zeroed(elements * ty.size());
         return Ok(Sorted {
             values: sort.values.then(|| zeroed(ty)).transpose()?,
-            places: sort.places.map(zeroed).transpose()?,
+            indices: sort.indices.map(zeroed).transpose()?,
         });
     }
     let allocate = |ty: Type| cx.allocate(elements * ty.size());
     let source = buffer.allocation()?;
     let values = sort.values.then(|| allocate(ty)).transpose()?;
-    let places = sort.places.map(allocate).transpose()?;
-    let whole = Moved {
+    let indices = sort.indices.map(allocate).transpose()?;
+    let whole = SortStep {
         sort,
         first: true,
         last: true,
         source: &source,
-        source_places: None,
+        source_indices: None,
         values: values.as_deref(),
-        places: places.as_deref(),
+        indices: indices.as_deref(),
     };
-    let run = Run { cx, whole };
-    if !run.select()? && !run.merge()? {
-        run.radix()?;
+    match method(cx.caps(), sort.shape()) {
+        SortMethod::Select => select::run(cx, &whole)?,
+        SortMethod::Merge { items } => merge::run(cx, &whole, items)?,
+        SortMethod::Radix => radix::run(cx, &whole)?,
     }
     let result = |ty: Type, allocation| Buffer::new(elements * ty.size(), allocation);
     Ok(Sorted {
         values: values.map(|allocation| result(ty, allocation)),
-        places: places.zip(sort.places).map(|(allocation, ty)| result(ty, allocation)),
+        indices: indices.zip(sort.indices).map(|(allocation, ty)| result(ty, allocation)),
     })
 }
 
 impl Sort<'_> {
+    fn shape(&self) -> SortShape {
+        let Self { rows, keep, .. } = *self;
+        SortShape { rows: rows.count(), len: rows.len, keep, bytes: rows.ty.size() }
+    }
+
     /// The GLSL type of an element in a buffer: only its bits count.
     fn stored(&self) -> &'static str {
         match self.rows.ty.size() {
@@ -112,98 +121,134 @@ impl Sort<'_> {
     }
 }
 
-/// What a kernel moves: elements and, where places are a result, the places that they had in their rows.
-#[derive(Clone, Copy)]
-struct Moved<'a> {
-    sort: &'a Sort<'a>,
-    /// Whether it is the first of several kernels, which reads the tensor: an element's place is where it stands.
-    first: bool,
-    /// Whether it is the last one, which writes the results.
-    last: bool,
-    source: &'a Allocation,
-    /// The places so far, where it is not the first.
-    source_places: Option<&'a Allocation>,
-    values: Option<&'a Allocation>,
-    places: Option<&'a Allocation>,
+/// How a sort's kernels hold elements. Types are told apart by parameters, so that few kernels sort all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SortElements {
+    /// Bits of an element.
+    width: u32,
+    /// The GLSL type of an element in a buffer: only its bits count.
+    stored: &'static str,
+    index64: bool,
 }
 
-impl<'a> Moved<'a> {
-    /// The place that an element had, as a GLSL expression for WRITE, and the type in which it is written.
-    fn place(&self) -> Option<(&'static str, Type)> {
-        let expression = if self.first { "i" } else { "AT(uint, p.source_places, from)" };
-        self.sort.places.map(|ty| (expression, if self.last { ty } else { Type::U32 }))
+/// What a kernel writes of the elements that it moves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SortMoves {
+    /// Whether it writes the elements.
+    values: bool,
+    /// The type in which it writes their indices, if it does.
+    indices: Option<Type>,
+    /// Whether it reads these: an element's index is its position in the row otherwise.
+    reads_indices: bool,
+}
+
+impl SortElements {
+    /// Of kernels that read no elements.
+    fn words(index64: bool) -> Self {
+        Self { width: 32, stored: "uint", index64 }
     }
 
-    /// What the addresses' declarations and the text of [`Self::head`] depend on.
-    fn key(&self) -> [u8; 5] {
-        let rows = &self.sort.rows;
-        let place = self.place().map_or(255, |(_, ty)| ty as u8);
-        [rows.ty.bits() as u8, rows.index64().into(), self.values.is_some().into(), place, self.first.into()]
-    }
-
-    fn addresses(&self, params: &mut Params) {
-        let stored = self.sort.stored();
-        params.legacy(self.source, 0, stored, "source");
-        if let Some(block) = self.source_places {
-            params.legacy(block, 0, "uint", "source_places");
-        }
-        if let Some(block) = self.values {
-            params.legacy(block, 0, stored, "values");
-        }
-        if let Some((block, (_, ty))) = self.places.zip(self.place()) {
-            params.legacy(block, 0, ty.storage(), "places");
-        }
-    }
-
-    /// How far neighbours of a row are apart where they are read and written: between the first kernel and the last the rows
-    /// are dense.
-    fn steps(&self) -> [(&'static str, u64); 2] {
-        let inner = |outside| if outside { self.sort.rows.inner } else { 1 };
-        [("inner", inner(self.first)), ("inner_to", inner(self.last))]
-    }
-
-    fn reads(&self) -> impl Iterator<Item = &'a Allocation> {
-        [self.source].into_iter().chain(self.source_places)
-    }
-
-    fn writes(&self) -> impl Iterator<Item = &'a Allocation> {
-        self.values.into_iter().chain(self.places)
-    }
-
-    /// The start of a kernel of so many invocations up to its own definitions, with WRITE, which moves an element and its place.
-    fn head(&self, cx: &Context, parameters: &str, invocations: u32) -> String {
-        let (sort, place) = (self.sort, self.place());
-        let place_type = place.map_or(Type::U32, |(_, ty)| ty);
-        let storages = [sort.stored(), "uint", place_type.storage()];
-        let mut text =
-            head(cx.caps(), sort.rows.index64(), &storages, &[Compute::Uint, place_type.compute()], parameters);
-        // What is indexed by such a loop's counter stays in a GPU's registers only without the loop. A CPU's compiler takes
-        // seconds over the unrolled text, and gains nothing.
-        let repeat = if cx.caps().cpu { "dont_unroll" } else { "unroll" };
+    /// The start of a kernel of `threads` threads up to its own definitions: with WRITE, which moves an element and its index,
+    /// where it moves any.
+    fn head(&self, caps: &Capabilities, parameters: &str, threads: u32, moves: Option<SortMoves>) -> String {
+        let indices = moves.and_then(|moves| moves.indices).unwrap_or(Type::U32);
+        let storages = [self.stored, "uint", indices.storage()];
+        let mut text = head(caps, self.index64, &storages, &[Compute::Uint, indices.compute()], parameters);
         text += &format!(
             "#define STORED {stored}\n#define WIDTH {width}\n#define REPEAT [[{repeat}]]\n\
-             layout(local_size_x = {invocations}) in;\n\
-             #define WRITE(to, from, i) {{",
-            stored = sort.stored(),
-            width = sort.rows.ty.bits(),
+             layout(local_size_x = {threads}) in;\n",
+            stored = self.stored,
+            width = self.width,
+            repeat = items_loop(caps),
         );
-        if self.values.is_some() {
-            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", sort.stored());
+        let Some(moves) = moves else { return text };
+        text += "#define WRITE(to, from, i) {";
+        if moves.values {
+            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", self.stored);
         }
-        if let Some((place, ty)) = place {
-            text += &format!(" {};", assign(ty, "places", "to", (format!("({place})"), Type::U32)));
+        if let Some(ty) = moves.indices {
+            let index = if moves.reads_indices { "(AT(uint, p.source_indices, from))" } else { "(i)" };
+            text += &format!(" {};", assign(ty, "indices", "to", (index.into(), Type::U32)));
         }
         text + " }\n"
     }
 }
 
-/// Bytes of shared memory that as many keys and places take.
-fn shared(count: u64, ty: Type) -> u64 {
-    count * (ty.size().max(4) + 4)
+/// One kernel's part of a sort: where it reads elements, and where it writes them and their indices.
+#[derive(Clone, Copy)]
+struct SortStep<'a> {
+    sort: &'a Sort<'a>,
+    /// Whether it reads the operand.
+    first: bool,
+    /// Whether it writes the results.
+    last: bool,
+    source: &'a Allocation,
+    source_indices: Option<&'a Allocation>,
+    values: Option<&'a Allocation>,
+    indices: Option<&'a Allocation>,
 }
 
-struct Run<'a> {
-    cx: &'a Context<'a>,
-    /// From the tensor to the results at once.
-    whole: Moved<'a>,
+/// Dense rows between two kernels, with their elements' indices where those are wanted.
+struct Between {
+    values: AllocationHandle,
+    indices: Option<AllocationHandle>,
+}
+
+impl Between {
+    fn new(cx: &Context, sort: &Sort, len: u64) -> Attempt<Self> {
+        let allocate = |bytes: u64| cx.allocate(sort.rows.count() * len * bytes);
+        Ok(Self {
+            values: allocate(sort.rows.ty.size())?,
+            indices: sort.indices.map(|_| allocate(Type::U32.size())).transpose()?,
+        })
+    }
+}
+
+impl<'a> SortStep<'a> {
+    /// A part of this step: it reads what `from` has instead of the operand, and writes to `to` instead of the results.
+    fn between(&self, from: Option<&'a Between>, to: Option<&'a Between>) -> Self {
+        let mut step = Self { first: from.is_none(), last: to.is_none(), ..*self };
+        if let Some(Between { values, indices }) = from {
+            (step.source, step.source_indices) = (values, indices.as_deref());
+        }
+        if let Some(Between { values, indices }) = to {
+            (step.values, step.indices) = (Some(&**values), indices.as_deref());
+        }
+        step
+    }
+
+    fn elements(&self) -> SortElements {
+        let Rows { ty, .. } = self.sort.rows;
+        SortElements { width: ty.bits(), stored: self.sort.stored(), index64: self.sort.rows.index64() }
+    }
+
+    fn moves(&self) -> SortMoves {
+        SortMoves { values: self.values.is_some(), indices: self.index_type(), reads_indices: !self.first }
+    }
+
+    /// The type in which indices are written, if they are: of 32 bits between two kernels.
+    fn index_type(&self) -> Option<Type> {
+        self.sort.indices.map(|ty| if self.last { ty } else { Type::U32 })
+    }
+
+    /// The parameters that WRITE uses.
+    fn buffers(&self, params: &mut Params<'a>) {
+        let stored = self.sort.stored();
+        params.read(self.source, stored, "source");
+        if let Some(indices) = self.source_indices {
+            params.read(indices, "uint", "source_indices");
+        }
+        if let Some(values) = self.values {
+            params.write(values, stored, "values");
+        }
+        if let Some((indices, ty)) = self.indices.zip(self.index_type()) {
+            params.write(indices, ty.storage(), "indices");
+        }
+    }
+
+    /// The distances between neighbours of a row where they are read and where they are written: between two kernels rows are dense.
+    fn strides(&self) -> [(&'static str, u64); 2] {
+        let inner = |outside| if outside { self.sort.rows.inner } else { 1 };
+        [("inner", inner(self.first)), ("inner_to", inner(self.last))]
+    }
 }

@@ -1,183 +1,125 @@
-//! Long rows: passes over eight bits of the keys, from the lowest on, each of them stable.
+//! Long rows: passes over eight bits of the keys, from the lowest on, each of them stable. This module owns the kernels around
+//! `shaders/lib/sort/radix.glsl` and `radix_lanes.glsl`, and the buffers that the passes alternate between.
 
 use super::*;
+use crate::tuning::sort::{MAX_SUMMED_BLOCKS, RADIX_DIGITS, RadixMethod, RadixSplit, radix_split};
 
-const THREADS: u64 = 256;
-const DIGITS: u64 = 256;
-/// Elements of a thread in a tile, at most.
-const MOST_EACH: u64 = 16;
-/// Of so few in all, larger tiles would leave most of the device idle.
-const FEW_EACH: u64 = 4;
-const FEW_ELEMENTS: u64 = 1 << 18;
-/// Up to so many blocks need no sums in a pass of their own.
-const FEW: u64 = 8;
-
-/// How the rows are split: the same in all passes.
-struct Split {
-    /// Elements of a thread in a tile.
-    each: u64,
-    blocks: u64,
-    block_size: u64,
+/// Sorts the rows into the results.
+pub(super) fn run(cx: &Context, whole: &SortStep) -> Attempt<()> {
+    let sort = whole.sort;
+    let split = radix_split(cx.caps(), sort.rows.count(), sort.rows.len);
+    let passes = u64::from(sort.bits).div_ceil(8).max(1);
+    let digits = 4 * sort.rows.count() * RADIX_DIGITS;
+    let (counts, totals) = (&*cx.allocate(digits * split.blocks)?, &*cx.allocate(digits)?);
+    // The passes alternate between two buffers; the last one writes the results.
+    let alternating = (1..passes.min(3)).map(|_| Between::new(cx, sort, sort.rows.len)).collect::<Attempt<Vec<_>>>()?;
+    let between = |pass: u64| alternating.get(pass as usize % 2);
+    for pass in 0..passes {
+        let from = pass.checked_sub(1).and_then(between);
+        let to = if pass + 1 == passes { None } else { between(pass) };
+        let step = whole.between(from, to);
+        let args = RadixArgs { step, shift: 8 * pass, split, counts, totals };
+        let kernel = |elements, stage| RadixKernel { elements, method: split.method, stage };
+        launch(cx, &kernel(step.elements(), RadixStage::Histogram), &args)?;
+        if split.sums {
+            launch(cx, &kernel(SortElements::words(sort.rows.index64()), RadixStage::Sums), &args)?;
+        }
+        launch(cx, &kernel(step.elements(), RadixStage::Scatter(step.moves())), &args)?;
+    }
+    Ok(())
 }
 
-/// A pass over the eight bits of the keys from bit `shift` on.
-struct Pass<'a> {
-    shift: u64,
-    moved: Moved<'a>,
-    split: &'a Split,
-    counts: &'a Counts,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+/// What one of the kernels of a pass does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum RadixStage {
+    /// Counts the digits of each block.
     Histogram,
+    /// Sums of the counts over the blocks before.
     Sums,
-    Scatter,
+    /// Writes the elements where the sums say.
+    Scatter(SortMoves),
 }
 
-/// The counts of each block's digits, by row, digit and block, and their totals by row and digit.
-struct Counts {
-    blocks: AllocationHandle,
-    totals: AllocationHandle,
+#[derive(Hash)]
+struct RadixKernel {
+    elements: SortElements,
+    method: RadixMethod,
+    stage: RadixStage,
 }
 
-impl Split {
-    fn of(cx: &Context, rows: &Rows) -> Self {
-        if cx.caps().cpu {
-            // Each lane of a workgroup is a block. A power of two of them would have all counts in the same few cache lines.
-            let lanes = u64::from(lanes(cx.caps()));
-            let blocks = (31 / rows.count()).max(1) * lanes;
-            return Self { each: 1, blocks, block_size: rows.len.div_ceil(blocks) };
-        }
-        let each = match rows.count() * rows.len {
-            ..=FEW_ELEMENTS => FEW_EACH,
-            _ if has_room(cx) => MOST_EACH,
-            _ => MOST_EACH / 2,
-        };
-        let tiles = rows.len.div_ceil(THREADS * each);
-        // Enough blocks to fill the device; more would only make more counts.
-        let tiles_each = (rows.count() * tiles).div_ceil(1024).min(tiles);
-        Self { each, blocks: tiles.div_ceil(tiles_each), block_size: tiles_each * THREADS * each }
-    }
+struct RadixArgs<'a> {
+    step: SortStep<'a>,
+    /// The lowest bit of the keys that the pass sorts by.
+    shift: u64,
+    split: RadixSplit,
+    /// The counts by row, digit and block, and their totals by row and digit.
+    counts: &'a Allocation,
+    totals: &'a Allocation,
 }
 
-/// Whether shared memory holds the tokens of [`MOST_EACH`] elements a thread, which are words; 4 KiB is more than the rest
-/// takes.
-fn has_room(cx: &Context) -> bool {
-    cx.caps().max_shared >= 24 << 10
-}
+impl KernelSpec for RadixKernel {
+    type Args<'a> = RadixArgs<'a>;
 
-impl Run<'_> {
-    pub fn radix(&self) -> Attempt<()> {
-        let Self { cx, whole } = *self;
-        let sort = whole.sort;
-        let split = Split::of(cx, &sort.rows);
-        let passes = u64::from(sort.bits).div_ceil(8).max(1);
-        let elements = sort.rows.count() * sort.rows.len;
-        let words = |count: u64| cx.allocate(4 * count);
-        let counts = Counts {
-            blocks: words(sort.rows.count() * DIGITS * split.blocks)?,
-            totals: words(sort.rows.count() * DIGITS)?,
-        };
-        // The passes write by turns to two blocks of elements, and of places if they are wanted, and the last one to the
-        // results.
-        let turns = (passes - 1).min(2);
-        let values = (0..turns).map(|_| cx.allocate(elements * sort.rows.ty.size())).collect::<Attempt<Vec<_>>>()?;
-        let places = match sort.places {
-            Some(_) => (0..turns).map(|_| words(elements)).collect::<Attempt<Vec<_>>>()?,
-            None => vec![],
-        };
-        for pass in 0..passes {
-            let last = pass + 1 == passes;
-            let (source, source_places) = match pass.checked_sub(1) {
-                None => (whole.source, None),
-                Some(before) => (turn(&values, before).unwrap_or(whole.source), turn(&places, before)),
-            };
-            let (values, places) = match last {
-                true => (whole.values, whole.places),
-                false => (turn(&values, pass), turn(&places, pass)),
-            };
-            let moved = Moved { first: pass == 0, last, source, source_places, values, places, ..whole };
-            let pass = Pass { shift: 8 * pass, moved, split: &split, counts: &counts };
-            self.stage(Stage::Histogram, &pass)?;
-            if split.blocks > FEW || cx.caps().cpu {
-                self.stage(Stage::Sums, &pass)?;
+    fn params<'a>(&self, args: &RadixArgs<'a>, params: &mut Params<'a>) {
+        let RadixArgs { step, shift, split, .. } = *args;
+        let sort = step.sort;
+        match self.stage {
+            RadixStage::Histogram => {
+                params.read(step.source, self.elements.stored, "source");
+                params.write(args.counts, "uint", "counts");
             }
-            self.stage(Stage::Scatter, &pass)?;
-        }
-        Ok(())
-    }
-
-    fn stage(&self, stage: Stage, pass: &Pass) -> Attempt<()> {
-        let &Pass { shift, moved, split, counts } = pass;
-        let (cx, sort) = (self.cx, moved.sort);
-        let invocations = if cx.caps().cpu { lanes(cx.caps()) } else { THREADS as u32 };
-        let each = if cx.caps().cpu { u64::from(invocations) } else { 1 };
-        let groups = sort.rows.count() * if stage == Stage::Sums { DIGITS } else { split.blocks } / each;
-        let params = |params: &mut Params| {
-            match stage {
-                Stage::Histogram => params.legacy(moved.source, 0, sort.stored(), "source"),
-                Stage::Sums => {}
-                Stage::Scatter => moved.addresses(params),
+            RadixStage::Sums => {
+                params.update(args.counts, "uint", "counts");
+                params.write(args.totals, "uint", "totals");
             }
-            params.legacy(&counts.blocks, 0, "uint", "counts");
-            params.legacy(&counts.totals, 0, "uint", "totals");
-            let extents =
-                [("groups", groups), ("n", sort.rows.len), ("blocks", split.blocks), ("block_size", split.block_size)];
-            // Before the last pass the rows are whole.
-            let keep = if moved.last { sort.keep } else { sort.rows.len };
-            params.extents(sort.rows.index64(), extents.into_iter().chain(moved.steps()).chain([("keep", keep)]));
-            sort.order(params, shift);
-        };
-        let name = match stage {
-            Stage::Histogram => "HISTOGRAM",
-            Stage::Sums => "SUMS",
-            Stage::Scatter => "SCATTER",
-        };
-        let wide = sort.rows.index64().into();
-        let variant: &[u8] = match stage {
-            Stage::Histogram => &[wide, sort.rows.ty.bits() as u8],
-            Stage::Sums => &[wide],
-            Stage::Scatter => &[moved.key().as_slice(), &[split.each as u8]].concat(),
-        };
-        let (reads, writes): (Vec<&Allocation>, Vec<&Allocation>) = match stage {
-            Stage::Histogram => (vec![moved.source], vec![&counts.blocks]),
-            Stage::Sums => (vec![&counts.blocks], vec![&counts.blocks, &counts.totals]),
-            Stage::Scatter => {
-                let counted = [&*counts.blocks, &counts.totals];
-                let lanes = cx.caps().cpu.then_some(&*counts.blocks);
-                (moved.reads().chain(counted).collect(), moved.writes().chain(lanes).collect())
-            }
-        };
-        let kernel = Kernel {
-            key: &[b"radix", name.as_bytes(), variant].concat(),
-            params: &params,
-            source: &|parameters| {
-                let head = moved.head(cx, parameters, invocations);
-                if cx.caps().cpu {
-                    let defines = format!("#define {name}\n#define LANES {invocations}u\n");
-                    return format!("{head}{defines}#include \"lib/sort/radix_lanes.glsl\"\n");
+            RadixStage::Scatter(_) => {
+                step.buffers(params);
+                match self.method {
+                    RadixMethod::Lanes { .. } => params.update(args.counts, "uint", "counts"),
+                    RadixMethod::Tiles { .. } => params.read(args.counts, "uint", "counts"),
                 }
-                format!(
-                    "{head}{subgroup}#define {name}\n#define EACH {each}u\n#define FEW {FEW}u\n\
-                     #include \"lib/sort/radix.glsl\"\n",
-                    each = split.each,
-                    // Their counters take as much as the tokens of sixteen elements a thread.
-                    subgroup = match cx.caps().subgroup {
-                        size @ (8 | 16 | 32) if has_room(cx) => format!("#define SUBGROUP {size}u\n"),
-                        _ => String::new(),
-                    },
-                )
-            },
-            groups,
-            reads: &reads,
-            writes: &writes,
-        };
-        kernel.launch(cx)
+                if split.sums {
+                    params.read(args.totals, "uint", "totals");
+                } else {
+                    params.absent("uint", "totals");
+                }
+            }
+        }
+        let extents = [
+            ("groups", self.groups(args)),
+            ("n", sort.rows.len),
+            ("blocks", split.blocks),
+            ("block_len", split.block_len),
+            // Before the last pass the rows are whole.
+            ("keep", if step.last { sort.keep } else { sort.rows.len }),
+        ];
+        params.extents(self.elements.index64, extents.into_iter().chain(step.strides()));
+        sort.order(params, shift);
     }
-}
 
-/// The block that a pass writes to where it is not the last.
-fn turn(blocks: &[AllocationHandle], pass: u64) -> Option<&Allocation> {
-    blocks.get(pass as usize % 2).map(|allocation| &**allocation)
+    fn groups(&self, args: &RadixArgs) -> u64 {
+        let columns = if self.stage == RadixStage::Sums { RADIX_DIGITS } else { args.split.blocks };
+        args.step.sort.rows.count() * columns / self.method.group_blocks()
+    }
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let (name, moves) = match self.stage {
+            RadixStage::Histogram => ("HISTOGRAM", None),
+            RadixStage::Sums => ("SUMS", None),
+            RadixStage::Scatter(moves) => ("SCATTER", Some(moves)),
+        };
+        let head = self.elements.head(caps, parameters, self.method.threads(), moves);
+        match self.method {
+            RadixMethod::Lanes { threads } => {
+                format!("{head}#define {name}\n#define LANES {threads}u\n#include \"lib/sort/radix_lanes.glsl\"\n")
+            }
+            RadixMethod::Tiles { items, subgroup } => {
+                let subgroup = subgroup.map_or(String::new(), |size| format!("#define SUBGROUP {size}u\n"));
+                format!(
+                    "{head}{subgroup}#define {name}\n#define ITEMS {items}u\n\
+                     #define MAX_SUMMED_BLOCKS {MAX_SUMMED_BLOCKS}u\n#include \"lib/sort/radix.glsl\"\n"
+                )
+            }
+        }
+    }
 }

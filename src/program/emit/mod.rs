@@ -29,11 +29,6 @@ use super::types::{Compute, Type};
 use super::{Node, Program};
 use crate::device::Capabilities;
 
-/// Threads of a workgroup on a CPU device: the lanes of one subgroup, which run at once.
-pub fn lanes(caps: &Capabilities) -> u32 {
-    crate::tuning::cpu_group_threads(caps)
-}
-
 struct Emitter<'a> {
     program: &'a Program,
     layout: &'a Layout,
