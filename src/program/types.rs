@@ -3,32 +3,75 @@
 use crate::device::{Capabilities, IntegerFeature, lacks};
 use crate::error::{Error, Result};
 
-/// The element types that kernels read and write, by their Nx names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Type {
-    U2,
-    U4,
-    U8,
-    U16,
-    U32,
-    U64,
-    S2,
-    S4,
-    S8,
-    S16,
-    S32,
-    S64,
+/// What numbers a type has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Unsigned,
+    Signed,
+    Float,
+    Complex,
+}
+
+/// All that is particular to an element type.
+struct TypeRow {
+    /// Nx's name of the kind, as in `{:f, 32}`.
+    kind: &'static str,
+    bits: u32,
+    numbers: Numbers,
+    /// The GLSL type of an element in a buffer, on a device with integers of every width.
+    storage: &'static str,
+    compute: Compute,
+}
+
+macro_rules! element_types {
+    ($($(#[$doc:meta])* $name:ident: $kind:literal, $bits:literal, $numbers:ident, $storage:literal, $compute:ident;)*) => {
+        /// The element types that kernels read and write, by their Nx names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Type {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// The table of element types, in the order of [`Type`].
+        const ROWS: &[TypeRow] = &[$(TypeRow {
+            kind: $kind,
+            bits: $bits,
+            numbers: Numbers::$numbers,
+            storage: $storage,
+            compute: Compute::$compute,
+        },)*];
+
+        impl Type {
+            pub const ALL: [Type; ROWS.len()] = [$(Type::$name,)*];
+        }
+    };
+}
+
+// A new type is a row here, its conversions in shaders/lib/convert.glsl, and what CONTRIBUTING.md lists besides. The narrow floats
+// are bits in buffers: rounding to them is the conversions'.
+element_types! {
+    U2: "u", 2, Unsigned, "uint8_t", Uint;
+    U4: "u", 4, Unsigned, "uint8_t", Uint;
+    U8: "u", 8, Unsigned, "uint8_t", Uint;
+    U16: "u", 16, Unsigned, "uint16_t", Uint;
+    U32: "u", 32, Unsigned, "uint", Uint;
+    U64: "u", 64, Unsigned, "uint64_t", Uint64;
+    S2: "s", 2, Signed, "uint8_t", Int;
+    S4: "s", 4, Signed, "uint8_t", Int;
+    S8: "s", 8, Signed, "int8_t", Int;
+    S16: "s", 16, Signed, "int16_t", Int;
+    S32: "s", 32, Signed, "int", Int;
+    S64: "s", 64, Signed, "int64_t", Int64;
     /// 5 bits of exponent, 2 of significand.
-    F8,
+    F8: "f", 8, Float, "uint8_t", Float;
     /// 4 bits of exponent, 3 of significand, no infinities.
-    F8E4M3FN,
-    F16,
-    BF16,
-    F32,
-    F64,
-    C64,
-    C128,
+    F8E4M3FN: "f8_e4m3fn", 8, Float, "uint8_t", Float;
+    F16: "f", 16, Float, "uint16_t", Float;
+    BF16: "bf", 16, Float, "uint16_t", Float;
+    F32: "f", 32, Float, "float", Float;
+    F64: "f", 64, Float, "double", Double;
+    C64: "c", 64, Complex, "vec2", Complex;
+    C128: "c", 128, Complex, "dvec2", ComplexDouble;
 }
 
 /// Who computes with a type.
@@ -57,55 +100,21 @@ pub enum Compute {
 }
 
 impl Type {
-    pub const ALL: [Type; 20] = [
-        Type::U2,
-        Type::U4,
-        Type::U8,
-        Type::U16,
-        Type::U32,
-        Type::U64,
-        Type::S2,
-        Type::S4,
-        Type::S8,
-        Type::S16,
-        Type::S32,
-        Type::S64,
-        Type::F8,
-        Type::F8E4M3FN,
-        Type::F16,
-        Type::BF16,
-        Type::F32,
-        Type::F64,
-        Type::C64,
-        Type::C128,
-    ];
-
     /// By Nx's kind and number of bits, as in `{:f, 32}`.
     pub fn from_nx(kind: &str, bits: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|ty| ty.bits() == bits && ty.kind() == kind)
     }
 
+    fn row(self) -> &'static TypeRow {
+        &ROWS[self as usize]
+    }
+
     pub fn kind(self) -> &'static str {
-        match self {
-            Type::U2 | Type::U4 | Type::U8 | Type::U16 | Type::U32 | Type::U64 => "u",
-            Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 => "s",
-            Type::F8 | Type::F16 | Type::F32 | Type::F64 => "f",
-            Type::F8E4M3FN => "f8_e4m3fn",
-            Type::BF16 => "bf",
-            Type::C64 | Type::C128 => "c",
-        }
+        self.row().kind
     }
 
     pub fn bits(self) -> u32 {
-        match self {
-            Type::U2 | Type::S2 => 2,
-            Type::U4 | Type::S4 => 4,
-            Type::U8 | Type::S8 | Type::F8 | Type::F8E4M3FN => 8,
-            Type::U16 | Type::S16 | Type::F16 | Type::BF16 => 16,
-            Type::U32 | Type::S32 | Type::F32 => 32,
-            Type::U64 | Type::S64 | Type::F64 | Type::C64 => 64,
-            Type::C128 => 128,
-        }
+        self.row().bits
     }
 
     /// Bytes of an element in a buffer.
@@ -138,11 +147,16 @@ impl Type {
     }
 
     pub fn is_float(self) -> bool {
-        matches!(self, Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 | Type::F32 | Type::F64)
+        self.row().numbers == Numbers::Float
+    }
+
+    /// Whether it is a float that buffers hold as bits, and kernels compute with as f32.
+    pub fn is_narrow_float(self) -> bool {
+        self.is_float() && self.bits() < 32
     }
 
     pub fn is_complex(self) -> bool {
-        matches!(self, Type::C64 | Type::C128)
+        self.row().numbers == Numbers::Complex
     }
 
     /// The type of a complex type's parts; every other type itself.
@@ -160,46 +174,27 @@ impl Type {
     }
 
     pub fn is_signed_int(self) -> bool {
-        matches!(self, Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64)
+        self.row().numbers == Numbers::Signed
     }
 
     pub fn compute(self) -> Compute {
-        match self {
-            Type::U2 | Type::U4 | Type::U8 | Type::U16 | Type::U32 => Compute::Uint,
-            Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 => Compute::Int,
-            Type::U64 => Compute::Uint64,
-            Type::S64 => Compute::Int64,
-            Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 | Type::F32 => Compute::Float,
-            Type::F64 => Compute::Double,
-            Type::C64 => Compute::Complex,
-            Type::C128 => Compute::ComplexDouble,
-        }
+        self.row().compute
     }
 
-    /// The GLSL type of an element in a buffer. The narrow floats are bits there: rounding to them is ours.
+    /// The GLSL type of an element in a buffer.
     pub fn storage(self) -> &'static str {
-        match self {
+        match self.compute() {
             _ if self.takes_word() => "uint",
-            Type::U2 | Type::U4 | Type::S2 | Type::S4 | Type::U8 | Type::F8 | Type::F8E4M3FN => "uint8_t",
-            Type::S8 => "int8_t",
-            Type::U16 | Type::F16 | Type::BF16 => "uint16_t",
-            Type::S16 => "int16_t",
-            Type::U32 => "uint",
-            Type::S32 => "int",
-            Type::U64 | Type::S64 => self.compute().glsl(),
-            Type::F32 => "float",
-            Type::F64 => "double",
-            Type::C64 => "vec2",
-            Type::C128 => "dvec2",
+            compute if compute.is_emulated() => compute.glsl(),
+            _ => self.row().storage,
         }
     }
 
     /// The suffix of this type's functions in `shaders/lib/convert.glsl`.
     pub fn suffix(self) -> String {
-        match self {
-            Type::F8E4M3FN => self.kind().into(),
-            _ => format!("{}{}", self.kind(), self.bits()),
-        }
+        let (kind, bits) = (self.kind(), self.bits());
+        // The names of some kinds have their width in them.
+        if kind.contains(|c: char| c.is_ascii_digit()) { kind.into() } else { format!("{kind}{bits}") }
     }
 
     /// The type in which both operands of a comparison meet, as `Nx.Type.merge/2` has it but that floats of one width
@@ -300,6 +295,17 @@ impl Compute {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_known_by_nx_names() {
+        for ty in Type::ALL {
+            assert_eq!(Type::from_nx(ty.kind(), ty.bits()), Some(ty));
+            assert_eq!(Type::ALL[ty as usize], ty);
+        }
+        assert_eq!(Type::F8E4M3FN.suffix(), "f8_e4m3fn");
+        assert_eq!(Type::BF16.suffix(), "bf16");
+        assert!(Type::from_nx("f8_e4m3fn", 16).is_none());
+    }
 
     #[test]
     fn merging_is_symmetric_and_follows_nx() {

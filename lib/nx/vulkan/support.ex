@@ -73,7 +73,8 @@ defmodule Nx.Vulkan.Support do
       lines =
         for {target, title} <- [device: "device", emulated: "emulated", fallback: "fallback"],
             types = by_target[target],
-            do: "  #{String.pad_trailing(title, 9)} #{Enum.map_join(types, " ", &name/1)}\n"
+            do:
+              "  #{String.pad_trailing(title, 9)} #{Enum.map_join(types, " ", &Nx.Type.to_string/1)}\n"
 
       "#{group}: #{Enum.join(names, " ")}\n#{lines}\n"
     end
@@ -105,7 +106,4 @@ defmodule Nx.Vulkan.Support do
 
   defp cell([:none]), do: ""
   defp cell(targets), do: Enum.join(targets, ", ")
-
-  defp name({:f8_e4m3fn, 8}), do: "f8_e4m3fn"
-  defp name(type), do: Nx.Type.to_string(type)
 end

@@ -19,9 +19,7 @@ pub fn of_compute(compute: Compute) -> Type {
 /// A stored element as a value.
 pub fn load(ty: Type, stored: &str) -> String {
     match ty {
-        Type::F16 => format!("f16_to_float(uint({stored}))"),
-        Type::BF16 => format!("bf16_to_float(uint({stored}))"),
-        Type::F8 | Type::F8E4M3FN => format!("{}_to_float(uint({stored}))", ty.suffix()),
+        _ if ty.is_narrow_float() => format!("{}_to_float(uint({stored}))", ty.suffix()),
         _ if ty.extends_sign() => format!("to_{}(uint({stored}))", ty.suffix()),
         _ if ty.compute().is_emulated() => stored.into(),
         _ => format!("{}({stored})", ty.compute().glsl()),
@@ -31,9 +29,7 @@ pub fn load(ty: Type, stored: &str) -> String {
 /// A value as it is stored.
 pub fn store(ty: Type, value: &str) -> String {
     match ty {
-        Type::F8 | Type::F8E4M3FN | Type::F16 | Type::BF16 => {
-            format!("{}(float_to_{}({value}))", ty.storage(), ty.suffix())
-        }
+        _ if ty.is_narrow_float() => format!("{}(float_to_{}({value}))", ty.storage(), ty.suffix()),
         _ if ty.extends_sign() => format!("{}(to_u{}({value}))", ty.storage(), ty.bits()),
         _ if ty.compute().is_emulated() => value.into(),
         _ => format!("{}({value})", ty.storage()),
