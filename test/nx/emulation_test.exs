@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.EmulationTest do
   use Nx.Vulkan.Test.Case, async: true
 
   @integers for kind <- [:u, :s], size <- [2, 4, 8, 16, 32, 64], do: {kind, size}
-  @floats [{:f, 8}, {:f8_e4m3fn, 8}, {:f, 16}, {:bf, 16}, {:f, 32}, {:f, 64}]
+  @floats Generators.narrow_float_types() ++ Generators.float_types()
 
   # A check of the dependencies would compile those from a folder anew, under the BEAMs that run already.
   @as_built "--no-compile --no-deps-check"

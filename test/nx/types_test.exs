@@ -8,8 +8,10 @@ defmodule Nx.Vulkan.TypesTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
-  @integers for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
-  @floats [{:f, 8}, {:f8_e4m3fn, 8}]
+  alias Nx.Vulkan.Catalogue
+
+  @integers Generators.narrow_integer_types()
+  @floats Generators.narrow_float_types()
   @types @integers ++ @floats
 
   @lengths [1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 257]
@@ -112,13 +114,12 @@ defmodule Nx.Vulkan.TypesTest do
     end
   end
 
-  @maths [:exp, :expm1, :log, :log1p, :sigmoid, :cos, :sin, :tan, :cosh, :sinh, :tanh] ++
-           [:acos, :asin, :atan, :acosh, :asinh, :atanh, :sqrt, :rsqrt, :cbrt] ++
-           [:erf, :erfc, :erf_inv]
-  @unary [:abs, :negate, :sign, :ceil, :floor, :round, :is_nan, :is_infinity, :logical_not, :real]
+  # Without what is of complex numbers or of integers alone.
+  @unary [:logical_not | Catalogue.names(family: :elementwise, arity: 1)] --
+           [:as_type, :imag, :conjugate | Catalogue.names(group: "bits")]
 
   test "functions of every value" do
-    for op <- @maths ++ @unary, type <- [Generators.pick(@integers) | @floats] do
+    for op <- @unary, type <- [Generators.pick(@integers) | @floats] do
       result = apply(Nx, op, [to_device(values(type))])
       expected = Reference.elementwise([values(type)], Reference.unary(op))
       assert_same(result, expected, op, type: type)
@@ -131,9 +132,9 @@ defmodule Nx.Vulkan.TypesTest do
     end
   end
 
-  @binary [:add, :subtract, :multiply, :max, :min, :divide, :atan2, :remainder] ++
-            [:equal, :not_equal, :greater, :less, :greater_equal, :less_equal] ++
-            [:logical_and, :logical_or, :logical_xor]
+  # Without what is of integers alone; powers of floats are drawn in property_test.exs.
+  @binary Catalogue.names(family: :elementwise, arity: 2) --
+            [:pow | Catalogue.names(group: "bits")]
 
   test "functions of two values of one type" do
     for type <- @types, op <- @binary do
@@ -156,7 +157,7 @@ defmodule Nx.Vulkan.TypesTest do
   test "functions of values of two types" do
     others = [{:u, 2}, {:s, 4}, {:u, 8}, {:s, 16}, {:s, 32}, {:bf, 16}, {:f, 16}, {:f, 32}]
 
-    for type <- @types, other <- [{:f, 8}, {:f8_e4m3fn, 8} | others], other != type do
+    for type <- @types, other <- @floats ++ others, other != type do
       op = Generators.pick(@binary)
       {a, b} = Generators.pick([{type, other}, {other, type}])
       values = &Generators.tensor({120}, &1, :moderate)

@@ -10,7 +10,7 @@ defmodule Nx.Vulkan.Test.Compare do
   import ExUnit.Assertions
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Test.Reference
+  alias Nx.Vulkan.Test.{Generators, Reference}
 
   @full_run 20_000
 
@@ -35,7 +35,7 @@ defmodule Nx.Vulkan.Test.Compare do
   # made of several, each with an error, whose sums cancel.
   def ulps(op, {:c, 64}) when op in unquote(complex_functions), do: 1
   def ulps(op, {:c, 128}) when op in unquote(complex_functions), do: 16
-  def ulps(op, {kind, _}) when op in unquote(functions) and kind in [:f, :bf, :f8_e4m3fn], do: 1
+  def ulps(op, {kind, _}) when op in unquote(functions) and kind not in [:u, :s, :c], do: 1
   # The order of the factors of a product may differ.
   def ulps(:determinant, {:f, 64}), do: 4
   def ulps(_op, _type), do: 0
@@ -115,12 +115,7 @@ defmodule Nx.Vulkan.Test.Compare do
 
   @doc "The distance from 1 to the next number of a type, or of the parts of a complex one."
   def epsilon({:c, size}), do: epsilon({:f, div(size, 2)})
-  def epsilon({:f, 64}), do: 2.0 ** -52
-  def epsilon({:f, 32}), do: 2.0 ** -23
-  def epsilon({:f, 16}), do: 2.0 ** -10
-  def epsilon({:bf, 16}), do: 2.0 ** -7
-  def epsilon({:f, 8}), do: 2.0 ** -2
-  def epsilon({:f8_e4m3fn, 8}), do: 2.0 ** -3
+  def epsilon(type), do: 2.0 ** -Generators.fraction(type)
 
   @doc "Asserts that each element is `exact` but for `relative` times its `scale`."
   def assert_bound(result, exact, scale, relative, context) do

@@ -14,11 +14,13 @@ defmodule Nx.Vulkan.Test.Generators do
   def integer_types, do: @integers
   def float_types, do: @floats
 
+  @narrow_integers for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
+  @narrow_floats [{:f, 8}, {:f8_e4m3fn, 8}]
+
   @doc "Integers below a byte, and floats of one."
-  def narrow_types do
-    small = for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
-    small ++ [{:f, 8}, {:f8_e4m3fn, 8}]
-  end
+  def narrow_types, do: @narrow_integers ++ @narrow_floats
+  def narrow_integer_types, do: @narrow_integers
+  def narrow_float_types, do: @narrow_floats
 
   @doc "All types of Nx."
   def all_types, do: device_types() ++ narrow_types() ++ [{:c, 64}, {:c, 128}]
@@ -158,15 +160,9 @@ defmodule Nx.Vulkan.Test.Generators do
 
   # Both zeros, the ends of the range, denormals, and where conversions and kernels change branches.
   defp specials({kind, size} = type) do
-    {smallest, largest} =
-      case type do
-        {:f, 64} -> {5.0e-324, 1.7976931348623157e308}
-        {:f, 32} -> {1.401298464324817e-45, 3.4028234663852886e38}
-        {:bf, 16} -> {9.183549615799121e-41, 3.3895313892515355e38}
-        {:f, 16} -> {5.960464477539063e-8, 65504.0}
-        {:f, 8} -> {1.52587890625e-5, 57344.0}
-        {:f8_e4m3fn, 8} -> {0.001953125, 448.0}
-      end
+    sign = 2 ** (size - 1)
+    ends = [{:bits, Nx.Type.max_finite_binary(type)}, {:bits, Nx.Type.min_finite_binary(type)}]
+    smallest = for bits <- [1, 1 + sign], do: {:bits, number(bits, type)}
 
     wide =
       if {kind, size} in [{:f, 64}, {:f, 32}],
@@ -174,18 +170,18 @@ defmodule Nx.Vulkan.Test.Generators do
         else: []
 
     [:nan, :infinity, :neg_infinity, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5] ++
-      [smallest, -smallest, largest, -largest, 255.9, -129.0, 100.0] ++ wide
+      [255.9, -129.0, 100.0] ++ ends ++ smallest ++ wide
   end
 
   defp random_bits({_, size}), do: :rand.bytes(div(size, 8))
 
-  # Bits of the significand, without the leading one.
-  defp fraction({:f, 64}), do: 52
-  defp fraction({:f, 32}), do: 23
-  defp fraction({:f, 16}), do: 10
-  defp fraction({:bf, 16}), do: 7
-  defp fraction({:f, 8}), do: 2
-  defp fraction({:f8_e4m3fn, 8}), do: 3
+  @doc "Bits of a float's significand, without the leading one."
+  def fraction({:f, 64}), do: 52
+  def fraction({:f, 32}), do: 23
+  def fraction({:f, 16}), do: 10
+  def fraction({:bf, 16}), do: 7
+  def fraction({:f, 8}), do: 2
+  def fraction({:f8_e4m3fn, 8}), do: 3
 
   # The bits of powers of two of every exponent, both zeros and the infinity among them.
   defp power_of_two({_, size} = type) do
