@@ -76,6 +76,13 @@ uint float_to_f8_e4m3fn(float x) {
   return s | (((a >> 23) - 120u) << 3) | min(7u, ((a & 0x7fffffu) + 0x80000u) >> 20);
 }
 
+// The conversions of S to floats narrower than f32, by what makes an f32 of it that rounds to them as the number itself. bf16
+// is not among them: a double is rounded to f32 before its low half is dropped.
+#define NX_TO_NARROW_FLOATS(S, TO_FLOAT) \
+  float to_f8(S x) { return to_f8(TO_FLOAT(x)); } \
+  float to_f8_e4m3fn(S x) { return to_f8_e4m3fn(TO_FLOAT(x)); } \
+  float to_f16(S x) { return to_f16(TO_FLOAT(x)); }
+
 float to_f8(float x) { return f8_to_float(round_to_f8(x)); }
 float to_f8_e4m3fn(float x) { return f8_e4m3fn_to_float(float_to_f8_e4m3fn(x)); }
 float to_f16(float x) { return f16_to_float(float_to_f16(x)); }
@@ -123,9 +130,7 @@ float to_f32(double x) {
   int to_s16(S x) { return bitfieldExtract(int(x), 0, 16); } \
   int to_s32(S x) { return int(x); } \
   float to_f32(S x) { return float(x); } \
-  float to_f8(S x) { return to_f8(float(x)); } \
-  float to_f8_e4m3fn(S x) { return to_f8_e4m3fn(float(x)); } \
-  float to_f16(S x) { return to_f16(float(x)); } \
+  NX_TO_NARROW_FLOATS(S, float) \
   float to_bf16(S x) { return to_bf16(float(x)); } \
   bool is_zero(S x) { return x == S(0); }
 NX_FROM_INT(int)
@@ -173,9 +178,7 @@ float to_odd(double x) {
   if (e < 897u) return uintBitsToFloat(s | uint((e | m | rest) != 0u));
   return uintBitsToFloat(s | ((e - 896u) << 23) | m | rest);
 }
-float to_f16(double x) { return to_f16(to_odd(x)); }
-float to_f8(double x) { return to_f8(to_odd(x)); }
-float to_f8_e4m3fn(double x) { return to_f8_e4m3fn(to_odd(x)); }
+NX_TO_NARROW_FLOATS(double, to_odd)
 #endif
 
 #ifdef HAS_INT64
