@@ -130,9 +130,3 @@ impl<'a> TensorArg<'a> {
 pub(super) fn tensor_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {
     term.decode().map_err(|_| wrong(name, "{ref, type, shape}"))
 }
-
-/// A dense tensor.
-pub(super) fn tensor_arg<'a>(term: Term<'a>, name: &str) -> Result<TensorArg<'a>> {
-    let (buffer, ty, shape) = tensor_terms(term, name)?;
-    TensorArg::of(buffer_arg(buffer, name)?, ty, shape, name)
-}
