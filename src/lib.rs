@@ -12,7 +12,7 @@ pub mod program;
 pub mod stream;
 mod tuning;
 
-rustler::init!("Elixir.Nx.Vulkan.Native");
+rustler::init!("Elixir.Nx.Vulkan.Native", load = nif::load);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use super::GPU;
-use crate::pipeline::BUILDING;
+use crate::pipeline::stop_builds;
 
 /// The longest wait: a kernel of a user's may loop forever.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(10);
@@ -14,7 +14,8 @@ unsafe extern "C" {
     fn atexit(handler: extern "C" fn()) -> c_int;
 }
 
-/// Registers the wait. The driver is loaded by now: its handlers are registered before this one and called after it.
+/// Registers the wait with the process, for programs that are no BEAM. The driver is loaded by now: the handlers that it registered so
+/// far are called after this one.
 pub(super) fn wait_at_exit() {
     // SAFETY: the handler is of this library, whose handlers are called before it is unloaded, and does not unwind. Where there
     // is no room for it, the process ends as it would without.
@@ -22,12 +23,17 @@ pub(super) fn wait_at_exit() {
 }
 
 extern "C" fn wait() {
-    // No build begins from now on.
-    if let Some(building) = BUILDING.try_write_for(MAX_EXIT_WAIT) {
-        std::mem::forget(building);
-    }
-    let (start, timeline) = (Instant::now(), GPU.get().map(|gpu| gpu.stream.timeline()));
-    while timeline.as_ref().is_some_and(|timeline| !timeline.idle()) && start.elapsed() < MAX_EXIT_WAIT {
+    wait_until_idle();
+}
+
+/// Waits until nothing is built and the device is idle. Every later build and command fails: the process ends, and what is begun now
+/// would go on while it is taken apart.
+pub fn wait_until_idle() {
+    stop_builds(MAX_EXIT_WAIT);
+    let Some(gpu) = GPU.get() else { return };
+    gpu.stream.stop();
+    let (start, timeline) = (Instant::now(), gpu.stream.timeline());
+    while !timeline.idle() && start.elapsed() < MAX_EXIT_WAIT {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

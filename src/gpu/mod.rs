@@ -15,6 +15,7 @@ use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
+pub use exit::wait_until_idle;
 pub use transfer::Readback;
 
 /// Everything that exists once a device.

@@ -7,6 +7,7 @@ mod contract;
 mod dot;
 mod fourier;
 mod graphs;
+mod halt;
 mod info;
 mod linalg;
 mod packing;
@@ -23,6 +24,7 @@ use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::gpu::Readback;
 use crate::memory::Buffer;
 use args::*;
+pub(crate) use halt::load;
 
 mod atoms {
     rustler::atoms! {

@@ -23,8 +23,15 @@ use crate::error::{Attempt, Error, Result};
 use crate::memory::Blocking;
 pub use disk::DiskCache;
 
-/// Locked for reading while a pipeline is built: the process must not end meanwhile.
-pub static BUILDING: RwLock<()> = RwLock::new(());
+/// Whether builds are refused, as the process ends. Locked for reading while a pipeline is built: the process must not end meanwhile.
+static BUILDS_REFUSED: RwLock<bool> = RwLock::new(false);
+
+/// Has every later build fail, and waits up to `limit` for those in progress.
+pub fn stop_builds(limit: Duration) {
+    if let Some(mut refused) = BUILDS_REFUSED.try_write_for(limit) {
+        *refused = true;
+    }
+}
 
 /// Identifies a built-in kernel in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
@@ -186,7 +193,10 @@ impl Pipelines {
     ) -> Result<Arc<Pipeline>> {
         let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
         let start = Instant::now();
-        let _building = BUILDING.read();
+        let refused = BUILDS_REFUSED.read();
+        if *refused {
+            return Err(failed("the process ends".into()));
+        }
         let build = || {
             let check = |words: &[u32]| match spirv::missing_capability(&self.device, words) {
                 None => Ok(()),

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
 use crate::device::Timeline;
-use crate::error::{Attempt, Result, Retry};
+use crate::error::{Attempt, Error, Result, Retry};
 use crate::memory::{Allocation, Blocking};
 use recorder::Recorder;
 use submitter::Submitter;
@@ -119,6 +119,14 @@ impl Stream {
         tried.unwrap_or_else(|| self.recorder.lock())
     }
 
+    /// Submits what is recorded, and has every later command fail: the process ends.
+    pub fn stop(&self) {
+        let mut recorder = self.recorder();
+        // The device's failure ends the wait for it, too.
+        let _ = recorder.submit(true).and_then(|_| self.submitter.flush());
+        self.submitter.fail(Error::DispatchFailed(ENDING.into()));
+    }
+
     fn submit_now(&self) -> Result<u64> {
         let value = self.recorder().submit(true)?;
         self.submitter.flush()?;
@@ -139,6 +147,9 @@ impl Drop for Stream {
         self.submitter.close();
     }
 }
+
+/// Why commands fail once the stream was stopped.
+const ENDING: &str = "the process ends";
 
 /// How often a lock is tried before sleeping: some tens of microseconds.
 const LOCK_SPINS: u32 = 500;

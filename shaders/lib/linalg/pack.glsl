@@ -18,7 +18,8 @@ void main() {
 #elif MODE == TRANSPOSED
   ELEMENTS(p.to, first * p.columns + column * p.rows + row) = LOAD(index);
 #else
-  IDX source = (first + AT(uint, p.permutation, line)) * p.columns + column;
+  // A permutation may come from anywhere.
+  IDX source = (first + min(IDX(AT(uint, p.permutation, line)), p.rows - 1)) * p.columns + column;
   ELEMENTS(p.to, index) = LOAD(source);
 #endif
 #endif
