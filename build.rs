@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let shaders = root.join("shaders");
     println!("cargo::rerun-if-changed=shaders");
-    // The BEAM provides the enif_* functions; tests run without one and never call them. GNU ld makes what is missing
-    // null, lld would look for it when a test starts. Beside the library lies what bin/package packs with it.
+    // The BEAM provides the enif_* functions; tests run without one and never call them. GNU ld makes missing
+    // symbols null; lld would have them resolved when a test starts. The rpath finds the libraries that bin/package puts next to this one.
     let lenient: &[&str] = match env::var("CARGO_CFG_TARGET_OS")?.as_str() {
         "macos" => &["-Wl,-undefined,dynamic_lookup", "-Wl,-rpath,@loader_path"],
         _ => &["-fuse-ld=bfd", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-rpath,$ORIGIN,-z,origin"],
@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    // Deleted ones are made again. They bear the time of the newest source: cargo would take what this very run wrote
-    // for a change, and build everything a second time.
+    // Deleted files are made again, with the time of the newest source: cargo would take a newer file for a change and build everything
+    // a second time.
     let newest = files(&shaders)?.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max();
     for path in files(&out)? {
         println!("cargo::rerun-if-changed={}", path.display());
@@ -67,7 +67,7 @@ fn compile(
     }
     let name = path.to_string_lossy();
     let artifact = compiler.compile_into_spirv(source, ShaderKind::Compute, &name, "main", Some(&options))?;
-    // Left alone where nothing changed: a running process may be reading it.
+    // An unchanged file is not rewritten, because a running process may be reading it.
     if fs::read(out).ok().as_deref() != Some(artifact.as_binary_u8()) {
         fs::write(out, artifact.as_binary_u8())?;
     }

@@ -21,7 +21,7 @@ struct Precision {
     bits: i32,
     least: i32,
     largest: f64,
-    /// 0 for single, 1 for double: the place in the oracle's pairs.
+    /// 0 for single, 1 for double: the index into the oracle's pairs.
     index: usize,
     from_bits: fn(u64) -> f64,
     /// A number of any magnitude.

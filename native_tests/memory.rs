@@ -20,7 +20,7 @@ fn limited() -> &'static Gpu {
     gpu().unwrap()
 }
 
-/// The tests share one pool and look at its figures, so they run one at a time.
+/// The tests share one pool and compare its statistics, so they run one at a time.
 static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 #[test]
@@ -42,18 +42,18 @@ fn temporaries_of_fifty_times_the_limit_fit() {
 fn past_the_limit_is_an_error_and_leaves_everything_usable() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     let before = gpu.pool.info().used;
-    let mut held = vec![];
+    let mut live = vec![];
     let error = loop {
         match gpu.zeroed(5 << 20, Blocking::Allowed) {
-            Ok(buffer) => held.push(buffer),
+            Ok(buffer) => live.push(buffer),
             Err(error) => break error,
         }
     };
     assert!(matches!(error, Unfinished::Failed(Error::OutOfMemory(_))), "{error:?}");
-    assert!(held.len() >= 8, "only {} buffers of 5 MiB fit into 96", held.len());
+    assert!(live.len() >= 8, "only {} buffers of 5 MiB fit into 96", live.len());
     assert!(matches!(gpu.zeroed(u64::MAX, Blocking::Allowed), Err(Unfinished::Failed(Error::OutOfMemory(_)))));
     assert!(matches!(gpu.zeroed(LIMIT + 1, Blocking::Allowed), Err(Unfinished::Failed(Error::OutOfMemory(_)))));
-    held.clear();
+    live.clear();
     assert_eq!(gpu.pool.info().used, before);
     // Another size class: the free blocks of the first must make room.
     assert!(gpu.zeroed(40 << 20, Blocking::Allowed).is_ok());
@@ -66,15 +66,15 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_the_driver_is_asked_for_me
     gpu.pool.trim();
     // Each has a piece of memory of its own.
     let zeroed = |blocking| gpu.zeroed(40 << 20, blocking);
-    let held = zeroed(Blocking::Allowed).unwrap();
+    let live = zeroed(Blocking::Allowed).unwrap();
     assert_eq!(zeroed(Blocking::Refused).err(), Some(Retry::AfterCollection.into()));
     // That was in vain.
     assert!(matches!(zeroed(Blocking::Refused), Err(Unfinished::Retry(_))));
     let more = zeroed(Blocking::Allowed).unwrap();
     assert_eq!(zeroed(Blocking::Refused).err(), Some(Retry::AfterCollection.into()));
-    drop(held);
-    let held = zeroed(Blocking::Refused).unwrap();
-    drop((held, more));
+    drop(live);
+    let live = zeroed(Blocking::Refused).unwrap();
+    drop((live, more));
     // Small blocks share pieces: none of them asks.
     let small = (0..100).map(|_| gpu.zeroed(1000, Blocking::Refused)).collect::<Result<Vec<_>, _>>();
     assert!(small.is_ok(), "{:?}", small.err());
@@ -85,20 +85,20 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     gpu.stream.finish().unwrap();
     gpu.pool.trim();
-    let (mut held, mut asked) = (vec![], 0);
+    let (mut live, mut asked) = (vec![], 0);
     let error = loop {
         match gpu.zeroed(1 << 20, Blocking::Refused) {
-            Ok(buffer) => held.push(buffer),
+            Ok(buffer) => live.push(buffer),
             Err(error @ Unfinished::Failed(Error::OutOfMemory(_))) => break error,
             Err(error) => {
                 asked += u32::from(error == Retry::AfterCollection.into());
                 match gpu.zeroed(1 << 20, Blocking::Allowed) {
-                    Ok(buffer) => held.push(buffer),
+                    Ok(buffer) => live.push(buffer),
                     Err(error) => break error,
                 }
             }
         }
-        assert!(held.len() as u64 <= LIMIT >> 20, "no limit was noticed");
+        assert!(live.len() as u64 <= LIMIT >> 20, "no limit was noticed");
     };
     assert!(matches!(error, Unfinished::Failed(Error::OutOfMemory(_))), "{error:?}");
     assert!(asked > 0, "nobody was asked to collect garbage");

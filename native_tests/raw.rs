@@ -19,7 +19,7 @@ trait Real: bytemuck::Pod {
     const SUFFIX: &'static str;
     const EPSILON: f64;
     fn of(value: f64) -> Self;
-    fn wide(self) -> f64;
+    fn to_f64(self) -> f64;
 }
 
 impl Real for f32 {
@@ -28,7 +28,7 @@ impl Real for f32 {
     fn of(value: f64) -> Self {
         value as f32
     }
-    fn wide(self) -> f64 {
+    fn to_f64(self) -> f64 {
         self.into()
     }
 }
@@ -39,7 +39,7 @@ impl Real for f64 {
     fn of(value: f64) -> Self {
         value
     }
-    fn wide(self) -> f64 {
+    fn to_f64(self) -> f64 {
         self
     }
 }
@@ -55,7 +55,7 @@ fn zeroed<T>(n: usize) -> Buffer {
 fn assert_close<T: Real>(got: &[T], expected: impl ExactSizeIterator<Item = f64>, ulps: f64, what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let (got, error) = (got.wide(), (got.wide() - expected).abs());
+        let (got, error) = (got.to_f64(), (got.to_f64() - expected).abs());
         assert!(error <= ulps * T::EPSILON * expected.abs().max(1e-30), "{what} [{i}]: {got:e}, not {expected:e}");
     }
 }
@@ -100,7 +100,7 @@ fn binary_kernels<T: Real>() {
         let (ba, bb, out) = (upload(&a), upload(&b), zeroed::<T>(n));
         for (op, name, f) in BINARY {
             call.elementwise(&out, &[&ba, &bb], n as u64, op).unwrap();
-            let expected = a.iter().zip(&b).map(|(a, b)| f(a.wide(), b.wide()));
+            let expected = a.iter().zip(&b).map(|(a, b)| f(a.to_f64(), b.to_f64()));
             assert_close(&download::<T>(&out), expected, 1.5, &format!("{name} of {n}"));
         }
     }
@@ -119,7 +119,7 @@ fn unary_kernels<T: Real>() {
                 _ => (&any, &any_buffer),
             };
             call.elementwise(&out, &[buffer], n as u64, op).unwrap();
-            let expected = input.iter().map(|x| f(x.wide()));
+            let expected = input.iter().map(|x| f(x.to_f64()));
             // The references are good to about an ulp themselves.
             assert_close(&download::<T>(&out), expected, 2.5, &format!("{name} of {n}"));
         }
@@ -176,7 +176,7 @@ fn reductions<T: Real>() {
     for (outer, reduce, inner) in shapes {
         let a = values::<T>(&mut random, outer * reduce * inner, |x| x + 0.5);
         let (buffer, out) = (upload(&a), zeroed::<T>(outer * inner));
-        let at = |o: usize, r: usize, i: usize| a[(o * reduce + r) * inner + i].wide();
+        let at = |o: usize, r: usize, i: usize| a[(o * reduce + r) * inner + i].to_f64();
         for (op, name, first, f) in [
             (0, "sum", 0.0, (|a, b| a + b) as fn(f64, f64) -> f64),
             (1, "max", f64::NEG_INFINITY, f64::max),
@@ -188,7 +188,7 @@ fn reductions<T: Real>() {
                 for i in 0..inner {
                     let expected = fold_halves(0, reduce, first, f, &|r| at(o, r, i));
                     let magnitude = if op == 0 { (0..reduce).map(|r| at(o, r, i).abs()).sum() } else { 0.0 };
-                    let got = got[o * inner + i].wide();
+                    let got = got[o * inner + i].to_f64();
                     let bound = T::EPSILON * (expected.abs() + magnitude * 4.0);
                     assert!((got - expected).abs() <= bound, "{name} {outer}×{reduce}×{inner}: {got}, not {expected}");
                 }
@@ -219,16 +219,16 @@ fn matrices<T: Real>() {
         let call = Call::new(device(), &matmul, Blocking::Allowed);
         call.matmul(&c, &ba, &bb, m as u64, n as u64, k as u64).unwrap();
         for (at, got) in download::<T>(&c).into_iter().enumerate() {
-            let terms = (0..k).map(|l| a[at / n * k + l].wide() * b[l * n + at % n].wide());
+            let terms = (0..k).map(|l| a[at / n * k + l].to_f64() * b[l * n + at % n].to_f64());
             let (sum, magnitude) = terms.fold((0.0, 0.0), |(s, m), t: f64| (s + t, m + t.abs()));
-            let error = (got.wide() - sum).abs();
+            let error = (got.to_f64() - sum).abs();
             assert!(error <= T::EPSILON * magnitude * k as f64, "matmul {m}×{n}×{k} [{at}]: {error:e}");
         }
         let out = zeroed::<T>(m * k);
         let call = Call::new(device(), &transpose, Blocking::Allowed);
         call.transpose(&out, &ba, m as u64, k as u64).unwrap();
         let got = download::<T>(&out);
-        assert!((0..m * k).all(|at| got[at % k * m + at / k].wide() == a[at].wide()), "transpose {m}×{k}");
+        assert!((0..m * k).all(|at| got[at % k * m + at / k].to_f64() == a[at].to_f64()), "transpose {m}×{k}");
     }
 }
 

@@ -13,7 +13,7 @@ uint sum_carry(uint a, uint b) { uint carry; uaddCarry(a, b, carry); return carr
 uint sum_low(uint a, uint b) { uint carry; return uaddCarry(a, b, carry); }
 ";
 
-/// What formulas take of a device's division and roots, in units of the last place: what Vulkan allows for floats.
+/// The error that formulas allow of a device's division and roots, in units of the last place. Vulkan allows it for floats.
 const QUOTIENT: f64 = 2.5;
 const ROOT: f64 = 4.0;
 

@@ -20,7 +20,7 @@ use support::{Random, device, run_spirv};
 #[derive(Clone, Copy, Debug)]
 pub enum Want<R> {
     Exactly(R),
-    /// Vulkan allows an error, and the formulas that use it take any up to so many units in the last place.
+    /// Vulkan allows an error, and the formulas that use the function allow any error up to this many units in the last place.
     Within(R, f64),
     /// One of the two.
     Either(R, R),

@@ -1,4 +1,4 @@
-//! The regime model and the leapfrog integrator in f64 on the CPU: what the device is held against.
+//! The regime model and the leapfrog integrator in f64 on the CPU: the reference for the device.
 
 use crate::support::Random;
 

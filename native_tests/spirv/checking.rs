@@ -1,4 +1,4 @@
-//! What passes, what is turned away, and why.
+//! What passes, what is refused, and why.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn kernels_of_every_spirv_version_are_reflected() {
         if spirv_version >= (1, 3) {
             let module = of(MIXED);
             assert_eq!(module.bindings, [BufferBinding { binding: 1, written: true }]);
-            // vec3 in 16 bytes, float[5] in 32 (the matrix is 8-aligned), two rows of three floats 16 bytes apart.
+            // vec3 in 16 bytes, float[5] in 32 (the matrix is 8-aligned), two rows of three floats with a stride of 16 bytes.
             assert_eq!((module.push_constant_bytes, module.shared_memory_bytes), (32 + 16 + 12, 16 * 16));
         }
     }
@@ -82,10 +82,11 @@ fn specialization_constants_become_plain_constants() {
     let error = |source: &str, values: &[(u32, i32)]| spirv::load(&compile(source), values).unwrap_err().to_string();
     assert!(error(REDUCE, &[(3, 0)]).contains("workgroup size that is zero"));
     assert!(error(REDUCE, &[(7, -1)]).contains("an array of"));
-    let wide = "layout(constant_id = 0) const double X = 1.0lf; layout(set = 0, binding = 0) buffer A { double a[]; };
+    let double =
+        "layout(constant_id = 0) const double X = 1.0lf; layout(set = 0, binding = 0) buffer A { double a[]; };
         void main() { a[0] = X; }";
-    assert!(load(&compile(wide)).is_ok());
-    assert!(error(wide, &[(0, 3)]).contains("specialization constant 0 is not a 32-bit integer"));
+    assert!(load(&compile(double)).is_ok());
+    assert!(error(double, &[(0, 3)]).contains("specialization constant 0 is not a 32-bit integer"));
 }
 
 /// Constant expressions, with what SPIR-V defines them to be; the values are seen as lengths of a workgroup array.

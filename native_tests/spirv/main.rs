@@ -1,4 +1,4 @@
-//! Checking, specialising and reflecting user SPIR-V: what passes, what is turned away and why, and that what
+//! Checking, specialising and reflecting user SPIR-V: what passes, what is refused and why, and that what
 //! passes computes the same as before and stays within its memory.
 
 mod checking;
@@ -75,7 +75,7 @@ fn load(bytes: &[u8]) -> Result<Module, SpirvError> {
     spirv::load(bytes, &[])
 }
 
-/// The message with which a module is turned away.
+/// The message with which a module is refused.
 fn refusal(bytes: &[u8]) -> String {
     match load(bytes) {
         Err(error) => error.to_string(),
@@ -106,11 +106,11 @@ void main() {
 
 const REDUCE: &str = "
 layout(local_size_x_id = 3) in;
-layout(constant_id = 7) const int WIDE = 2;
+layout(constant_id = 7) const int WIDTH = 2;
 layout(set = 0, binding = 0) buffer A { float a[]; };
 layout(set = 0, binding = 1) buffer C { float c[]; };
 layout(push_constant) uniform Push { uint outer_, reduce, inner_, op; };
-shared float s[gl_WorkGroupSize.x * WIDE + 1];
+shared float s[gl_WorkGroupSize.x * WIDTH + 1];
 void main() {
     uint l = gl_LocalInvocationID.x;
     float acc = 0.0;

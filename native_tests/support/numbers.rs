@@ -26,7 +26,7 @@ pub trait Number: Pod + Debug + PartialEq {
     /// Whether two results are one: all NaN are, zeros of different signs are not.
     fn same(self, other: Self) -> bool;
 
-    /// How far two results are apart in units of the second one's last place.
+    /// The distance of two results in units of the second one's last place.
     fn ulps(self, other: Self) -> f64;
 
     /// Whether a device that does not promise to keep subnormals may take zero for it.

@@ -49,7 +49,7 @@ pub struct Capabilities {
     /// Which types cooperative matrices have.
     pub matrices: Matrices,
     /// Multiprocessors, which run workgroups side by side: streaming multiprocessors or compute units.
-    pub processors: u64,
+    pub multiprocessors: u64,
     /// The most workgroups along each axis of a dispatch.
     pub max_groups: [u32; 3],
     /// The most bytes of push constants.
@@ -71,7 +71,7 @@ pub struct Capabilities {
 /// Multiprocessors of a device that has no extension to tell their number.
 const DEFAULT_MULTIPROCESSORS: u64 = 32;
 
-/// The features that `NX_VULKAN_DISABLE` turns off as if the device lacked them: what the backend does then can be tested. With `processor`
+/// The features that `NX_VULKAN_DISABLE` turns off as if the device lacked them: what the backend does then can be tested. Without `cpu`
 /// a CPU device gets the kernels of GPUs.
 pub struct DisabledFeatures(Vec<String>);
 
@@ -88,7 +88,7 @@ impl DisabledFeatures {
         "push_descriptor",
         "subgroup",
         "cooperative_matrix",
-        "processor",
+        "cpu",
     ];
 
     /// Reads the variable; fails for a name that is none of the features'.
@@ -149,7 +149,7 @@ impl Capabilities {
         let subgroups = p.subgroup_supported_operations.is_some_and(|operations| operations.contains(exchange))
             && p.subgroup_supported_stages.is_some_and(|stages| stages.intersects(ShaderStages::COMPUTE))
             && !disabled.has("subgroup");
-        let processors = p.shader_sm_count.or(p.active_compute_unit_count).or(p.shader_core_count);
+        let multiprocessors = p.shader_sm_count.or(p.active_compute_unit_count).or(p.shader_core_count);
         Self {
             name: p.device_name.clone(),
             driver: [&p.driver_name, &p.driver_info]
@@ -160,7 +160,7 @@ impl Capabilities {
                 .join(" "),
             api_version: physical.api_version().to_string(),
             kind: kind_name(p.device_type),
-            cpu: p.device_type == PhysicalDeviceType::Cpu && !disabled.has("processor"),
+            cpu: p.device_type == PhysicalDeviceType::Cpu && !disabled.has("cpu"),
             float64: f.shader_float64 && !disabled.has("float64"),
             int64: f.shader_int64 && !disabled.has("int64"),
             int8: f.shader_int8 && f.storage_buffer8_bit_access && !disabled.has("int8"),
@@ -174,7 +174,7 @@ impl Capabilities {
             fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
             matrices: disabled.matrices(physical),
-            processors: processors.filter(|&count| count > 0).map_or(DEFAULT_MULTIPROCESSORS, u64::from),
+            multiprocessors: multiprocessors.filter(|&count| count > 0).map_or(DEFAULT_MULTIPROCESSORS, u64::from),
             max_groups: p.max_compute_work_group_count,
             max_push_constants: p.max_push_constants_size,
             max_shared: p.max_compute_shared_memory_size,

@@ -101,7 +101,7 @@ impl Probe {
             BufferCreateInfo { usage: BufferUsage::STORAGE_BUFFER, ..Default::default() },
             AllocationCreateInfo {
                 memory_type_filter: MemoryTypeFilter::HOST_RANDOM_ACCESS,
-                // Not a block of the allocator's: those are 256 MiB.
+                // A dedicated allocation, because vulkano's allocator reserves 256 MiB at a time.
                 allocate_preference: MemoryAllocatePreference::AlwaysAllocate,
                 ..Default::default()
             },

@@ -9,7 +9,7 @@ use crate::stream::Copy;
 
 /// Data up to this size travels within the command buffer, which is cheaper than staging.
 const MAX_INLINE_BYTES: usize = 16 << 10;
-/// A copy of more bytes would hold up a normal scheduler.
+/// The largest copy that a normal scheduler makes; a larger one would occupy it for too long.
 const MAX_NONBLOCKING_COPY_BYTES: usize = 256 << 10;
 
 /// Results up to this size are read on a normal scheduler where the device has them soon.
@@ -25,7 +25,7 @@ const MIN_COLLECTED_READBACK_BYTES: u64 = 4 << 20;
 
 /// How many threads copy: a quarter of the cores, as all of them share the memory's bandwidth.
 fn copy_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 4).clamp(1, 4))
+    std::thread::available_parallelism().map_or(1, |threads| (threads.get() / 4).clamp(1, 4))
 }
 
 /// Bytes read back, in staging memory of their own.

@@ -7,30 +7,30 @@ use std::sync::Arc;
 use super::Graph;
 use crate::pipeline::IdentityHasher;
 
-/// Hashes of calls that came once are remembered in as many places.
+/// Slots for the hashes of calls that came once.
 const SEEN_SLOTS: usize = 1024;
-/// Graphs are forgotten, all at once, when there would be more of them; each is captured again in some microseconds.
+/// The most graphs in the cache. Where there would be more, all are dropped; capturing one again takes some microseconds.
 const MAX_GRAPHS: usize = 1024;
-/// Commands of all graphs together: about 400 bytes each.
+/// The most commands of all graphs together. Each takes about 400 bytes.
 const MAX_COMMANDS: usize = 1 << 16;
 
 /// Whether a call has come before.
 pub enum Found {
-    /// Often enough for a graph to be there.
+    /// It was captured: its graph.
     Graph(Arc<Graph>),
     /// Once before: it is worth a capture now. A loop over offsets makes calls that never come again.
     Seen,
-    /// Not lately.
+    /// It has not come, or its slot was overwritten since.
     Nothing,
 }
 
-/// Graphs by what their calls are. `K` is a key as it is saved; a call's own key is compared with it.
+/// Graphs by the hashes of their calls. `K` is a saved key, which the key of a later call is compared with.
 pub struct Cache<K> {
     by_hash: HashMap<u64, (K, Arc<Graph>), BuildHasherDefault<IdentityHasher>>,
     /// Graphs that were inserted since the cache was empty: those that others of the same hash have replaced count, too.
     graphs: usize,
     commands: usize,
-    /// Hashes of calls that came once, each in its slot until another takes that.
+    /// Hashes of calls that came once. Each stays in its slot until another hash overwrites it.
     seen: [u64; SEEN_SLOTS],
 }
 

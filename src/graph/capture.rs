@@ -51,7 +51,7 @@ impl CapturedCommand {
 }
 
 /// Why a command cannot be replayed: it depends on an allocation or a value that is no operand and that no command made.
-struct Foreign;
+struct Unreplayable;
 
 /// What is captured of a call that still runs.
 pub(super) struct Capture {
@@ -81,7 +81,7 @@ impl Capture {
         }
     }
 
-    /// Gives the capture up: the call does what no command shows.
+    /// Gives the capture up, because the call does something that its commands do not show.
     pub fn give_up(&mut self) {
         self.complete = false;
     }
@@ -103,11 +103,11 @@ impl Capture {
         self.push(from.map(|from| CapturedCommand::Copy { from: (from, from_offset), to: (to, to_offset), len }));
     }
 
-    fn push(&mut self, command: Result<CapturedCommand, Foreign>) {
+    fn push(&mut self, command: Result<CapturedCommand, Unreplayable>) {
         match command {
             Ok(command) if self.complete => self.commands.push(command),
             Ok(_) => {}
-            Err(Foreign) => self.give_up(),
+            Err(Unreplayable) => self.give_up(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Capture {
         pipeline: &Arc<Pipeline>,
         groups: [u32; 3],
         params: &Params,
-    ) -> Result<CapturedLaunch, Foreign> {
+    ) -> Result<CapturedLaunch, Unreplayable> {
         let reads = params.reads().iter().map(|read| self.read(read)).collect::<Result<_, _>>()?;
         let writes = params.writes().iter().map(|write| self.written(write)).collect();
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(params.words());
@@ -128,10 +128,10 @@ impl Capture {
                     Slot::Address(self.known(target.id)?)
                 }
                 Slot::Scalar { operand, words: len } => {
-                    let value = self.values.get(operand).copied().flatten().ok_or(Foreign)?;
+                    let value = self.values.get(operand).copied().flatten().ok_or(Unreplayable)?;
                     let words = &mut words[position..position + len];
                     if bytemuck::cast::<_, [u32; 4]>(value)[..len] != *words {
-                        return Err(Foreign);
+                        return Err(Unreplayable);
                     }
                     words.fill(0);
                     Slot::Scalar { operand, words: len }
@@ -144,18 +144,18 @@ impl Capture {
     }
 
     /// The index of an allocation that is read: an operand's, or one that was written before.
-    fn read(&self, allocation: &Allocation) -> Result<Index, Foreign> {
+    fn read(&self, allocation: &Allocation) -> Result<Index, Unreplayable> {
         self.known(allocation.id)
     }
 
-    fn known(&self, id: u64) -> Result<Index, Foreign> {
+    fn known(&self, id: u64) -> Result<Index, Unreplayable> {
         let mut known = self.operands.iter().copied().chain(self.made.iter().map(|made| made.0));
-        known.position(|known| known == id).ok_or(Foreign)
+        known.position(|known| known == id).ok_or(Unreplayable)
     }
 
     /// The index of an allocation that is written.
     fn written(&mut self, allocation: &Allocation) -> Index {
-        self.read(allocation).unwrap_or_else(|Foreign| {
+        self.read(allocation).unwrap_or_else(|Unreplayable| {
             self.made.push((allocation.id, allocation.size));
             self.operands.len() + self.made.len() - 1
         })

@@ -11,7 +11,7 @@ use super::plan::MemoryPlan;
 use crate::error::{Attempt, Error};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 
-/// The commands of a call. It stays right as long as the device does, which is as long as the process.
+/// The commands of a call, valid as long as the device, which lives as long as the process.
 pub struct Graph {
     /// Bytes of the operands' buffers; `None` for values.
     operands: SmallVec<[Option<u64>; 4]>,
@@ -78,7 +78,7 @@ impl Graph {
             memory.push(Some(cx.allocate(bytes)?));
         }
         {
-            // Pushed, as it takes several hundred instructions less than to collect them: a call takes 7,000 in all.
+            // Pushing takes several hundred instructions less than collecting, of some 7,000 that a call takes.
             let mut allocations: SmallVec<[&Allocation; 8]> = SmallVec::new();
             operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
             self.slots.iter().flat_map(|&slot| &memory[slot]).for_each(|handle| allocations.push(handle));

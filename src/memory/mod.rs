@@ -33,7 +33,7 @@ impl Blocking {
         }
     }
 
-    /// `Ok` where recording `commands` commands is fine: long chains of them hold up a normal scheduler.
+    /// `Ok` where `commands` commands may be recorded without blocking: more of them occupy a normal scheduler for too long.
     pub fn require_for(self, commands: u64) -> Attempt<()> {
         if commands > NONBLOCKING_COMMANDS { self.require() } else { Ok(()) }
     }

@@ -93,19 +93,19 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
     let given: (Atom, u32) = term.decode().map_err(|_| invalid())?;
     let types = TYPES.get_or_init(|| {
         let kind = |ty: Type| Atom::from_str(term.get_env(), ty.kind()).ok();
-        // Backwards, as floats are what most programs compute with.
+        // In reverse, because floats, the most frequent types, come last in the list.
         Type::ALL.into_iter().rev().filter_map(|ty| Some(((kind(ty)?, ty.bits()), ty))).collect()
     });
     types.iter().find(|(ty, _)| *ty == given).map(|&(_, ty)| ty).ok_or_else(invalid)
 }
 
-/// A type as [`type_arg`] takes it.
+/// The term of a type, which [`type_arg`] decodes.
 pub(super) fn type_term(env: Env, ty: Type) -> Result<Term> {
     let kind = Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
     Ok((kind, ty.bits()).encode(env))
 }
 
-/// The parts of a [`Tensor`].
+/// The decoded arguments of a [`Tensor`].
 pub(super) struct TensorArg<'a> {
     pub buffer: &'a Buffer,
     pub ty: Type,

@@ -137,16 +137,15 @@ fn with_builds<'a>(env: Env<'a>, answer: Term<'a>) -> Term<'a> {
     }
 }
 
-/// Counts time against the calling process's slice, half a millisecond of it: what a call may take once the slice is nearly
-/// spent makes a whole one. The BEAM counts calls and not what they take: a loop of operations would keep its scheduler for
-/// dozens of milliseconds.
+/// Charges time to the calling process's time slice: half a millisecond is a whole slice. The BEAM counts a call and not its duration, and
+/// a loop of operations would otherwise keep its scheduler for dozens of milliseconds.
 fn spend(env: Env, time: std::time::Duration) {
     let percent = time.as_micros() / 5;
     rustler::schedule::consume_timeslice(env, percent.clamp(1, 100) as i32);
 }
 
 /// Defines the NIF `name` on a normal scheduler, which returns `:defer` or `:pending` where it would have to wait, and
-/// `name_dirty` on a dirty one. The body gets the arguments as terms, and how patient it may be.
+/// `name_dirty` on a dirty one. The body gets the arguments as terms, and the blocking mode.
 macro_rules! pair {
     ($name:ident, $dirty:ident, ($($arg:ident),*), $reply:ident, $body:expr) => {
         #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The cache of one device and driver.
 pub struct DiskCache {
-    /// `None` where there is no place for one.
+    /// `None` where no folder for one is known.
     folder: Option<PathBuf>,
     /// Bytes that distinguish the device and its driver.
     device: Vec<u8>,

@@ -123,7 +123,7 @@ impl Pipelines {
         }
     }
 
-    /// The folder of the cache on disk; `None` where there is no place for one.
+    /// The folder of the cache on disk; `None` where no folder for one is known.
     pub fn folder(&self) -> Option<&std::path::Path> {
         self.disk.folder()
     }

@@ -52,17 +52,17 @@ impl Stream {
         SubmissionGuard(self)
     }
 
-    /// Records a copy between two different blocks.
+    /// Records a copy between two different allocations.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
         self.recorder().copy(copy)
     }
 
-    /// Records writing `data` (at most 64 KiB) to the start of a allocation.
+    /// Records writing `data` (at most 64 KiB) to the start of an allocation.
     pub fn update(&self, allocation: &Allocation, data: &[u8]) -> Result<()> {
         self.recorder().update(allocation, data)
     }
 
-    /// Records setting the first `len` bytes of a allocation, rounded up to four, to zero.
+    /// Records setting the first `len` bytes of an allocation, rounded up to four, to zero.
     pub fn zero(&self, allocation: &Allocation, len: u64) -> Result<()> {
         self.recorder().zero(allocation, len)
     }

@@ -4,7 +4,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
   @moduledoc """
   Many processes on the one device, their deaths, and memory under a limit.
 
-  The pool's figures are those of the whole BEAM, so nothing else may run meanwhile.
+  The pool counts for the whole BEAM, so nothing else may run meanwhile.
   """
 
   use Nx.Vulkan.Test.NativeCase, async: false
@@ -24,7 +24,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
   end
 
   test "200 processes killed midway leave nothing behind" do
-    before = figures()
+    before = usage()
 
     for _ <- 1..10 do
       processes = for i <- 1..20, do: spawn(fn -> work(i, 1_000_000) end)
@@ -38,12 +38,12 @@ defmodule Nx.Vulkan.ConcurrencyTest do
       for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, :killed}, 60_000)
     end
 
-    eventually(fn -> figures() == before end)
+    eventually(fn -> usage() == before end)
     assert_works()
   end
 
   test "memory returns when references are collected, and not before the device is done" do
-    before = figures()
+    before = usage()
 
     results =
       for _ <- 1..20 do
@@ -68,11 +68,11 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     end
 
     assert length(results) == 20
-    eventually(fn -> figures() == before end)
+    eventually(fn -> usage() == before end)
   end
 
   test "a wait collects the garbage whose memory the next large tensor needs" do
-    before = figures()
+    before = usage()
     test = self()
 
     wait = fn ->
@@ -88,7 +88,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     assert_receive {:held, held}, 60_000
     assert held >= before.used_bytes + 64_000_000
     assert_receive :waited, 60_000
-    eventually(fn -> figures() == before end)
+    eventually(fn -> usage() == before end)
     Process.unlink(waiting)
     Process.exit(waiting, :kill)
   end
@@ -254,7 +254,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     download!(out)
   end
 
-  defp figures do
+  defp usage do
     :erlang.garbage_collect()
     :ok = Native.call(sync())
     Map.take(Native.call(memory_info()), [:used_bytes, :buffers])
@@ -263,7 +263,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
   defp eventually(fun, tries \\ 300) do
     cond do
       fun.() -> :ok
-      tries == 0 -> flunk("still not so: #{inspect(figures())}")
+      tries == 0 -> flunk("still not so: #{inspect(usage())}")
       true -> Process.sleep(100) && eventually(fun, tries - 1)
     end
   end

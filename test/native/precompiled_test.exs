@@ -12,7 +12,7 @@ defmodule Nx.Vulkan.PrecompiledTest do
     %{folder: folder, priv: Path.join(folder, "priv")}
   end
 
-  # An archive of these files, with its checksum beside it.
+  # An archive of these files, with its checksum in a file next to it.
   defp archive(folder, files) do
     path = Path.join(folder, "nx_vulkan.tar.gz")
     entries = for {name, content} <- files, do: {to_charlist(name), content}
@@ -26,7 +26,7 @@ defmodule Nx.Vulkan.PrecompiledTest do
 
   @good [{"native/libnx_vulkan.so", "library"}, {"shaders/matmul.spv", "shader"}]
 
-  test "an archive's files are put in place, once", %{folder: folder, priv: priv} do
+  test "an archive's files are installed, once", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
     assert unpack(path, nil, priv) == :ok
     assert unpacked?(priv)
@@ -38,7 +38,7 @@ defmodule Nx.Vulkan.PrecompiledTest do
     assert library(priv) == {:ok, "newer"}
   end
 
-  test "what was removed is put in place again", %{folder: folder, priv: priv} do
+  test "what was removed is installed again", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
     unpack(path, nil, priv)
     remove(priv)
@@ -53,7 +53,7 @@ defmodule Nx.Vulkan.PrecompiledTest do
     refute File.exists?(priv)
   end
 
-  test "a checksum that is given counts, not the one beside the archive", context do
+  test "a checksum that is given counts, not the one next to the archive", context do
     path = archive(context.folder, @good)
     File.write!(path <> ".sha256", "no checksum")
     assert unpack(path, String.upcase(sha256(path)), context.priv) == :ok
@@ -62,8 +62,8 @@ defmodule Nx.Vulkan.PrecompiledTest do
   end
 
   test "files that belong elsewhere stay in the archive", %{folder: folder, priv: priv} do
-    foreign = for name <- ~w(../up native/../../up lib/code.ex native/a/b up), do: {name, "x"}
-    assert unpack(archive(folder, foreign ++ @good), nil, priv) == :ok
+    outside = for name <- ~w(../up native/../../up lib/code.ex native/a/b up), do: {name, "x"}
+    assert unpack(archive(folder, outside ++ @good), nil, priv) == :ok
     found = for path <- Path.wildcard(Path.join(folder, "**")), File.regular?(path), do: path
 
     assert Enum.sort(Enum.map(found, &Path.relative_to(&1, folder))) ==

@@ -91,7 +91,7 @@ defmodule Nx.Vulkan.RepeatedCallTest do
     end
   end
 
-  test "contractions are told apart by their axes and offsets" do
+  test "contractions are distinguished by their axes and offsets" do
     numbers = upload!([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 
     often(fn k ->

@@ -26,7 +26,7 @@ defmodule Nx.Vulkan.ConvTest do
     end
   end
 
-  test "NaN and infinities, also beside padding" do
+  test "NaN and infinities, also next to padding" do
     for type <- Generators.float_types(), _ <- 1..5 do
       input = Generators.tensor({1, 2, 5, 4}, type, :few)
       kernel = Generators.tensor({2, 2, 2, 2}, type, :few)

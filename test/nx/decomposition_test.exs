@@ -60,7 +60,7 @@ defmodule Nx.Vulkan.DecompositionTest do
       for type <- @real ++ [{:c, 64}],
           {m, n} <- [{2, 2}, {3, 3}, {5, 3}, {3, 5}, {6, 6}],
           _ <- 1..3 do
-        # Digits are as many as columns are apart.
+        # The columns are far from parallel, which keeps all digits.
         matrix = Nx.add(random({m, n}, type), Nx.multiply(2, Nx.eye({m, n}, type: type)))
 
         for mode <- [:reduced, :complete] do
@@ -304,7 +304,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     assert {q.type, r.type} == {matrix.type, matrix.type}
     assert {sides(q), sides(r)} == {{m, k}, {k, n}}
     tolerance = 10 * max(m, n) * epsilon(matrix.type)
-    [q, r, a] = wide([q, r, matrix])
+    [q, r, a] = in_double([q, r, matrix])
     assert_within(dot(q, r), a, tolerance * norm(matrix), context)
     assert_orthonormal(q, tolerance, context)
     if k <= 40, do: assert(host(r) == Nx.triu(host(r)), inspect(context))
@@ -317,7 +317,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     assert {values.type, vectors.type} == {matrix.type, matrix.type}
     assert values.shape == Tuple.delete_at(matrix.shape, tuple_size(matrix.shape) - 1)
     tolerance = 10 * n * epsilon(matrix.type)
-    [l, v, a] = wide([values, vectors, matrix])
+    [l, v, a] = in_double([values, vectors, matrix])
     product = dot(Nx.multiply(v, Nx.new_axis(l, -2)), adjoint(v))
     assert_within(product, a, tolerance * norm(matrix), context)
     assert_orthonormal(v, tolerance, context)
@@ -336,7 +336,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     assert {u.type, s.type, vt.type} == {matrix.type, matrix.type, matrix.type}
     assert {sides(u), sides(vt)} == if(full?, do: {{m, m}, {n, n}}, else: {{m, k}, {k, n}})
     tolerance = 10 * max(m, n) * epsilon(matrix.type)
-    [u, s, vt, a] = wide([u, s, vt, matrix])
+    [u, s, vt, a] = in_double([u, s, vt, matrix])
     left = Nx.slice_along_axis(u, 0, k, axis: -1)
     right = Nx.slice_along_axis(vt, 0, k, axis: -2)
     product = dot(Nx.multiply(left, Nx.new_axis(s, -2)), right)
@@ -363,7 +363,7 @@ defmodule Nx.Vulkan.DecompositionTest do
     compared()
     b = if match?(%VulkanoBackend{}, a.data), do: to_device(b), else: host(b)
     assert a.shape == b.shape
-    [a, b] = wide([a, b])
+    [a, b] = in_double([a, b])
     difference = Nx.to_number(Nx.reduce_max(Nx.abs(Nx.subtract(a, b))))
 
     assert is_number(difference) and difference <= tolerance,
@@ -399,14 +399,14 @@ defmodule Nx.Vulkan.DecompositionTest do
   ## Arithmetic
 
   # Real results are multiplied on the device in f64, complex ones on the host.
-  defp wide(tensors) do
+  defp in_double(tensors) do
     if Enum.any?(tensors, &Nx.Type.complex?(&1.type)),
       do: Enum.map(tensors, &Nx.as_type(host(&1), :c128)),
       else: Enum.map(tensors, &Nx.as_type(&1, :f64))
   end
 
   defp norm(matrix) do
-    [a] = wide([host(matrix)])
+    [a] = in_double([host(matrix)])
     :math.sqrt(Nx.to_number(Nx.sum(Nx.pow(Nx.abs(a), 2))))
   end
 

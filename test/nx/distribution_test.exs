@@ -35,7 +35,7 @@ defmodule Nx.Vulkan.DistributionTest do
       end
     end
 
-    test "is an operand, beside tensors of this node and in any place", %{node: node} do
+    test "is an operand, with tensors of this node and in any position", %{node: node} do
       hosts = {Nx.iota({3, 4}, type: :f32), Nx.tensor([2, 0]), Nx.tensor(1), Nx.tensor([[5.0]])}
       {{matrix, rows, one, corner}, _} = there(node, hosts)
       here = to_device(elem(hosts, 0))

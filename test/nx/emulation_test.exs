@@ -19,7 +19,7 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
-  for disabled <- ["processor", "processor,int64"] do
+  for disabled <- ["cpu", "cpu,int64"] do
     @tag :parent
     test "a device without #{disabled} gets the kernels of GPUs" do
       again(unquote(disabled), ~w(--only shapes))
@@ -269,7 +269,7 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
-  # Rows of which each thread merges so many neighbours, and such as leave few elements of many.
+  # Lengths that give a thread one or several neighbours to merge, and selections of few elements.
   @tag :shapes
   test "sorted rows of all lengths that a workgroup holds" do
     for {length, type} <- [{5, {:u, 8}}, {1500, {:f, 64}}, {3000, {:f, 32}}, {4100, {:bf, 16}}],
@@ -282,10 +282,10 @@ defmodule Nx.Vulkan.EmulationTest do
       assert_same(Nx.argsort(device), Nx.argsort(tensor), :argsort, type: type, length: length)
 
       for k <- [div(length, 500), div(length, 40)], k > 0 do
-        {values, places} = Nx.top_k(Nx.transpose(tensor), k: k)
+        {values, positions} = Nx.top_k(Nx.transpose(tensor), k: k)
         {actual, at} = Nx.top_k(Nx.transpose(device), k: k)
         assert_same(actual, values, :top_k, type: type, length: length, k: k)
-        assert_same(at, places, :top_k, type: type, length: length, k: k)
+        assert_same(at, positions, :top_k, type: type, length: length, k: k)
       end
     end
   end
@@ -308,17 +308,17 @@ defmodule Nx.Vulkan.EmulationTest do
 
   # Rows are loaded several at a time, and what is left of chunks of them is summed in further passes.
   @tag :shapes
-  test "many updates for few places and for many" do
-    for {rows, places, width} <- [{9000, 3, 3}, {9000, 6000, 2}, {5000, 70_000, 1}],
+  test "many updates for few slots and for many" do
+    for {rows, slots, width} <- [{9000, 3, 3}, {9000, 6000, 2}, {5000, 70_000, 1}],
         type <- [{:s, 32}, {:f, 32}] do
-      indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..(places - 1)})
-      target = Generators.tensor({places, width}, type, {:integer, -9..9})
+      indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..(slots - 1)})
+      target = Generators.tensor({slots, width}, type, {:integer, -9..9})
       updates = Generators.tensor({rows, width}, type, {:integer, -99..99})
       tensors = [target, indices, updates]
 
       for op <- [:indexed_add, :indexed_put] do
         fun = &apply(Nx, op, &1)
-        assert_same(fun.(operands(tensors)), fun.(tensors), op, places: places, type: type)
+        assert_same(fun.(operands(tensors)), fun.(tensors), op, slots: slots, type: type)
       end
     end
   end
@@ -365,7 +365,7 @@ defmodule Nx.Vulkan.EmulationTest do
       )
     end
 
-    # Places in what is reversed go down.
+    # Positions in a reversed view decrease.
     for type <- computed([{:f, 64}]) do
       tensors = for _ <- 1..2, do: Generators.tensor({70, 70}, type, {:integer, -2..2})
       fun = fn [a, b] -> Nx.dot(a, Nx.reverse(b)) end

@@ -34,7 +34,7 @@ defmodule Nx.Vulkan.FallbackTest do
     assert Fallback.counts() == %{}
   end
 
-  test "functions given to reduce see tensors of BinaryBackend and may close over ours" do
+  test "functions given to reduce see tensors of BinaryBackend and may close over device tensors" do
     Nx.default_backend(VulkanoBackend)
     tensor = Nx.tensor([[1, 2], [3, 4]])
     bias = Nx.tensor(10)

@@ -217,8 +217,8 @@ defmodule Nx.Vulkan.FftTest do
     {Nx.transpose(tensor, axes: axes), back}
   end
 
-  # Both sides compute in f64, with errors of some of its epsilons of what bounds the results. Results
-  # beside `eps` could go either way, but random numbers are not there.
+  # Both sides compute in f64, with errors of some of its epsilons of what bounds the results. A result
+  # next to `eps` may be rounded to zero by one side alone; random numbers give none.
   defp once_rounded(scale), do: 64 * 2.0 ** -52 * scale
 
   ## Against the definition
@@ -272,11 +272,11 @@ defmodule Nx.Vulkan.FftTest do
   defp values({:s, _}), do: {:integer, -100..100}
   defp values(_), do: @real
 
-  # `n` points along one axis, and few beside it.
+  # `n` points along one axis, and few along the others.
   defp random_tensor(n, type) do
-    beside = for _ <- 1..(:rand.uniform(3) - 1)//1, do: :rand.uniform(3)
-    axis = :rand.uniform(length(beside) + 1) - 1
-    shape = beside |> List.insert_at(axis, n) |> List.to_tuple()
+    others = for _ <- 1..(:rand.uniform(3) - 1)//1, do: :rand.uniform(3)
+    axis = :rand.uniform(length(others) + 1) - 1
+    shape = others |> List.insert_at(axis, n) |> List.to_tuple()
     {Generators.tensor(shape, type, values(type)), axis}
   end
 

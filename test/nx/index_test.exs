@@ -69,7 +69,7 @@ defmodule Nx.Vulkan.IndexTest do
     end
   end
 
-  describe "of several updates for one place" do
+  describe "of several updates for one slot" do
     test "indexed_put keeps the last" do
       # BinaryBackend decodes and encodes updates, and subnormals of f8 do not come back as they were.
       types = @types -- [{:f, 8}]
@@ -105,14 +105,14 @@ defmodule Nx.Vulkan.IndexTest do
   end
 
   describe "many updates" do
-    for {rows, places, width} <- [{900, 3, 5}, {2500, 1, 3}, {2500, 40, 2}, {6000, 3000, 1}] do
-      test "#{rows} for #{places} places" do
-        {rows, places, width} = {unquote(rows), unquote(places), unquote(width)}
-        indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..(places - 1)})
-        same = fn op, tensors, fun -> same(op, tensors, fun, rows: rows, places: places) end
+    for {rows, slots, width} <- [{900, 3, 5}, {2500, 1, 3}, {2500, 40, 2}, {6000, 3000, 1}] do
+      test "#{rows} for #{slots} slots" do
+        {rows, slots, width} = {unquote(rows), unquote(slots), unquote(width)}
+        indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..(slots - 1)})
+        same = fn op, tensors, fun -> same(op, tensors, fun, rows: rows, slots: slots) end
 
         for type <- [{:s, 32}, {:f, 32}] do
-          target = Generators.tensor({places, width}, type, {:integer, -9..9})
+          target = Generators.tensor({slots, width}, type, {:integer, -9..9})
           updates = Generators.tensor({rows, width}, type, {:integer, -99..99})
           same.(:indexed_add, [target, indices, updates], &Nx.indexed_add/3)
           same.(:indexed_put, [target, indices, updates], &Nx.indexed_put/3)
@@ -313,7 +313,7 @@ defmodule Nx.Vulkan.IndexTest do
     axes |> Enum.take_random(count) |> Enum.sort()
   end
 
-  # A target, rows of indices that hit places several times, and updates for them.
+  # A target, rows of indices that hit slots several times, and updates for them.
   defp scattered([type, update_type], values \\ :any) do
     shape = some_shape()
     axes = some_axes(tuple_size(shape))

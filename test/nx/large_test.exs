@@ -16,21 +16,24 @@ defmodule Nx.Vulkan.LargeTest do
       {rows, columns} = {unquote(rows), unquote(columns)}
       size = rows * columns
       tensor = counting({rows, columns})
-      assert spots(tensor, size) == for(i <- places(size), do: rem(i, @period))
+      assert spots(tensor, size) == for(i <- positions(size), do: rem(i, @period))
 
       # Element-wise, with a broadcast operand.
       row = Nx.iota({rows, 1}, type: :u8, backend: VulkanoBackend)
       sum = Nx.add(tensor, row)
-      for i <- places(size), do: assert(at(sum, i) == rem(rem(i, @period) + div(i, columns), 256))
+
+      for i <- positions(size),
+          do: assert(at(sum, i) == rem(rem(i, @period) + div(i, columns), 256))
+
       Nx.backend_deallocate(sum)
 
       # Strided views.
       reversed = Nx.reverse(tensor)
-      assert spots(reversed, size) == for(i <- places(size), do: rem(size - 1 - i, @period))
+      assert spots(reversed, size) == for(i <- positions(size), do: rem(size - 1 - i, @period))
       Nx.backend_deallocate(reversed)
       transposed = Nx.transpose(tensor)
 
-      for i <- places(size),
+      for i <- positions(size),
           do: assert(at(transposed, i) == rem(rem(i, rows) * columns + div(i, rows), @period))
 
       Nx.backend_deallocate(transposed)
@@ -47,7 +50,7 @@ defmodule Nx.Vulkan.LargeTest do
     end
   end
 
-  # Byte i holds i modulo the period. u8 wraps at 256, so the remainder is taken of the wide index.
+  # Byte i holds i modulo the period. u8 wraps at 256, so the remainder is taken of the 64-bit index.
   defp counting(shape) do
     program =
       ProgramBuilder.new(shape)
@@ -60,8 +63,8 @@ defmodule Nx.Vulkan.LargeTest do
     Nx.Vulkan.Backend.Dispatch.run(:iota, Nx.template(shape, :u8), [], program)
   end
 
-  defp places(size), do: [0, 1, div(size, 2), 2 ** 27 + 1, size - 1]
-  defp spots(tensor, size), do: for(i <- places(size), do: at(tensor, i))
+  defp positions(size), do: [0, 1, div(size, 2), 2 ** 27 + 1, size - 1]
+  defp spots(tensor, size), do: for(i <- positions(size), do: at(tensor, i))
 
   defp at(%{shape: {_, columns}} = tensor, i) do
     [value] = Nx.to_flat_list(Nx.slice(tensor, [div(i, columns), rem(i, columns)], [1, 1]))

@@ -73,11 +73,11 @@ defmodule Nx.Vulkan.LinearSystemTest do
     end
 
     test "raises for a zero on the diagonal, wherever it is, and for nothing else" do
-      for type <- [{:s, 32} | @types], place <- [0, 1, 2], batch <- [0, 1] do
+      for type <- [{:s, 32} | @types], row <- [0, 1, 2], batch <- [0, 1] do
         regular =
           Nx.broadcast(Nx.tensor([[2, 0, 0], [1, 3, 0], [0, 5, 1]], type: type), {2, 3, 3})
 
-        zero = Nx.tensor([[batch, place, place]])
+        zero = Nx.tensor([[batch, row, row]])
         singular = Nx.indexed_put(regular, zero, Nx.tensor([0], type: type))
         b = Nx.tensor([[1, 2, 3], [4, 5, 6]])
 
@@ -324,8 +324,8 @@ defmodule Nx.Vulkan.LinearSystemTest do
       host = Nx.as_type(large({n, n}), type)
       a = to_device(host)
       b = to_device(Nx.as_type(large({n, 3}), type))
-      wide = &Nx.as_type(&1, {:f, 64})
-      product = fn x, y -> Nx.dot(wide.(x), wide.(y)) end
+      to_f64 = &Nx.as_type(&1, {:f, 64})
+      product = fn x, y -> Nx.dot(to_f64.(x), to_f64.(y)) end
       near = &assert_near(host(&1), host(&2), n, type, &3, {&4, n, type})
 
       {p, l, u} = Nx.LinAlg.lu(a)

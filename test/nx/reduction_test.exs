@@ -40,13 +40,13 @@ defmodule Nx.Vulkan.ReductionTest do
 
       for axes <- [nil | subsets(tuple_size(shape))], keep? <- [true, false] do
         options = [axes: axes, keep_axes: keep?]
-        exact = Nx.sum(wide(terms), options)
-        scale = Nx.sum(Nx.abs(wide(terms)), options)
+        exact = Nx.sum(to_f64(terms), options)
+        scale = Nx.sum(Nx.abs(to_f64(terms)), options)
         result = Nx.sum(to_device(terms), options)
         assert result.type == type
         assert_bound(result, exact, scale, 10 * epsilon(type), {:sum, type, options})
 
-        exact = Nx.product(wide(factors), options)
+        exact = Nx.product(to_f64(factors), options)
         result = Nx.product(to_device(factors), options)
         assert_bound(result, exact, exact, 130 * epsilon(type), {:product, type, options})
       end
@@ -61,8 +61,8 @@ defmodule Nx.Vulkan.ReductionTest do
     tall = Nx.iota({70_000, 3}, type: :f32) |> to_device()
     assert Nx.to_flat_list(Nx.reduce_max(tall, axes: [0])) == [209_997.0, 209_998.0, 209_999.0]
 
-    wide = Nx.iota({3, 70_000}, type: :f32) |> to_device()
-    assert Nx.to_flat_list(Nx.reduce_max(wide, axes: [1])) == [69_999.0, 139_999.0, 209_999.0]
+    rows = Nx.iota({3, 70_000}, type: :f32) |> to_device()
+    assert Nx.to_flat_list(Nx.reduce_max(rows, axes: [1])) == [69_999.0, 139_999.0, 209_999.0]
   end
 
   for op <- [:argmax, :argmin] do
@@ -147,8 +147,8 @@ defmodule Nx.Vulkan.ReductionTest do
 
   defp check_float_dot(left, right, args) do
     result = dot(operands([left, right]), args)
-    exact = dot([wide(left), wide(right)], args)
-    scale = dot([Nx.abs(wide(left)), Nx.abs(wide(right))], args)
+    exact = dot([to_f64(left), to_f64(right)], args)
+    scale = dot([Nx.abs(to_f64(left)), Nx.abs(to_f64(right))], args)
     context = {:dot, left.type, left.shape, right.shape, args}
     assert result.type == left.type
 
@@ -187,7 +187,7 @@ defmodule Nx.Vulkan.ReductionTest do
     end
   end
 
-  defp wide(tensor), do: Nx.as_type(tensor, :f64)
+  defp to_f64(tensor), do: Nx.as_type(tensor, :f64)
 
   defp subsets(rank) do
     axes = Enum.to_list(0..(rank - 1)//1)

@@ -46,8 +46,8 @@ defmodule Nx.Vulkan.ScanTest do
       {shape, axis} = Generators.shape_and_axis(Generators.pick(@lengths))
       options = [axis: axis, reverse: Generators.pick([true, false])]
       terms = Generators.tensor(shape, type, {:float, -2.0, 2.0})
-      exact = Nx.cumulative_sum(wide(terms), options)
-      scale = Nx.cumulative_sum(Nx.abs(wide(terms)), options)
+      exact = Nx.cumulative_sum(to_f64(terms), options)
+      scale = Nx.cumulative_sum(Nx.abs(to_f64(terms)), options)
       result = Nx.cumulative_sum(to_device(terms), options)
       assert {result.type, result.shape} == {type, shape}
       assert_bound(result, exact, scale, 4 * epsilon(type), {:sum, type, shape, options})
@@ -57,7 +57,7 @@ defmodule Nx.Vulkan.ScanTest do
       {shape, axis} = if type == {:f, 8}, do: Generators.shape_and_axis(64), else: {shape, axis}
       options = [axis: axis, reverse: options[:reverse]]
       factors = Generators.tensor(shape, type, {:float, 0.95, 1.05})
-      exact = Nx.cumulative_product(wide(factors), options)
+      exact = Nx.cumulative_product(to_f64(factors), options)
       result = Nx.cumulative_product(to_device(factors), options)
       bound = if type == {:f, 64}, do: 260 * epsilon(type), else: 4 * epsilon(type)
       assert_bound(result, exact, exact, bound, {:product, type, shape, options})
@@ -152,5 +152,5 @@ defmodule Nx.Vulkan.ScanTest do
   defp sums(row, true), do: row |> Enum.reverse() |> sums(false) |> Enum.reverse()
   defp sums(row, false), do: Enum.scan(row, &(&1 + &2))
 
-  defp wide(tensor), do: Nx.as_type(tensor, :f64)
+  defp to_f64(tensor), do: Nx.as_type(tensor, :f64)
 end

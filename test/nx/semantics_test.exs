@@ -1,6 +1,6 @@
 defmodule Nx.Vulkan.SemanticsTest do
   @moduledoc """
-  Results that are easy to get wrong, each written out, and those for which BinaryBackend raises.
+  Results that are easy to get wrong, each spelled out, and those for which BinaryBackend raises.
   """
 
   use Nx.Vulkan.Test.Case, async: true

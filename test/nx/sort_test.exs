@@ -60,8 +60,8 @@ defmodule Nx.Vulkan.SortTest do
       assert Nx.to_flat_list(Nx.sort(device, direction: direction)) ==
                Enum.map(sorted, &elem(&1, 0))
 
-      places = Nx.to_flat_list(Nx.argsort(device, direction: direction))
-      assert places == Enum.map(sorted, &elem(&1, 1))
+      positions = Nx.to_flat_list(Nx.argsort(device, direction: direction))
+      assert positions == Enum.map(sorted, &elem(&1, 1))
     end
   end
 
@@ -120,8 +120,8 @@ defmodule Nx.Vulkan.SortTest do
   test "what cannot be sorted is refused" do
     ref = to_device(Nx.iota({4, 4}, type: :s32)).data.ref
 
-    call = fn tensor, axis, descending, keep, values, places ->
-      Native.call(sort(tensor, axis, descending, keep, values, places))
+    call = fn tensor, axis, descending, keep, values, positions ->
+      Native.call(sort(tensor, axis, descending, keep, values, positions))
     end
 
     assert_raise ArgumentError, ~r/axis/, fn ->
@@ -144,11 +144,11 @@ defmodule Nx.Vulkan.SortTest do
   end
 
   defp check_top_k(tensor, k) do
-    {expected, expected_places} = Nx.top_k(tensor, k: k)
-    {actual, places} = Nx.top_k(to_device(tensor), k: k)
+    {expected, expected_positions} = Nx.top_k(tensor, k: k)
+    {actual, positions} = Nx.top_k(to_device(tensor), k: k)
     context = [type: tensor.type, shape: tensor.shape, k: k]
     assert_same(actual, expected, :top_k, context)
-    assert_same(places, expected_places, :top_k, context)
+    assert_same(positions, expected_positions, :top_k, context)
   end
 
   defp check(tensor, axis) do

@@ -32,7 +32,7 @@ defmodule Nx.Vulkan.TelemetryTest do
     [nodes, [{ref, type, shape}], shape]
   end
 
-  test "memory: the pool's figures before it grows" do
+  test "memory: the pool's measurements before it grows" do
     assert {:ok, _} = Nx.Vulkan.Native.again(:collect, {:buf_alloc, :buf_alloc_dirty}, [1000])
     assert_received {:memory, %{pool_bytes: _}, %{reason: :pool_grows}}
   end
@@ -44,7 +44,7 @@ defmodule Nx.Vulkan.TelemetryTest do
     refute_received {:memory, _, %{reason: :pool_grows}}
   end
 
-  test "memory: the pool's figures where it is short" do
+  test "memory: the pool's measurements where it is short" do
     assert {:error, :out_of_memory, _} =
              Nx.Vulkan.Native.again(
                {:error, :out_of_memory, ""},

@@ -13,7 +13,7 @@ files =
     ~w(scholar/neighbors/knn_regressor_test)
 
 # Of the other files, cross_decomposition/pls_svd_test and decomposition/truncated_svd_test expect the
-# digits of Nx's own svd, which end at about 1.0e-3; ours are scikit-learn's.
+# digits of Nx's own svd, which end at about 1.0e-3; this backend's are scikit-learn's.
 expected = [
   {"one weighted sample less its weighted mean is rounding, on BinaryBackend too",
    Scholar.Linear.LinearRegressionTest,

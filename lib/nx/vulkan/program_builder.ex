@@ -32,8 +32,8 @@ defmodule Nx.Vulkan.ProgramBuilder do
   @typedoc """
   What an input reads: a dense buffer, which broadcasts to the iteration space from its last axes on; a view of
   a buffer, with an element offset and a stride for each axis of the iteration space; or one element, as
-  buffers store it. In a program that is kept to be run with other buffers, a placeholder is in the place of
-  the reference.
+  buffers store it. In a program that is run again with other buffers, a placeholder stands for the
+  reference.
   """
   @type operand ::
           {reference :: term(), Nx.Type.t(), shape :: tuple()}

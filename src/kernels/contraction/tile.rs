@@ -193,14 +193,14 @@ fn cheapest<'a>(
     step: impl Fn(&Tile, u64) -> u64,
 ) -> Option<(Tile, u64)> {
     // Parts are as many as keep all processors busy once or a few times, and not short.
-    let parts = |groups: u64| (1..=4).map(move |turns| (turns * caps.processors / groups).min(k / SHORT));
+    let parts = |groups: u64| (1..=4).map(move |turns| (turns * caps.multiprocessors / groups).min(k / SHORT));
     let ways = tiles.flat_map(|tile| {
         let groups = batch * tile.groups(m, n);
         let splits = iter::once(1).chain(parts(groups).filter(|&splits| splits > 1));
         splits.map(move |splits| (tile, groups, splits))
     });
     let cost = |&(tile, groups, splits): &(&Tile, u64, u64)| {
-        let turns = (groups * splits).div_ceil(caps.processors);
+        let turns = (groups * splits).div_ceil(caps.multiprocessors);
         let sum = if splits > 1 { SUM + splits * batch * m * n } else { 0 };
         step(tile, turns).saturating_mul(k.div_ceil(splits)).saturating_add(sum)
     };
@@ -215,7 +215,7 @@ mod tests {
     fn tiles_fill_the_processors_and_fit_the_device() {
         let caps = crate::gpu::gpu().unwrap().caps.clone();
         for processors in [8, 32, 132] {
-            let caps = Capabilities { cpu: false, processors, max_shared: 48 << 10, ..caps.clone() };
+            let caps = Capabilities { cpu: false, multiprocessors: processors, max_shared: 48 << 10, ..caps.clone() };
             for (element, accumulator) in [
                 (Compute::Float, Compute::Float),
                 (Compute::Float, Compute::Double),

@@ -143,9 +143,9 @@ impl Clamper<'_> {
             return id;
         }
         let id = self.new_id();
-        let wide = bits == 64;
-        self.new_constants.extend([(4 + u32::from(wide)) << 16 | Op::Constant as u32, ty, id, value as u32]);
-        if wide {
+        let two_words = bits == 64;
+        self.new_constants.extend([(4 + u32::from(two_words)) << 16 | Op::Constant as u32, ty, id, value as u32]);
+        if two_words {
             self.new_constants.push((value >> 32) as u32);
         }
         self.known.insert((ty, value), id);

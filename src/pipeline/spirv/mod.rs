@@ -45,7 +45,7 @@ const HEADER_WORDS: usize = 5;
 /// recursive walks over deeply nested control flow in SPIRV-Tools.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Why a module was turned away.
+/// Why a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpirvError {
     /// No SPIR-V at all, or cut off.

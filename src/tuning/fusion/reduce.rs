@@ -131,7 +131,7 @@ impl FusionProblem<'_> {
             return ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: width / 4 };
         }
         let few = up(reduced.div_ceil(MIN_ELEMENTS_PER_THREAD));
-        let fills = outputs * u64::from(few) >= MULTIPROCESSOR_THREADS * self.caps.processors;
+        let fills = outputs * u64::from(few) >= MULTIPROCESSOR_THREADS * self.caps.multiprocessors;
         let reduction_threads = if fills { few } else { up(reduced.div_ceil(4)) };
         let (output_threads, vectors) = (THREADS / reduction_threads, self.reduced_vectors());
         ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0 }

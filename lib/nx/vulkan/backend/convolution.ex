@@ -46,7 +46,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
     end
   end
 
-  # Along axes where windows, or the elements of a window, are apart, too, the zeros in between are written.
+  # Writes the zeros between elements along axes where windows are strided or dilated, too.
   defp dilate(%T{shape: shape} = input, options) do
     [_, _ | space] = options[:input_permutation]
 

@@ -103,7 +103,7 @@ defmodule Nx.Vulkan.Backend.Movement do
 
   # Where a region of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts that
   # the host knows, the operands that hold those on the device, and for each of these `{extent, stride}`, as
-  # for `gather`: how many positions it chooses from, and how far apart they are.
+  # for `gather`: the number of positions and their stride.
   def starts(starts, dims, lengths, strides) do
     {offset, chosen} =
       [starts, dims, lengths, strides]

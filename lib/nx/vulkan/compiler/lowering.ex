@@ -22,7 +22,7 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   @doc """
   The program of the steps, only the last of which may be a reduction; `inputs` are the templates of the tensors
-  that they read. In the place of an input's reference the program has `{:input, index}`.
+  that they read. The program has `{:input, index}` for an input's reference.
   """
   @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}
   def program(steps, inputs) do
