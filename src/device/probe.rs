@@ -55,8 +55,8 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
     Ok(data[128..].iter().all(|&inexact| inexact == 1))
 }
 
-/// Whether a double operation takes less than [`FAST`] times a float's: it does on devices made for computing, and takes 16
-/// to 64 times as long on most others. For a device that has doubles.
+/// Whether a double operation takes less than [`FAST`] times a float's. It does on devices made for computing; on most others it takes 16
+/// to 64 times as long. The device must have doubles.
 pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
     let float = Probe::new(queue, float::load(queue.device().clone())?, 2, GROUPS)?;
     let double = Probe::new(queue, double::load(queue.device().clone())?, 2, GROUPS)?;
@@ -66,17 +66,17 @@ pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
         Ok(runs.into_iter().min().unwrap_or_default())
     };
     let mut steps = 64;
-    let mut alone = time(&float, steps)?;
-    while alone < LONG_ENOUGH && steps < 1 << 20 {
+    let mut float_time = time(&float, steps)?;
+    while float_time < LONG_ENOUGH && steps < 1 << 20 {
         steps *= 4;
-        alone = time(&float, steps)?;
+        float_time = time(&float, steps)?;
     }
-    Ok(time(&double, steps)? < alone * FAST)
+    Ok(time(&double, steps)? < float_time * FAST)
 }
 
-/// How many times a float operation's time a double's may take where formulas in double beat those in pairs of floats.
+/// Formulas in double are faster than double words of floats where a double operation takes less than this many times a float's.
 const FAST: u32 = 6;
-/// A submission takes up to a tenth of this.
+/// The least duration of a timed run. The submission itself takes up to a tenth of it.
 const LONG_ENOUGH: Duration = Duration::from_micros(500);
 const GROUPS: u32 = 512;
 

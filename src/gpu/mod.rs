@@ -18,7 +18,7 @@ use crate::stream::Stream;
 pub use exit::wait_until_idle;
 pub use transfer::Readback;
 
-/// Everything that exists once a device.
+/// The objects that a device has one of.
 pub struct Gpu {
     /// The logical device.
     pub device: Arc<Device>,

@@ -150,15 +150,15 @@ impl<'a> Context<'a> {
         Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings: &[] })?)
     }
 
-    /// Whether to begin at the end: every second kernel over tensors that exceed the cache does.
+    /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.
     pub(super) fn reversed(&self, reads: &[&Allocation], writes: &[&Allocation]) -> u32 {
         let bytes = reads.iter().chain(writes).map(|allocation| allocation.size).sum::<u64>();
         (bytes >= CACHE_EXCEEDED_BYTES && !self.gpu.reversed.fetch_xor(true, Relaxed)).into()
     }
 
-    fn captured(&self, note: impl FnOnce(&mut Capture)) {
+    fn captured(&self, record: impl FnOnce(&mut Capture)) {
         if let Some(capture) = &self.capture {
-            note(&mut capture.borrow_mut());
+            record(&mut capture.borrow_mut());
         }
     }
 }

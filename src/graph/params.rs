@@ -122,7 +122,7 @@ impl<'a> Params<'a> {
         self.address(allocation, offset, storage, name.into());
     }
 
-    /// A buffer that the kernel writes, and does not read but where it wrote itself.
+    /// A buffer that the kernel writes, and reads only where it wrote itself.
     pub fn write(&mut self, allocation: &'a Allocation, storage: &str, name: impl Into<Name>) {
         self.write_at(allocation, 0, storage, name);
     }

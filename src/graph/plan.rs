@@ -1,6 +1,6 @@
 //! The memory plan of a graph: which of the allocations that its commands write share memory.
 
-/// For each allocation the memory that it takes, and the sizes of all memory.
+/// The memory that each allocation takes, and the size of each piece of memory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MemoryPlan {
     pub slots: Vec<usize>,
@@ -8,8 +8,8 @@ pub(super) struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// `sizes` are those of the allocations. `uses` names for each command the allocations that it reads or writes; an allocation is first
-    /// used where it is written. Those in `kept` outlive the graph and share with none that is used later.
+    /// Plans memory for allocations of these sizes. `uses` names the allocations that each command reads or writes; the first use of an
+    /// allocation is a write. Allocations in `kept` outlive the graph: their memory is not used again.
     pub fn new(sizes: &[u64], uses: &[impl AsRef<[usize]>], kept: &[usize]) -> Self {
         let mut last_use = vec![0; sizes.len()];
         for (command, used) in uses.iter().enumerate() {
@@ -17,7 +17,7 @@ impl MemoryPlan {
         }
         kept.iter().for_each(|&allocation| last_use[allocation] = usize::MAX);
         let mut plan = Self { slots: vec![usize::MAX; sizes.len()], sizes: vec![] };
-        // Memory that no later command uses as what it was, by its slot.
+        // Slots whose allocations no later command uses.
         let mut free: Vec<usize> = vec![];
         for (command, used) in uses.iter().enumerate() {
             for &allocation in used.as_ref() {

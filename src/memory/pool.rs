@@ -125,7 +125,7 @@ struct PoolState {
     /// Bytes that may be reserved before a call that may not block is told to collect garbage: the BEAM does not see how large the memory
     /// behind a reference is. Where a collection frees nothing, the headroom grows by a share of what is reserved, as a heap does.
     headroom: u64,
-    /// The size class for which such a call was last told to collect garbage in place of asking the driver. The driver is asked next.
+    /// The size class for which a call that may not block was last told to collect garbage. The next such call asks the driver for memory.
     collected_for: u64,
     /// Whether one more tensor of the last large one's size class would have to wait for memory.
     short: bool,

@@ -72,7 +72,7 @@ pub(super) struct Recorder {
     batch: Batch,
     commands: u32,
     bytes: u64,
-    /// How many submission guards live.
+    /// Number of live submission guards.
     open_batches: u32,
     /// Counts the intervals between two barriers: two commands of one epoch are unordered.
     epoch: u64,
