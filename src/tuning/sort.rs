@@ -183,7 +183,7 @@ pub fn select_tile(caps: &Capabilities, SortShape { len, keep, bytes, .. }: Sort
 /// The pieces of each row that are selected from at once: each leaves a small part of it.
 pub fn select_pieces(caps: &Capabilities, SortShape { rows, len, keep, .. }: SortShape) -> u64 {
     // Workgroups that fill the device with threads.
-    let groups = if caps.cpu { 32 } else { 8 * caps.processors };
+    let groups = if caps.cpu { 32 } else { 8 * caps.multiprocessors };
     (groups / rows).min(len / MIN_SELECT_PIECE.max(MIN_ELEMENTS_PER_KEPT * keep)).max(1)
 }
 

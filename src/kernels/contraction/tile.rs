@@ -192,7 +192,7 @@ fn cheapest<'a>(
     [batch, m, n, k]: [u64; 4],
     step: impl Fn(&Tile, u64) -> u64,
 ) -> Option<(Tile, u64)> {
-    // Parts are as many as keep all processors busy once or a few times, and not short.
+    // The number of parts keeps all multiprocessors busy once or a few times. No part is short.
     let parts = |groups: u64| (1..=4).map(move |turns| (turns * caps.multiprocessors / groups).min(k / SHORT));
     let ways = tiles.flat_map(|tile| {
         let groups = batch * tile.groups(m, n);
@@ -228,7 +228,7 @@ mod tests {
                     let (tile, splits) = Tile::choose(&caps, [element, accumulator], false, sizes);
                     let [batch, m, n, k] = sizes;
                     assert!(tile.shared(element.size(), accumulator.size()) <= 48 << 10, "{sizes:?} {tile:?}");
-                    // A quarter of the processors work, unless the product is small.
+                    // A quarter of the multiprocessors work, unless the product is small.
                     let groups = batch * tile.groups(m, n) * splits;
                     assert!(4 * groups >= processors || m * n * k < 1 << 20, "{sizes:?} {tile:?} {splits}");
                 }
