@@ -76,7 +76,7 @@ fn contractions_are_captured() {
         let sizes = [m * k, k * n];
         let buffers = [1f32, 2.0].map(|x| sizes.map(|size| upload(&vec![x; size as usize])));
         let axis =
-            |dim, a: u64, b: u64, c: u64| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, border: None }];
+            |dim, a: u64, b: u64, c: u64| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded: None }];
         let contract = |cx: &Context, [a, b]: [&Buffer; 2]| -> Attempt<[Buffer; 1]> {
             let view = |buffer| View { buffer, ty: Type::F32, offset: 0 };
             let contraction = Contraction {
@@ -87,7 +87,7 @@ fn contractions_are_captured() {
                 rows: axis(m, k, 0, n),
                 columns: axis(n, 0, 1, 1),
                 depth: axis(k, 1, n, 0),
-                borders: vec![],
+                padded_axes: vec![],
             };
             Ok([contraction.run(cx)?])
         };

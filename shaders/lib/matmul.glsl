@@ -12,53 +12,53 @@
 // - A_STORED, A_LOAD(place, depth), A_VALUE(stored), and the same of B: an element as it is stored, in memory, where the sum of
 //   both parts is its place, and as an ELEMENT;
 // - A_ALONG_K and B_ALONG_N: 1 or 0, whether neighbouring threads should load neighbours along k of A, along n of B;
-// - A_UNIT and B_UNIT: how many neighbours in that direction A_LOAD and B_LOAD load at once, then as A_STORED and B_STORED;
+// - A_WIDTH and B_WIDTH: how many neighbours in that direction A_LOAD and B_LOAD load at once, then as A_STORED and B_STORED;
 //   such runs are aligned and whole;
-// - with units across k, A_APART and B_APART: 1 where each element of a unit has a place of its own instead;
-// - STEADY: 1 where A_DEPTH and B_DEPTH are proportional to start + k: then A_LOAD takes A_OFFSET(place) instead of a place,
+// - with units across k, A_SCATTERED and B_SCATTERED: 1 where each element of a unit has a place of its own instead;
+// - AFFINE: 1 where A_DEPTH and B_DEPTH are proportional to start + k: then A_LOAD takes A_OFFSET(place) instead of a place,
 //   which a thread keeps, and a depth that all threads have in common, so that loads take no arithmetic but the latter's;
-// - EAGER: how many steps, an even number, are taken without branches in between, which takes registers that sums may need;
+// - UNROLLED_STEPS: how many steps, an even number, are taken without branches in between, which takes registers that sums may need;
 //   0 for none;
-// - STORE(i, j, value) for an element of C, or with C_RUNS STORE_QUAD(i, j, v0, v1, v2, v3) where WIDTH is 4 and
+// - STORE(i, j, value) for an element of C, or with C_VECTORS STORE_QUAD(i, j, v0, v1, v2, v3) where WIDTH is 4 and
 //   STORE_PAIR(i, j, v0, v1) where it is 2.
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one from A_AT(place) and B_AT(place), without
-// C_RUNS stored one by one.
+// C_VECTORS stored one by one.
 // If it defines DEPTH_TABLES(lane, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
 // and A_DEPTH and B_DEPTH look them up; DEPTHS is a larger multiple of BK, and DEPTHS elements before them stay. If it
 // defines FIRST_STEP(start) and NEXT_STEP, they run before the loads of the first step and of each that follows. With
-// A_BORDERS or B_BORDERS 1, an element of that operand is zero where LINE_WORD(i), of its row or column, and
+// A_PADDED or B_PADDED 1, an element of that operand is zero where LINE_WORD(i), of its row or column, and
 // DEPTH_WORD(start, k) have a bit in common; LINE_WORD is called within bounds only.
 
 #ifndef A_STORED
 #define A_STORED ELEMENT
 #define A_VALUE(x) x
 #define A_LOAD(place, depth) A_AT((place) + (depth))
-#define A_UNIT 1
-#define A_APART 0
+#define A_WIDTH 1
+#define A_SCATTERED 0
 #endif
 #ifndef B_STORED
 #define B_STORED ELEMENT
 #define B_VALUE(x) x
 #define B_LOAD(place, depth) B_AT((place) + (depth))
-#define B_UNIT 1
-#define B_APART 0
+#define B_WIDTH 1
+#define B_SCATTERED 0
 #endif
 #ifndef FIRST_STEP
 #define FIRST_STEP(start)
 #define NEXT_STEP
 #endif
-#ifndef STEADY
-#define STEADY 0
+#ifndef AFFINE
+#define AFFINE 0
 #endif
-#ifndef C_RUNS
-#define C_RUNS 0
+#ifndef C_VECTORS
+#define C_VECTORS 0
 #endif
-#ifndef A_BORDERS
-#define A_BORDERS 0
-#define B_BORDERS 0
+#ifndef A_PADDED
+#define A_PADDED 0
+#define B_PADDED 0
 #endif
-#ifndef EAGER
-#define EAGER 0
+#ifndef UNROLLED_STEPS
+#define UNROLLED_STEPS 0
 #endif
 #ifndef SLICES
 #define SLICES 1
@@ -80,18 +80,18 @@ const uint PATCH = PATCH_COLUMNS * PATCH_ROWS, PATCHES_ALONG = COLUMNS / PATCH_C
 #define LINES BM
 #define LINE(i) A_ROW(i)
 #define ALONG_K A_ALONG_K
-#define UNIT A_UNIT
-#define BORDERS A_BORDERS
-#define APART A_APART
+#define LOAD_WIDTH A_WIDTH
+#define PADDED A_PADDED
+#define SCATTERED A_SCATTERED
 #include "lib/matmul_operand.glsl"
 
 #define OPERAND(name) B_##name
 #define LINES BN
 #define LINE(j) B_COLUMN(j)
 #define ALONG_K (1 - B_ALONG_N)
-#define UNIT B_UNIT
-#define BORDERS B_BORDERS
-#define APART B_APART
+#define LOAD_WIDTH B_WIDTH
+#define PADDED B_PADDED
+#define SCATTERED B_SCATTERED
 #include "lib/matmul_operand.glsl"
 
 ACCUMULATOR sums[TM][TN];
@@ -163,9 +163,9 @@ void add_steps(uint lane, IDX start, IDX end) {
   at = whole ? start + BK : start;
   if (!whole) end -= rest;
   // Several steps a turn: the slots are constants, and sums need not change their registers between them.
-#if EAGER
-  while (at + (EAGER - 1) * BK < end) {
-    [[unroll]] for (uint step = 0; step < EAGER; step++) {
+#if UNROLLED_STEPS
+  while (at + (UNROLLED_STEPS - 1) * BK < end) {
+    [[unroll]] for (uint step = 0; step < UNROLLED_STEPS; step++) {
       take_step(lane, start, at, step % 2, true);
       at += BK;
     }
@@ -226,11 +226,11 @@ void matmul(uint lane, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
     [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {
       IDX at_column = column + (thread_column + j / WIDTH * COLUMNS) * WIDTH;
-#if C_RUNS && WIDTH == 4
+#if C_VECTORS && WIDTH == 4
       if (at_row < m && at_column < n) {
         STORE_QUAD(at_row, at_column, sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
       }
-#elif C_RUNS
+#elif C_VECTORS
       if (at_row < m && at_column < n) STORE_PAIR(at_row, at_column, sums[i][j], sums[i][j + 1]);
 #else
       [[unroll]] for (uint w = 0; w < WIDTH; w++) {

@@ -5,10 +5,10 @@
 // memory, the last 16 of a step along k are multiplied after it has been overwritten.
 //
 // The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), LATE, A_ROW(i),
-// A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_BORDERS, B_BORDERS, LINE_WORD(i) and
+// A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_PADDED, B_PADDED, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
 // neighbours, A_EIGHT(place) and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
-// with C_RUNS, STORE_QUAD(i, j, v0, v1, v2, v3).
+// with C_VECTORS, STORE_QUAD(i, j, v0, v1, v2, v3).
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -34,13 +34,13 @@ shared uvec4 tiles[A_SIZE + B_SIZE];
 
 uvec4 fetched_a[A_TURNS], fetched_b[B_TURNS];
 IDX places_a[A_TURNS], places_b[B_TURNS];
-#if A_BORDERS
+#if A_PADDED
 uint words_a[A_TURNS];
 #define A_EXISTS(t, start, k) ((words_a[t] & DEPTH_WORD(start, k)) == 0)
 #else
 #define A_EXISTS(t, start, k) true
 #endif
-#if B_BORDERS
+#if B_PADDED
 uint words_b[B_TURNS];
 #define B_EXISTS(t, start, k) ((words_b[t] & DEPTH_WORD(start, k)) == 0)
 #else
@@ -61,7 +61,7 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
     uint e = lane + t * THREADS;
     IDX i = A_ALONG_K != 0 ? min(row + ACROSS_K(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
     places_a[t] = A_ROW(i);
-#if A_BORDERS
+#if A_PADDED
     words_a[t] = LINE_WORD(i);
 #endif
   }
@@ -69,7 +69,7 @@ void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
     uint e = lane + t * THREADS;
     IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + ACROSS_K(e, B_LINE), n - 1);
     places_b[t] = B_COLUMN(j);
-#if B_BORDERS
+#if B_PADDED
     words_b[t] = LINE_WORD(j);
 #endif
   }
@@ -215,7 +215,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
         uint quad = e + gl_SubgroupInvocationID;
         vec4 values = uintBitsToFloat(tiles[base + quad / 8 * PART_LINE + quad % 8]);
         IDX at_row = row + warp_row + i * 16 + quad / 8, at_column = column + warp_column + j * 16 + quad % 8 * 4;
-#if C_RUNS
+#if C_VECTORS
         if (at_row < m && at_column < n) {
           STORE_QUAD(at_row, at_column, values.x, values.y, values.z, values.w);
         }

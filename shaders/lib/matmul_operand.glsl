@@ -1,9 +1,9 @@
 // One operand of `lib/matmul.glsl`, which includes this for each: its tile in shared memory and the way there. Lines are
 // A's rows or B's columns. OPERAND(name) is A_name or B_name; LINES are those of the tile, LINE(i) is the part of an
-// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k, UNIT how many
-// elements are loaded at once, BORDERS whether elements are missing, APART whether those of a unit may be anywhere.
+// element's place that its line gives, ALONG_K says whether neighbouring threads should load neighbours along k, LOAD_WIDTH how many
+// elements are loaded at once, PADDED whether elements are missing, SCATTERED whether those of a unit may be anywhere.
 
-const uint OPERAND(loads) = LINES * BK / UNIT;
+const uint OPERAND(loads) = LINES * BK / LOAD_WIDTH;
 const uint OPERAND(turns) = (OPERAND(loads) + THREADS - 1) / THREADS;
 
 // One vector more, so that columns of the tile lie in different banks.
@@ -11,14 +11,14 @@ shared VECTOR OPERAND(tile)[2][BK][LINES / WIDTH + 1];
 
 OPERAND(STORED) OPERAND(fetched)[OPERAND(turns)];
 // Loads of a line or, where neighbours lie across, of one k. Where a turn is of whole ones, turns differ by constants.
-const uint OPERAND(row) = (ALONG_K != 0 ? BK : LINES) / UNIT;
+const uint OPERAND(row) = (ALONG_K != 0 ? BK : LINES) / LOAD_WIDTH;
 const bool OPERAND(regular) = THREADS % OPERAND(row) == 0;
 // One where all loads of a thread are of one line.
 const uint OPERAND(lines) = ALONG_K == 0 && OPERAND(regular) ? 1 : OPERAND(turns);
 // Of a unit the first, or each.
-const uint OPERAND(each) = APART != 0 ? UNIT : 1;
+const uint OPERAND(each) = SCATTERED != 0 ? LOAD_WIDTH : 1;
 IDX OPERAND(places)[OPERAND(lines)][OPERAND(each)];
-#if BORDERS
+#if PADDED
 uint OPERAND(words)[OPERAND(lines)][OPERAND(each)];
 #define EXISTS(line, c, start, k) ((OPERAND(words)[line][c] & DEPTH_WORD(start, k)) == 0)
 #else
@@ -30,7 +30,7 @@ uint OPERAND(outer)(uint lane, uint t) {
   return OPERAND(regular) ? lane / OPERAND(row) + t * (THREADS / OPERAND(row)) : (lane + t * THREADS) / OPERAND(row);
 }
 uint OPERAND(inner)(uint lane, uint t) {
-  return (OPERAND(regular) ? lane % OPERAND(row) : (lane + t * THREADS) % OPERAND(row)) * UNIT;
+  return (OPERAND(regular) ? lane % OPERAND(row) : (lane + t * THREADS) % OPERAND(row)) * LOAD_WIDTH;
 }
 
 // Where in the tile it begins, and whether there is such a load.
@@ -45,13 +45,13 @@ void OPERAND(find_places)(uint lane, IDX first, IDX count) {
   [[unroll]] for (uint t = 0; t < OPERAND(lines); t++) {
     [[unroll]] for (uint c = 0; c < OPERAND(each); c++) {
       IDX line = first + OPERAND(line)(lane, t) + c;
-      line = min(line, ALONG_K != 0 || APART != 0 ? count - 1 : (count - 1) / UNIT * UNIT);
-#if STEADY
+      line = min(line, ALONG_K != 0 || SCATTERED != 0 ? count - 1 : (count - 1) / LOAD_WIDTH * LOAD_WIDTH);
+#if AFFINE
       OPERAND(places)[t][c] = OPERAND(OFFSET)(LINE(line) + OPERAND(DEPTH)(0, OPERAND(k)(lane, t)));
 #else
       OPERAND(places)[t][c] = LINE(line);
 #endif
-#if BORDERS
+#if PADDED
       OPERAND(words)[t][c] = LINE_WORD(line);
 #endif
     }
@@ -63,14 +63,14 @@ void OPERAND(find_places)(uint lane, IDX first, IDX count) {
 void OPERAND(fetch)(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < OPERAND(turns); t++) {
     uint k = OPERAND(k)(lane, t), line = OPERAND(lines) == 1 ? 0 : t;
-    if (BORDERS != 0 || count != BK) OPERAND(fetched)[t] = OPERAND(STORED)(0);
+    if (PADDED != 0 || count != BK) OPERAND(fetched)[t] = OPERAND(STORED)(0);
     bool within = OPERAND(is_load)(lane, t) && (count == BK || k < count);
     // What the thread's place has no part of yet.
-    uint along = STEADY == 0 ? k : OPERAND(lines) == 1 ? t * (THREADS / OPERAND(row)) : 0;
-#if APART
+    uint along = AFFINE == 0 ? k : OPERAND(lines) == 1 ? t * (THREADS / OPERAND(row)) : 0;
+#if SCATTERED
     if (within) {
       IDX depth = OPERAND(DEPTH)(start, along);
-      [[unroll]] for (uint c = 0; c < UNIT; c++) {
+      [[unroll]] for (uint c = 0; c < LOAD_WIDTH; c++) {
         if (EXISTS(line, c, start, k)) OPERAND(fetched)[t][c] = OPERAND(LOAD)(OPERAND(places)[line][c], depth);
       }
     }
@@ -94,19 +94,19 @@ void OPERAND(put)(uint lane, uint slot) {
     uint k = OPERAND(k)(lane, t), i = OPERAND(line)(lane, t);
     if (OPERAND(is_load)(lane, t)) {
       OPERAND(STORED) x = OPERAND(fetched)[t];
-#if UNIT == 1
+#if LOAD_WIDTH == 1
       PUT(slot, k, i, x);
 #elif ALONG_K
-      [[unroll]] for (uint c = 0; c < UNIT; c++) PUT(slot, k + c, i, x[c]);
-#elif WIDTH == 4 && UNIT == 4
+      [[unroll]] for (uint c = 0; c < LOAD_WIDTH; c++) PUT(slot, k + c, i, x[c]);
+#elif WIDTH == 4 && LOAD_WIDTH == 4
       OPERAND(tile)[slot][k][i / 4] =
           VECTOR(OPERAND(VALUE)(x[0]), OPERAND(VALUE)(x[1]), OPERAND(VALUE)(x[2]), OPERAND(VALUE)(x[3]));
 #elif WIDTH == 2
-      [[unroll]] for (uint c = 0; c < UNIT; c += 2) {
+      [[unroll]] for (uint c = 0; c < LOAD_WIDTH; c += 2) {
         OPERAND(tile)[slot][k][(i + c) / 2] = VECTOR(OPERAND(VALUE)(x[c]), OPERAND(VALUE)(x[c + 1]));
       }
 #else
-      [[unroll]] for (uint c = 0; c < UNIT; c++) PUT(slot, k, i + c, x[c]);
+      [[unroll]] for (uint c = 0; c < LOAD_WIDTH; c++) PUT(slot, k, i + c, x[c]);
 #endif
     }
   }
@@ -118,6 +118,6 @@ void OPERAND(put)(uint lane, uint slot) {
 #undef LINES
 #undef LINE
 #undef ALONG_K
-#undef UNIT
-#undef BORDERS
-#undef APART
+#undef LOAD_WIDTH
+#undef PADDED
+#undef SCATTERED

@@ -5,8 +5,8 @@
 // `p.none` is 0, which the compiler does not know: lanes of vectors that it cannot name are read from where the vector is spilled,
 // by a broadcasting load each. Shuffles would take the port on which half of the arithmetic runs, and registers for their patterns.
 //
-// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`, APART, 1 where
-// loads are to be kept apart from the arithmetic, and WHOLE, 1 where pairs of columns of C are words: then also PLACE(i, j) of an
+// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`, SEPARATE_LOADS, 1 where
+// loads are to be kept apart from the arithmetic, and PAIR_STORES, 1 where pairs of columns of C are words: then also C_OFFSET(i, j) of an
 // element and RESULT(value, old), what becomes of it.
 
 layout(local_size_x = LANES) in;
@@ -38,7 +38,7 @@ void main() {
       b[load] = ACCUMULATOR(x);
       b[load + 1] = ACCUMULATOR(y);
     }
-#if APART
+#if SEPARATE_LOADS
     // This never happens. But the compiler orders instructions between branches only, and would take pairs apart where they are
     // used: addresses of 64 bits make them vectors of 512 bits, beside which a core has two ports for arithmetic instead of three.
     if (p.none != 0) {
@@ -60,9 +60,9 @@ void main() {
   [[unroll]] for (uint r = 0; r < PANELS * BM; r++) {
     IDX i = row_panels * (PANELS * BM) + r, j = column_panel * BN + 2 * lane;
     bool within = group < p.groups && i < p.m;
-#if WHOLE
+#if PAIR_STORES
     if (within && j < p.n) {
-      uint64_t at = ADDRESS(p.c, PLACE(i, j));
+      uint64_t at = ADDRESS(p.c, C_OFFSET(i, j));
       ELEMENT x, y;
       LOAD_PAIR(at, x, y);
       STORE_PAIR(at, RESULT(sums[r][0], x), RESULT(sums[r][1], y));

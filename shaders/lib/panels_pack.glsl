@@ -2,7 +2,7 @@
 // one after the other, with zeros beyond the edges. A workgroup writes 2 * LANES rows or columns for `p.chunk` of k.
 //
 // The including kernel defines WIDTH, which is even, ALONG_K (1 where the operand's elements lie closer along k), the parts
-// OUTER_PLACE(i) and DEPTH_PLACE(k) of an element's place, of row or column i of `batch`, and ELEMENT_AT(place).
+// OUTER_OFFSET(i) and DEPTH_OFFSET(k) of an element's place, of row or column i of `batch`, and ELEMENT_AT(place).
 
 layout(local_size_x = LANES) in;
 
@@ -14,10 +14,10 @@ void main() {
   // Each lane finds the places of another pair of rows or columns and of another k, and all of them take one of these in turn.
   IDX own = tile * (2 * LANES) + 2 * lane, panel = QUOTIENT(own, WIDTH);
   // Beyond the edges they are those of the last: a load costs less than a branch.
-  IDX own_place = OUTER_PLACE(min(own, p.size - 1)), own_next_place = OUTER_PLACE(min(own + 1, p.size - 1));
+  IDX own_place = OUTER_OFFSET(min(own, p.size - 1)), own_next_place = OUTER_OFFSET(min(own + 1, p.size - 1));
   IDX own_to = (batch * p.panels + panel) * p.depth * WIDTH + own - panel * WIDTH;
   for (IDX block = start; block < end; block += LANES) {
-    IDX own_depth = DEPTH_PLACE(min(block + lane, p.k - 1));
+    IDX own_depth = DEPTH_OFFSET(min(block + lane, p.k - 1));
     [[unroll]] for (uint turn = 0; turn < LANES; turn++) {
 #if ALONG_K
       IDX k = block + lane, i = tile * (2 * LANES) + 2 * turn, depth = own_depth;

@@ -60,6 +60,8 @@ pub struct Capabilities {
     pub max_threads: u32,
     /// Invocations of a subgroup, 0 where those cannot exchange values.
     pub subgroup: u32,
+    /// Vector registers of the host's CPU and the bytes of each, for a device that is that CPU.
+    pub vector_registers: [u64; 2],
     /// The most bytes of a storage buffer's binding.
     pub max_storage_range: u64,
     /// Bytes that the offset of a storage buffer's binding is a multiple of.
@@ -180,11 +182,22 @@ impl Capabilities {
             max_shared: p.max_compute_shared_memory_size,
             max_threads: p.max_compute_work_group_invocations,
             subgroup: p.subgroup_size.filter(|_| subgroups).unwrap_or(0),
+            vector_registers: vector_registers(),
             max_storage_range: p.max_storage_buffer_range as u64,
             storage_alignment: p.min_storage_buffer_offset_alignment.as_devicesize(),
             heap,
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn vector_registers() -> [u64; 2] {
+    if std::arch::is_x86_feature_detected!("avx512vl") { [32, 64] } else { [16, 32] }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vector_registers() -> [u64; 2] {
+    [32, 16]
 }
 
 /// An integer feature that decides how elements are laid out in memory.

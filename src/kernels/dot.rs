@@ -30,16 +30,16 @@ pub fn run(cx: &Context, ty: Type, a: &Factor, b: &Factor) -> Attempt<Buffer> {
     }
     let mut strides = dense_strides(&shape).into_iter();
     let mut c = || strides.next().unwrap_or_default();
-    let both = |i: usize, j: usize, c: i64| Axis { dim: a.dim(i), a: sa[i], b: sb[j], c, border: None };
+    let both = |i: usize, j: usize, c: i64| Axis { dim: a.dim(i), a: sa[i], b: sb[j], c, padded: None };
     let contraction = Contraction {
         ty,
         a: a.view(),
         b: b.view(),
         batch: a.batch.iter().zip(&b.batch).map(|(&i, &j)| both(i, j, c())).collect(),
-        rows: free_a.iter().map(|&i| Axis { dim: a.dim(i), a: sa[i], b: 0, c: c(), border: None }).collect(),
-        columns: free_b.iter().map(|&j| Axis { dim: b.dim(j), a: 0, b: sb[j], c: c(), border: None }).collect(),
+        rows: free_a.iter().map(|&i| Axis { dim: a.dim(i), a: sa[i], b: 0, c: c(), padded: None }).collect(),
+        columns: free_b.iter().map(|&j| Axis { dim: b.dim(j), a: 0, b: sb[j], c: c(), padded: None }).collect(),
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
-        borders: vec![],
+        padded_axes: vec![],
     };
     contraction.run(cx)
 }

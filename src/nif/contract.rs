@@ -5,26 +5,30 @@ use rustler::Term;
 use super::graphs::KeyTerms;
 use super::*;
 use crate::graph::{Context, Operand};
-use crate::kernels::contraction::{Axis, Border, Contraction, View};
+use crate::kernels::contraction::{Axis, Contraction, PaddedAxis, View};
 use crate::memory::Blocking;
 
-pair!(contract, contract_dirty, (out_type, a, b, axes), reply, product);
+pair!(contract, contract_dirty, (out_type, a, b, axes), reply, contraction);
 
-/// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, borders}`: lists of
-/// `{extent, stride in a, stride in b, stride in the result}`, with the index of a border and the step along its coordinate
-/// behind where there is one, and a list of borders `{start, extent, stride}`, see [`Contraction`].
-fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
+/// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, padded_axes}`: lists of
+/// `{extent, stride in a, stride in b, stride in the result}`, followed by the index of a padded axis and the
+/// step along its coordinate where there is one, and a list of padded axes `{start, extent, stride}`, see [`Contraction`].
+fn contraction<'a>(
+    out_type: Term<'a>,
+    a: Term<'a>,
+    b: Term<'a>,
+    axes: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
-    let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
     let view = |buffer, ty, offset, name| -> Result<View> {
         Ok(View { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
     let call = |cx: &Context| {
-        let [batch, rows, columns, depth, borders] = tuple_arg(axes, "axes")?[..] else {
-            return Err(wrong("axes", "{batch, rows, columns, depth, borders}").into());
+        let [batch, rows, columns, depth, padded_axes] = tuple_arg(axes, "axes")?[..] else {
+            return Err(wrong("axes", "{batch, rows, columns, depth, padded_axes}").into());
         };
         let contraction = Contraction {
             ty: type_arg(out_type, "out_type")?,
@@ -34,12 +38,25 @@ fn product<'a>(out_type: Term<'a>, a: Term<'a>, b: Term<'a>, axes: Term<'a>, blo
             rows: axes_arg(rows)?,
             columns: axes_arg(columns)?,
             depth: axes_arg(depth)?,
-            borders: list_arg(borders, "axes")?.map(border_arg).collect::<Result<_>>()?,
+            padded_axes: list_arg(padded_axes, "axes")?.map(padded_axis_arg).collect::<Result<_>>()?,
         };
         Ok([contraction.run(cx)?])
     };
     let parts = [atoms::contract().to_term(env), out_type, ty_a, offset_a, ty_b, offset_b, axes];
-    graphs::run(env, KeyTerms::from_slice(&parts), &operands, blocking, call).map(|[buffer]| buffer.into())
+    run_on_pair(env, &parts, [buffer_a, buffer_b], blocking, call)
+}
+
+/// The result of a call with two buffers as its operands; `key` are its other terms.
+pub(super) fn run_on_pair<'a>(
+    env: Env<'a>,
+    key: &[Term<'a>],
+    [a, b]: [&Buffer; 2],
+    blocking: Blocking,
+    call: impl FnOnce(&Context) -> Attempt<[Buffer; 1]>,
+) -> Attempt<BufferRef> {
+    let allocations = [a.allocation()?, b.allocation()?];
+    let operands = [Operand::Buffer(&allocations[0], a.len()), Operand::Buffer(&allocations[1], b.len())];
+    graphs::run(env, KeyTerms::from_slice(key), &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
 fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {
@@ -49,10 +66,10 @@ fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Ter
 fn axes_arg(term: Term) -> Result<Vec<Axis>> {
     let axis = |term: Term| {
         let numbers = tuple_arg(term, "axes")?;
-        let (&[dim, a, b, c], border) = numbers.split_first_chunk().ok_or_else(wrong_axis)?;
-        let border = match *border {
+        let (&[dim, a, b, c], padded) = numbers.split_first_chunk().ok_or_else(wrong_axis)?;
+        let padded = match *padded {
             [] => None,
-            [border, step] => Some((size_arg(border, "axes")? as usize, step_arg(step, "axes")?)),
+            [padded, step] => Some((size_arg(padded, "axes")? as usize, step_arg(step, "axes")?)),
             _ => return Err(wrong_axis()),
         };
         Ok(Axis {
@@ -60,23 +77,23 @@ fn axes_arg(term: Term) -> Result<Vec<Axis>> {
             a: step_arg(a, "axes")?,
             b: step_arg(b, "axes")?,
             c: step_arg(c, "axes")?,
-            border,
+            padded,
         })
     };
     list_arg(term, "axes")?.map(axis).collect()
 }
 
 fn wrong_axis() -> Error {
-    wrong("axes", "{extent, stride in a, stride in b, stride in the result}, or with a border and a step")
+    wrong("axes", "{extent, stride in a, stride in b, stride in the result}, or with a padded axis and a step")
 }
 
-fn border_arg(term: Term) -> Result<Border> {
+fn padded_axis_arg(term: Term) -> Result<PaddedAxis> {
     match tuple_arg(term, "axes")?[..] {
-        [start, extent, stride] => Ok(Border {
+        [start, extent, stride] => Ok(PaddedAxis {
             start: step_arg(start, "axes")?,
             extent: size_arg(extent, "axes")?,
             stride: step_arg(stride, "axes")?,
         }),
-        _ => Err(wrong("axes", "borders {start, extent, stride}")),
+        _ => Err(wrong("axes", "padded axes {start, extent, stride}")),
     }
 }

@@ -2,9 +2,9 @@
 
 use rustler::Term;
 
-use super::graphs::KeyTerms;
+use super::contract::run_on_pair;
 use super::*;
-use crate::graph::{Context, Operand};
+use crate::graph::Context;
 use crate::kernels::dot::{self, Factor};
 use crate::memory::Blocking;
 
@@ -24,8 +24,6 @@ fn product<'a>(
     let env = out_type.get_env();
     let [(buffer_a, ty_a, shape_a), (buffer_b, ty_b, shape_b)] = [tensor_terms(a, "a")?, tensor_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
-    let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
     let call = |cx: &Context| {
         let ty = type_arg(out_type, "out_type")?;
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
@@ -38,5 +36,5 @@ fn product<'a>(
     };
     let dot = atoms::dot().to_term(env);
     let parts = [dot, out_type, ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
-    graphs::run(env, KeyTerms::from_slice(&parts), &operands, blocking, call).map(|[buffer]| buffer.into())
+    run_on_pair(env, &parts, [buffer_a, buffer_b], blocking, call)
 }

@@ -1,6 +1,7 @@
 //! Choices: from shapes, types and the device's capabilities to the strategy of a kernel family. This module owns all that differs
 //! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
 
+pub mod contraction;
 pub mod fourier;
 pub mod fusion;
 pub mod linalg;
@@ -53,6 +54,7 @@ pub(crate) mod devices {
             max_shared: 48 << 10,
             max_threads: 1024,
             subgroup: 32,
+            vector_registers: [32, 64],
             max_storage_range: u32::MAX.into(),
             storage_alignment: 16,
             heap: 150_754_820_096,

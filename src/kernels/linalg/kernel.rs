@@ -252,7 +252,7 @@ impl<'k> MatrixKernel<'k> {
             element = arithmetic.work.size(),
             real = arithmetic.real().size(),
             multiply_add = multiply_add(caps, compute),
-            vector = vector(compute).1,
+            vector = shared_vector(compute),
             threads = workgroup.threads(),
             cpu_device = u8::from(cpu_vectors(caps)),
             subgroup = caps.subgroup,

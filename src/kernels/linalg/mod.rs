@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use super::contraction::{multiply_add, vector};
+use super::contraction::{multiply_add, shared_vector};
 use super::{KernelSpec, check_indices, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};

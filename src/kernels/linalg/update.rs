@@ -2,7 +2,8 @@
 //! it; this module owns no other way to multiply than one kernel around `lib/matmul.glsl`.
 
 use super::*;
-use crate::kernels::contraction::{Axis, Groups, Held, Panels, Tile};
+use crate::kernels::contraction::{Axis, MatmulOperand, Panels};
+use crate::tuning::contraction::{AxisGroups, Tile, shared_width};
 use crate::tuning::linalg::updates_by_panels;
 
 /// `c -= a · b`, where c has `rows` rows and `columns` columns and the product sums over `depth`.
@@ -51,15 +52,15 @@ impl MatrixUpdate<'_> {
         if [a, b, c].iter().any(|view| view.row < 0 || view.column < 0) {
             return Ok(false);
         }
-        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, border: None }];
-        let groups = Groups {
+        let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, padded: None }];
+        let groups = AxisGroups {
             batch: axis(batch, a.batch, b.batch, c.batch),
             m: axis(rows, a.row, 0, c.row),
             n: axis(columns, 0, b.column, c.column),
             k: axis(depth, a.column, b.row, 0),
-            borders: None,
+            padding: None,
         };
-        let [a, b, c] = [a, b, c].map(|view| Held { block: view.allocation, ty, offset: view.offset });
+        let [a, b, c] = [a, b, c].map(|view| MatmulOperand { allocation: view.allocation, ty, offset: view.offset });
         match Panels::of(cx.caps(), &groups, [a, b], ty, ty.compute()) {
             Some(panels) => panels.run(cx, c, true).map(|()| true),
             None => Ok(false),
@@ -84,8 +85,8 @@ impl MatrixUpdate<'_> {
     /// By tiles of c, a workgroup a tile.
     fn by_tiles(&self, cx: &Context) -> Attempt<()> {
         let &MatrixUpdate { ty, batch, rows, columns, depth, a, b, c, .. } = self;
-        let (tile, _) = Tile::chosen(cx.caps(), [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
-        let (width, _) = vector(ty.compute());
+        let (tile, _) = Tile::choose(cx.caps(), [ty.compute(); 2], false, [batch, rows, columns, depth.min(32)]);
+        let width = shared_width(ty.compute());
         let arithmetic = Arithmetic::plain(ty, needs_index64(ty, &[a.allocation, b.allocation, c.allocation]));
         let mut extents: SmallVec<[Extent; 15]> = SmallVec::new();
         extents.extend(c.extents(["c_offset", "c_batch", "c_row", "c_column"]));
@@ -106,7 +107,7 @@ impl MatrixUpdate<'_> {
                 ("TN", tile.thread_columns),
                 ("SLICES", tile.slices),
                 ("WIDTH", width),
-                ("BY_COLUMNS", tile.lanes().into()),
+                ("BY_COLUMNS", tile.is_by_lanes().into()),
                 ("A_ALONG_K", (a.column.abs() <= a.row.abs()).into()),
                 ("B_ALONG_N", (b.column.abs() <= b.row.abs()).into()),
                 ("CONJUGATE_A", (self.conjugate[0] && ty.is_complex()).into()),

@@ -1,0 +1,97 @@
+//! What is known of a contraction without its operands' contents and addresses.
+
+use super::axes::{Axis, AxisGroups};
+use super::of_accumulator;
+use super::padding::{CoordinateRange, PaddedAxis};
+use crate::device::Capabilities;
+use crate::program::Type;
+
+/// An operand: the allocation has `elements` elements of the type, and the first of the operand is at `offset`. Allocations are
+/// aligned for any run of elements.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandShape {
+    pub ty: Type,
+    pub offset: i64,
+    pub elements: u64,
+}
+
+/// The types and axes of a contraction.
+#[derive(Clone, Debug)]
+pub struct ContractionShape {
+    pub ty: Type,
+    pub operands: [OperandShape; 2],
+    pub batch: Vec<Axis>,
+    pub rows: Vec<Axis>,
+    pub columns: Vec<Axis>,
+    pub depth: Vec<Axis>,
+    pub padded_axes: Vec<PaddedAxis>,
+}
+
+impl ContractionShape {
+    pub fn groups(&self) -> AxisGroups {
+        AxisGroups::of([&self.batch, &self.rows, &self.columns, &self.depth], &self.padded_axes)
+    }
+
+    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+        [&self.batch, &self.rows, &self.columns, &self.depth].into_iter().flatten()
+    }
+
+    pub(super) fn axes_mut(&mut self) -> impl Iterator<Item = &mut Axis> {
+        [&mut self.batch, &mut self.rows, &mut self.columns, &mut self.depth].into_iter().flatten()
+    }
+
+    /// The axes of the result, outermost first.
+    pub fn result_axes(&self) -> Vec<Axis> {
+        let mut kept: Vec<Axis> = [&self.batch, &self.rows, &self.columns].into_iter().flatten().copied().collect();
+        kept.sort_by_key(|axis| std::cmp::Reverse(axis.c));
+        kept
+    }
+
+    pub fn operand(&self, operand: char) -> &OperandShape {
+        &self.operands[usize::from(operand != 'a')]
+    }
+
+    /// The operand that has the padded axes.
+    pub fn padded_operand(&self) -> char {
+        if self.rows.iter().any(|axis| axis.padded.is_some()) { 'a' } else { 'b' }
+    }
+
+    /// The coordinates that the axes lead to along a padded axis.
+    pub fn coordinate_range(&self, padded: usize) -> CoordinateRange {
+        CoordinateRange::of(&self.padded_axes[padded], padded, self.axes())
+    }
+
+    /// The same contraction where no coordinate is missing.
+    pub(super) fn without_padding(mut self) -> Self {
+        let starts = self.padded_axes.iter().map(|padded| padded.start * padded.stride).sum::<i64>();
+        let operand = usize::from(self.padded_operand() != 'a');
+        self.operands[operand].offset += starts;
+        self.axes_mut().for_each(|axis| axis.padded = None);
+        self.padded_axes.clear();
+        self
+    }
+
+    /// The type in which short sums are formed, and contractions with few rows or columns.
+    pub(super) fn exact(&self, caps: &Capabilities) -> Type {
+        match self.ty {
+            Type::C64 if caps.float64 => Type::C128,
+            ty if ty.is_float() && caps.float64 => Type::F64,
+            ty => ty,
+        }
+    }
+
+    /// The type that both operands are multiplied in: those of other types may have more digits than a narrow result.
+    pub fn inner(&self) -> Type {
+        let ty = self.ty;
+        if self.operands.iter().all(|operand| operand.ty == ty) { ty } else { of_accumulator(ty.compute(), ty) }
+    }
+
+    /// Whether the device has cooperative matrices of the operands' type.
+    pub(super) fn has_matrices(&self, caps: &Capabilities) -> bool {
+        match self.operands.map(|operand| operand.ty) {
+            [Type::F16, Type::F16] => caps.matrices.float16,
+            [Type::BF16, Type::BF16] => caps.matrices.bfloat16,
+            _ => false,
+        }
+    }
+}
