@@ -149,15 +149,6 @@ impl<'a> Params<'a> {
         self.push(&[0, 0], ParamType::Address(storage), name.into());
     }
 
-    pub fn legacy(&mut self, allocation: &Allocation, offset: u64, storage: &str, name: impl Into<Name>) {
-        self.address(allocation, offset, storage, name.into());
-    }
-
-    pub fn uses(&mut self, reads: &[&'a Allocation], writes: &[&'a Allocation]) {
-        self.reads.extend_from_slice(reads);
-        self.writes.extend_from_slice(writes);
-    }
-
     /// An index or stride, of 64 bits where `index64` says that those of the kernel have them. Strides wrap.
     #[inline]
     pub fn index(&mut self, value: i64, index64: bool, name: impl Into<Name>) {

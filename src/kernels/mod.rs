@@ -16,7 +16,6 @@ pub mod window;
 
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
-use spec::Kernel;
 pub use spec::{KernelSpec, launch};
 pub use tensor::{Rows, Tensor};
 

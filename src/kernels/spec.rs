@@ -56,33 +56,3 @@ fn grid(caps: &Capabilities, groups: u64) -> Result<[u32; 3]> {
     let x = groups.div_ceil(y).max(1);
     Ok([x as u32, y as u32, 1])
 }
-
-/// A kernel by closures with a key of its own: to be replaced by [`KernelSpec`].
-pub struct Kernel<'a> {
-    pub key: &'a [u8],
-    pub params: &'a dyn Fn(&mut Params),
-    pub source: &'a dyn Fn(&str) -> String,
-    pub groups: u64,
-    pub reads: &'a [&'a crate::memory::Allocation],
-    pub writes: &'a [&'a crate::memory::Allocation],
-}
-
-impl<'a> Kernel<'a> {
-    pub fn launch(&self, cx: &Context) -> Attempt<()> {
-        let mut params = Params::default();
-        (self.params)(&mut params);
-        params.uses(self.reads, self.writes);
-        let mut key = Signature::default();
-        key.0.extend_from_slice(self.key);
-        key.0.extend_from_slice(params.signature());
-        let bytes = 4 * params.words().len();
-        let in_buffer = cx.params_in_buffer(bytes);
-        let push_bytes = if in_buffer { 8 } else { bytes as u32 };
-        let pipeline = cx.pipeline(xxh3_128(&key.0), push_bytes, || {
-            let mut declared = Params::with_declarations();
-            (self.params)(&mut declared);
-            (self.source)(&declared.block(in_buffer))
-        })?;
-        cx.launch(&pipeline, grid(cx.caps(), self.groups)?, params)
-    }
-}
