@@ -1,104 +1,105 @@
 // Matrix product of 16-bit floats by cooperative matrices (GL_KHR_cooperative_matrix) of 16×16 with sums in f32. A
 // workgroup computes BM×BN of C in steps of BK along k, a subgroup WM×WN of it. While one step is computed, the next one's
-// elements are on their way to registers. Shared memory for a second step would cost more, by the workgroups that no longer
-// fit beside each other, than it saves in barriers. So that subgroups multiply while they wait for the next step in shared
-// memory, the last 16 of a step along k are multiplied after it has been overwritten.
+// elements are being loaded to registers. Shared memory for a second step would cost more, by the lower occupancy, than it
+// saves in barriers. The last 16 of a step along k are multiplied after the step has been overwritten, which lets subgroups
+// multiply while they wait for the next step in shared memory.
 //
 // The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), LATE, A_ROW(i),
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_PADDED, B_PADDED, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
-// neighbours, A_EIGHT(place) and B_EIGHT(place), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
-// with C_VECTORS, STORE_QUAD(i, j, v0, v1, v2, v3).
+// neighbours, A_EIGHT(offset) and B_EIGHT(offset), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
+// with C_VECTORS, STORE_VEC4(i, j, v0, v1, v2, v3).
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 
-// Tiles lie in shared memory in the direction in which elements are neighbours in memory. Along k a line has BK of 128 / BK
-// rows, or columns, that are 16 apart. Eight more elements, so that lines begin in different banks.
-const uint ABREAST = 128 / BK;
-const uint A_LINE = (A_ALONG_K != 0 ? 128 : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM / ABREAST : BK;
-const uint B_LINE = (B_ALONG_N != 0 ? BN : 128) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN / ABREAST;
+// Tiles lie in shared memory in the direction in which elements are neighbours in memory. Along k a line has BK elements of
+// 128 / BK rows, or columns, with a stride of 16. Eight more elements let lines begin in different banks.
+const uint ROWS_IN_LINE = 128 / BK;
+const uint A_LINE = (A_ALONG_K != 0 ? 128 : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM / ROWS_IN_LINE : BK;
+const uint B_LINE = (B_ALONG_N != 0 ? BN : 128) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN / ROWS_IN_LINE;
 const uint A_SIZE = A_LINE * A_LINES, B_SIZE = B_LINE * B_LINES;
-const uint ACROSS = BN / WN, SUBGROUPS = BM / WM * ACROSS, LANES = 32, THREADS = LANES * SUBGROUPS;
-const uint A_TURNS = BM * BK / 8 / THREADS, B_TURNS = BN * BK / 8 / THREADS;
+const uint SUBGROUP_COLUMNS = BN / WN, SUBGROUPS = BM / WM * SUBGROUP_COLUMNS, LANES = 32, THREADS = LANES * SUBGROUPS;
+const uint A_THREAD_LOADS = BM * BK / 8 / THREADS, B_THREAD_LOADS = BN * BK / 8 / THREADS;
 #ifndef FIRST_STEP
 #define FIRST_STEP(start)
 #define NEXT_STEP
 #endif
-// Of 32 numbers of C, and four more.
-const uint PART_LINE = 9;
+// vec4s of a line of two matrices of C in shared memory: 32 elements, and four more against bank conflicts.
+const uint C_LINE = 9;
 
-// The tile of A and that of B behind it; in the end, parts of C.
+// The tile of A and after it that of B; in the end, matrices of C.
 shared uvec4 tiles[A_SIZE + B_SIZE];
 
-uvec4 fetched_a[A_TURNS], fetched_b[B_TURNS];
-IDX places_a[A_TURNS], places_b[B_TURNS];
+uvec4 fetched_a[A_THREAD_LOADS], fetched_b[B_THREAD_LOADS];
+IDX offsets_a[A_THREAD_LOADS], offsets_b[B_THREAD_LOADS];
 #if A_PADDED
-uint words_a[A_TURNS];
+uint words_a[A_THREAD_LOADS];
 #define A_EXISTS(t, start, k) ((words_a[t] & DEPTH_WORD(start, k)) == 0)
 #else
 #define A_EXISTS(t, start, k) true
 #endif
 #if B_PADDED
-uint words_b[B_TURNS];
+uint words_b[B_THREAD_LOADS];
 #define B_EXISTS(t, start, k) ((words_b[t] & DEPTH_WORD(start, k)) == 0)
 #else
 #define B_EXISTS(t, start, k) true
 #endif
 
-// The line that load `e` is a part of, and where in it the load begins.
+// The line that load `e` is a part of, and the position in it where the load begins.
 #define LINE(e, line) ((e) / (line - 1))
 #define WITHIN(e, line) ((e) % (line - 1))
-// Of lines along k: the row or column of a load, and where in it the load begins; and where 16 of them begin.
-#define ACROSS_K(e, line) ((LINE(e, line) / 16 * ABREAST + WITHIN(e, line) / (BK / 8)) * 16 + LINE(e, line) % 16)
-#define ALONG_K(e, line) (WITHIN(e, line) % (BK / 8) * 8)
-#define BLOCK(i, line) ((i) / 16 / ABREAST * 16 * line + (i) / 16 % ABREAST * (BK / 8))
+// For lines along k: the row or column of a load, the index along k where it begins, and the offset of 16 rows or columns.
+#define LINE_OF(e, line) ((LINE(e, line) / 16 * ROWS_IN_LINE + WITHIN(e, line) / (BK / 8)) * 16 + LINE(e, line) % 16)
+#define DEPTH_OF(e, line) (WITHIN(e, line) % (BK / 8) * 8)
+#define BLOCK(i, line) ((i) / 16 / ROWS_IN_LINE * 16 * line + (i) / 16 % ROWS_IN_LINE * (BK / 8))
 
 // Rows and columns beyond the matrices repeat the last ones: their sums are not stored.
-void find_places(uint lane, IDX row, IDX column, IDX m, IDX n) {
-  [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
+void find_offsets(uint lane, IDX row, IDX column, IDX m, IDX n) {
+  [[unroll]] for (uint t = 0; t < A_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
-    IDX i = A_ALONG_K != 0 ? min(row + ACROSS_K(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
-    places_a[t] = A_ROW(i);
+    IDX i = A_ALONG_K != 0 ? min(row + LINE_OF(e, A_LINE), m - 1) : min(row + WITHIN(e, A_LINE) * 8, (m - 1) / 8 * 8);
+    offsets_a[t] = A_ROW(i);
 #if A_PADDED
     words_a[t] = LINE_WORD(i);
 #endif
   }
-  [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
+  [[unroll]] for (uint t = 0; t < B_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
-    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + ACROSS_K(e, B_LINE), n - 1);
-    places_b[t] = B_COLUMN(j);
+    IDX j = B_ALONG_N != 0 ? min(column + WITHIN(e, B_LINE) * 8, (n - 1) / 8 * 8) : min(column + LINE_OF(e, B_LINE), n - 1);
+    offsets_b[t] = B_COLUMN(j);
 #if B_PADDED
     words_b[t] = LINE_WORD(j);
 #endif
   }
 }
 
-// A step of `count` elements along k from `start`; zeros to a shorter one than BK, and beyond borders.
+// Loads a step of `count` elements along k from `start`. A step shorter than BK is filled with zeros, and padding is zero.
 void fetch(uint lane, IDX start, uint count) {
-  [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
-    uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? ALONG_K(e, A_LINE) : LINE(e, A_LINE);
+  [[unroll]] for (uint t = 0; t < A_THREAD_LOADS; t++) {
+    uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? DEPTH_OF(e, A_LINE) : LINE(e, A_LINE);
     fetched_a[t] = uvec4(0);
     if ((count == BK || k < count) && A_EXISTS(t, start, k)) {
-      fetched_a[t] = A_EIGHT(places_a[t] + A_DEPTH(start, k));
+      fetched_a[t] = A_EIGHT(offsets_a[t] + A_DEPTH(start, k));
     }
   }
-  [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
-    uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : ALONG_K(e, B_LINE);
+  [[unroll]] for (uint t = 0; t < B_THREAD_LOADS; t++) {
+    uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : DEPTH_OF(e, B_LINE);
     fetched_b[t] = uvec4(0);
     if ((count == BK || k < count) && B_EXISTS(t, start, k)) {
-      fetched_b[t] = B_EIGHT(places_b[t] + B_DEPTH(start, k));
+      fetched_b[t] = B_EIGHT(offsets_b[t] + B_DEPTH(start, k));
     }
   }
 }
 
+// Writes to shared memory what was fetched.
 void put(uint lane) {
-  [[unroll]] for (uint t = 0; t < A_TURNS; t++) {
+  [[unroll]] for (uint t = 0; t < A_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
     tiles[LINE(e, A_LINE) * A_LINE + WITHIN(e, A_LINE)] = fetched_a[t];
   }
-  [[unroll]] for (uint t = 0; t < B_TURNS; t++) {
+  [[unroll]] for (uint t = 0; t < B_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
     tiles[A_SIZE + LINE(e, B_LINE) * B_LINE + WITHIN(e, B_LINE)] = fetched_b[t];
   }
@@ -121,7 +122,7 @@ void put(uint lane) {
   coopMatLoad(matrix, tiles, A_SIZE + BLOCK(j, B_LINE) + (k) / 8, B_LINE, gl_CooperativeMatrixLayoutColumnMajor)
 #endif
 
-// Matrices at k of a step, in one of two places by turns.
+// Loads the matrices at k of a step to one of two slots in alternation.
 #define LOAD(k) \
   { \
     [[unroll]] for (uint i = 0; i < WM / 16; i++) LOAD_A(a[(k) / 16 % 2][i], warp_row + i * 16, k); \
@@ -142,18 +143,18 @@ void put(uint lane) {
     MULTIPLY(k - 16, 0, WM / 16) \
   }
 
-// The next step's loads begin as soon as the last one's are in shared memory. Where a workgroup has a processor to itself
-// they are better LATE, when half of the step in shared memory is computed: its loads from there would wait behind them.
+// The next step's loads begin as soon as the last one's are in shared memory. Where a workgroup has a multiprocessor to
+// itself they are better LATE, when half of the step in shared memory is computed: its loads from there would wait behind them.
 void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   uint lane = gl_SubgroupID * LANES + gl_SubgroupInvocationID;
-  uint warp_row = gl_SubgroupID / ACROSS * WM, warp_column = gl_SubgroupID % ACROSS * WN;
+  uint warp_row = gl_SubgroupID / SUBGROUP_COLUMNS * WM, warp_column = gl_SubgroupID % SUBGROUP_COLUMNS * WN;
   MATRIX_A a[2][WM / 16];
   MATRIX_B b[2][WN / 16];
   MATRIX_C sums[WM / 16][WN / 16];
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
     [[unroll]] for (uint j = 0; j < WN / 16; j++) sums[i][j] = MATRIX_C(0.0);
   }
-  find_places(lane, row, column, m, n);
+  find_offsets(lane, row, column, m, n);
   // A step that is not whole comes first, from the end.
   uint rest = start < end ? uint((end - start - 1) % BK) + 1 : 0;
   bool whole = rest == BK;
@@ -204,20 +205,20 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   COMPUTE
   MULTIPLY(BK - 16, 0, WM / 16)
   barrier();
-  // How a matrix lies in the lanes is the device's own affair: through shared memory each gets four neighbours to store.
-  uint base = gl_SubgroupID * 16 * PART_LINE;
+  // The layout of a matrix in the lanes is implementation-defined: through shared memory each lane gets four neighbours to store.
+  uint base = gl_SubgroupID * 16 * C_LINE;
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
     [[unroll]] for (uint j = 0; j < WN / 16; j += 2) {
-      coopMatStore(sums[i][j], tiles, base, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
-      coopMatStore(sums[i][j + 1], tiles, base + 4, PART_LINE, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(sums[i][j], tiles, base, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(sums[i][j + 1], tiles, base + 4, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
       subgroupBarrier();
       [[unroll]] for (uint e = 0; e < 128; e += LANES) {
-        uint quad = e + gl_SubgroupInvocationID;
-        vec4 values = uintBitsToFloat(tiles[base + quad / 8 * PART_LINE + quad % 8]);
-        IDX at_row = row + warp_row + i * 16 + quad / 8, at_column = column + warp_column + j * 16 + quad % 8 * 4;
+        uint vec4_index = e + gl_SubgroupInvocationID;
+        vec4 values = uintBitsToFloat(tiles[base + vec4_index / 8 * C_LINE + vec4_index % 8]);
+        IDX at_row = row + warp_row + i * 16 + vec4_index / 8, at_column = column + warp_column + j * 16 + vec4_index % 8 * 4;
 #if C_VECTORS
         if (at_row < m && at_column < n) {
-          STORE_QUAD(at_row, at_column, values.x, values.y, values.z, values.w);
+          STORE_VEC4(at_row, at_column, values.x, values.y, values.z, values.w);
         }
 #else
         [[unroll]] for (uint w = 0; w < 4; w++) {

@@ -1,13 +1,14 @@
 // A subgroup computes PANELS panels of BM rows by two columns for each of its lanes, from panels as `lib/panels_pack.glsl` writes
-// them. Lanes load pairs of neighbours: of B both columns, of A what 2 * LANES products need one after the other. What a turn of
-// the loop loads of B serves one panel of A after the other; the sums of one at a time are in registers.
+// them. Lanes load pairs of neighbours: of B both columns, of A what 2 * LANES consecutive products need. What an iteration
+// loads of B serves one panel of A after the other; the sums of one at a time are in registers.
 //
-// `p.none` is 0, which the compiler does not know: lanes of vectors that it cannot name are read from where the vector is spilled,
-// by a broadcasting load each. Shuffles would take the port on which half of the arithmetic runs, and registers for their patterns.
+// `p.none` is 0, which the compiler does not know: lanes whose index is no constant are read from the spilled vector,
+// by a broadcasting load each. Shuffles would take the port on which half of the arithmetic runs, and registers for their
+// patterns.
 //
-// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`, SEPARATE_LOADS, 1 where
-// loads are to be kept apart from the arithmetic, and PAIR_STORES, 1 where pairs of columns of C are words: then also C_OFFSET(i, j) of an
-// element and RESULT(value, old), what becomes of it.
+// The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`,
+// SEPARATE_LOADS, 1 where loads must not be scheduled between arithmetic, and PAIR_STORES, 1 where pairs of columns of C are words: then also
+// C_OFFSET(i, j) of an element and RESULT(value, old), its new value.
 
 layout(local_size_x = LANES) in;
 
@@ -39,8 +40,9 @@ void main() {
       b[load + 1] = ACCUMULATOR(y);
     }
 #if SEPARATE_LOADS
-    // This never happens. But the compiler orders instructions between branches only, and would take pairs apart where they are
-    // used: addresses of 64 bits make them vectors of 512 bits, beside which a core has two ports for arithmetic instead of three.
+    // This never happens, but the compiler orders instructions between branches only. Without the branch it would split pairs
+    // where they are used: addresses of 64 bits make them vectors of 512 bits, and while these are in use a core has two ports
+    // for arithmetic instead of three.
     if (p.none != 0) {
       STORE(k + lane, batch, a[0]);
       STORE(k - lane, batch, b[0]);

@@ -20,7 +20,7 @@ pub fn check(shape: &ContractionShape) -> Result<()> {
     shape.axes().try_fold(1, |n, axis| product(n, axis.dim)).ok_or(Error::SizeMismatch)?;
     check_padded_axes(shape)?;
     for operand in ['a', 'b'] {
-        // Of padded axes the coordinates that exist, wherever the axes lead.
+        // Padded axes count by the coordinates that exist, whatever indices the axes have.
         let is_padded = operand == shape.padded_operand();
         let free = shape.axes().filter(|axis| !(is_padded && axis.padded.is_some()));
         let free = free.map(|axis| (axis.dim, axis.stride(operand)));
@@ -46,24 +46,24 @@ fn check_padded_axes(shape: &ContractionShape) -> Result<()> {
     let operand = shape.padded_operand();
     let kept = if operand == 'a' { &shape.rows } else { &shape.columns };
     let count = shape.padded_axes.len();
-    let meets =
+    let count_axes =
         |axes: &[Axis], padded| axes.iter().filter(|axis| axis.padded.is_some_and(|(of, _)| of == padded)).count();
-    let of_two = |padded| meets(kept, padded) == 1 && meets(&shape.depth, padded) == 1;
-    let all = shape.axes().filter(|axis| axis.padded.is_some()).count();
+    let has_both = |padded| count_axes(kept, padded) == 1 && count_axes(&shape.depth, padded) == 1;
+    let padded_count = shape.axes().filter(|axis| axis.padded.is_some()).count();
     let steps = |axis: &Axis| {
         axis.padded.is_none_or(|(padded, step)| {
             let stride = shape.padded_axes.get(padded).and_then(|padded| padded.stride.checked_mul(step));
             stride == Some(axis.stride(operand))
         })
     };
-    if !(0..count).all(of_two) || all != 2 * count || !shape.axes().all(steps) {
+    if !(0..count).all(has_both) || padded_count != 2 * count || !shape.axes().all(steps) {
         return Err(Error::Argument(
             "axes: a padded axis needs a row or column and an axis of the depth with its strides".into(),
         ));
     }
-    let far = |padded| {
+    let exceeds = |padded| {
         let CoordinateRange { first, last, elements, .. } = shape.coordinate_range(padded);
         first.unsigned_abs().max(last.unsigned_abs()).max(elements) > MAX_STEP
     };
-    if (0..count).any(far) { Err(Error::SizeMismatch) } else { Ok(()) }
+    if (0..count).any(exceeds) { Err(Error::SizeMismatch) } else { Ok(()) }
 }

@@ -10,10 +10,10 @@ use super::padding::PaddingIndexing;
 use crate::graph::Params;
 use crate::tuning::contraction::{Axis, AxisGroups};
 
-/// For each axis of a group, whether a, b and the result step through the axis before and this one as if they were one.
+/// For each axis of a group, whether it merges with the axis before it in a, in b and in the result.
 type GroupIndexing = SmallVec<[[bool; 3]; 4]>;
 
-/// What the text depends on.
+/// What the emitted text depends on.
 #[derive(Clone, Hash)]
 pub struct Indexing {
     batch: GroupIndexing,
@@ -46,12 +46,12 @@ impl Indexing {
         }
     }
 
-    /// How many axes k has.
+    /// The number of axes of k.
     pub fn depth_axes(&self) -> usize {
         self.k.len()
     }
 
-    /// The axes of a group by their indices, in runs that a tensor steps through as if they were one axis.
+    /// The axes of a group by their indices, in runs that merge to one axis in a tensor.
     fn spans(&self, tensor: char, group: &str) -> Vec<Range<usize>> {
         let merged = match tensor {
             'a' => 0,

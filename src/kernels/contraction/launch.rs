@@ -1,4 +1,4 @@
-//! What a strategy asks for, done: operands are copied, kernels launched. This module chooses nothing.
+//! Carries out a strategy: copies operands and launches kernels. This module chooses nothing.
 
 use smallvec::SmallVec;
 
@@ -42,12 +42,12 @@ fn allocate_copies(cx: &Context, strategy: &Strategy) -> Attempt<SmallVec<[Alloc
     Ok(copies)
 }
 
-/// Writes what exists of a copy, and zeros where not all does.
+/// Writes the elements of a copy that exist, and zeros for the others.
 fn write_copy(cx: &Context, copy: &OperandCopy, from: &AllocationHandle, to: &AllocationHandle) -> Attempt<()> {
     if copy.has_zeros() {
         cx.zero(to, copy.bytes)?;
     }
-    // Only the width counts: as numbers elements might change.
+    // Elements are copied as bits of their width: floats might change, as NaNs do.
     let ty = copy.from.ty;
     let bits = if ty.is_complex() { ty } else { Type::from_nx("u", ty.bits().max(8)).unwrap_or(ty) };
     let (offset, strides) = copy.source();
@@ -59,7 +59,7 @@ fn write_copy(cx: &Context, copy: &OperandCopy, from: &AllocationHandle, to: &Al
     fusion::run_into(cx, &program, &[Operand::Buffer(from, copy.from.elements * ty.size())], (to, copy.bytes))
 }
 
-/// Few rows or columns: a product in type `ty` and a sum.
+/// A product in type `ty` and a sum, for few rows or columns.
 fn reduce(cx: &Context, shape: &ContractionShape, operands: [&AllocationHandle; 2], ty: Type) -> Attempt<Buffer> {
     let kept = shape.result_axes();
     let axes = || kept.iter().chain(&shape.depth);
@@ -120,22 +120,22 @@ fn by_tiles(
     if splits == 1 {
         return Ok(Buffer::new(bytes, c));
     }
-    sum_parts(cx, shape.ty, (ty, [splits, groups.elements()]), &c)
+    sum_splits(cx, shape.ty, (ty, [splits, groups.elements()]), &c)
 }
 
-/// The sum, in type `ty`, of parts of type `part`.
-fn sum_parts(
+/// The sum, in type `ty`, of the partial sums of the splits of k, of type `partial`.
+fn sum_splits(
     cx: &Context,
     ty: Type,
-    (part, [splits, elements]): (Type, [u64; 2]),
-    parts: &AllocationHandle,
+    (partial, [splits, elements]): (Type, [u64; 2]),
+    partial_sums: &AllocationHandle,
 ) -> Attempt<Buffer> {
     let shape: Axes<u64> = [splits, elements].into_iter().collect();
     let strides = [elements as i64, 1].into_iter().collect();
-    let input = Input { ty: part, source: Source::View { offset: 0, strides } };
+    let input = Input { ty: partial, source: Source::View { offset: 0, strides } };
     let axes = Attribute::Axes([0].into_iter().collect());
     let sum = Node { op: op::SUM, ty, args: SmallVec::from_slice(&[0]), attribute: axes };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([sum]));
     let program = Program { inputs, nodes, shape, output: None };
-    fusion::run(cx, &program, &[Operand::Buffer(parts, splits * elements * part.size())])
+    fusion::run(cx, &program, &[Operand::Buffer(partial_sums, splits * elements * partial.size())])
 }

@@ -19,7 +19,7 @@ use crate::tuning::contraction::{
 /// The kernel of a tile.
 #[derive(Hash)]
 pub struct MatmulKernel {
-    /// The type of the result or, where k is split, of its parts.
+    /// The type of the result or, where k is split, of the partial sums.
     ty: Type,
     /// The type that both operands are multiplied in.
     inner: Type,
@@ -29,9 +29,9 @@ pub struct MatmulKernel {
     indexing: Indexing,
     index64: bool,
     loads: [OperandLoad; 2],
-    /// Whether offsets in the operands are a thread's offset of 32 bits and what all threads have in common.
+    /// Whether offsets in the operands are a thread's offset of 32 bits plus a uniform one.
     affine: bool,
-    /// Whether k is split: if not, all threads begin at the same step, which drivers do not see in what is divided.
+    /// Whether k is split: if not, all threads begin at the same step, and drivers need a constant to see that.
     split: bool,
     /// Whether neighbours in the result are stored at once.
     vector_stores: bool,
@@ -280,10 +280,10 @@ impl MatmulKernel {
         let threads = self.tile.threads();
         format!(
             "const uint DEPTHS = {TABLE_ENTRIES};\n{tables}\
-             void depth_tables(uint lane, IDX start) {{\n\
-             \x20 for (uint e = lane; e < DEPTHS; e += {threads}) {{\n\
+             void depth_tables(uint thread, IDX start) {{\n\
+             \x20 for (uint e = thread; e < DEPTHS; e += {threads}) {{\n\
              \x20   IDX i = start + e, at = i % (2 * DEPTHS);\n{fill}  }}\n}}\n\
-             #define DEPTH_TABLES(lane, start) depth_tables(lane, start)\n{text}"
+             #define DEPTH_TABLES(thread, start) depth_tables(thread, start)\n{text}"
         )
     }
 
@@ -366,10 +366,10 @@ impl MatmulKernel {
         };
         let offset = |group, index| self.indexing.offset('c', group, index);
         let at = format!("c_base + {} + {}", offset("m", "i"), offset("n", "j"));
-        let (storage, quad) = (ty.storage(), quad_of(ty.storage()));
+        let (storage, vec4) = (ty.storage(), quad_of(ty.storage()));
         let mut text = format!(
             "#define STORE(i, j, v) {}\n\
-             #define STORE_QUAD(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({at}) / 4) = {quad}({})\n",
+             #define STORE_VEC4(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({at}) / 4) = {vec4}({})\n",
             assign(ty, "c", &at, sum("v")),
             values(4),
         );
@@ -383,7 +383,7 @@ impl MatmulKernel {
             let _ = writeln!(
                 text,
                 "layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Pairs {{ {pair} v[]; }};\n\
-                 #define STORE_PAIR(i, j, v0, v1) {target} = {pair}({})",
+                 #define STORE_VEC2(i, j, v0, v1) {target} = {pair}({})",
                 values(2),
             );
         }
@@ -412,13 +412,13 @@ impl MatmulKernel {
              \x20 // Tiles of a few rows after one another, column by column, share more of what the caches hold.\n\
              \x20 IDX band = tile / (8 * columns) * 8, height = min(rows - band, IDX(8)), within = tile - band * columns;\n\
              \x20 IDX row = (band + within % height) * BM, column = within / height * BN;\n\
-             \x20 matmul({lane}row, column, p.m, p.n{range});\n\
+             \x20 matmul({thread}row, column, p.m, p.n{range});\n\
              }}\n",
             threads = self.tile.threads(),
             a_batch = batch_offset('a'),
             b_batch = batch_offset('b'),
             c_batch = batch_offset('c'),
-            lane = if self.is_matrix() { "" } else { "INVOCATION, " },
+            thread = if self.is_matrix() { "" } else { "INVOCATION, " },
         )
     }
 }

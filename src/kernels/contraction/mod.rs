@@ -45,7 +45,7 @@ pub struct Contraction<'a> {
 }
 
 impl Contraction<'_> {
-    /// The dense tensor `c`.
+    /// Computes the dense tensor `c`.
     pub fn run(self, cx: &Context) -> Attempt<Buffer> {
         let [a, b] = [self.a.buffer, self.b.buffer];
         let strategy = choose(self.checked_shape(cx)?, cx.caps())?;
@@ -77,7 +77,7 @@ mod tests {
         (seed..seed + count).map(|i| (i * 2_654_435_761 % 64) as f32 - 31.0).collect()
     }
 
-    /// The result by a strategy that is chosen for other capabilities or with a given tile.
+    /// The result by the strategy that `choose` makes, for other capabilities or with a given tile.
     fn run_by(
         cx: &Context,
         contraction: Contraction,
@@ -88,7 +88,7 @@ mod tests {
         launch::run(cx, &strategy, [&*a, &*b]).unwrap()
     }
 
-    /// By a tile, or by what suits the device.
+    /// The result by a tile, or by the strategy that suits the device.
     fn run_with_tile(cx: &Context, contraction: Contraction, tile: Option<(Tile, u64)>) -> Buffer {
         run_by(cx, contraction, |shape| match tile {
             Some(tile) => choose_with_tile(shape, cx.caps(), tile),
@@ -109,7 +109,7 @@ mod tests {
     struct Products {
         sizes: [u64; 4],
         offset: u64,
-        /// Of m and k in `a`, and of k and n in `b`.
+        /// The strides of m and k in `a`, and of k and n in `b`.
         strides: [[u64; 2]; 2],
         host: [Vec<f32>; 2],
         buffers: [Buffer; 2],
@@ -166,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn tiles_agree_with_sums_at_all_borders() {
+    fn tiles_agree_with_sums_at_all_edges() {
         let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
         let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
-        // And by what suits the device.
+        // The last one is the strategy that suits the device.
         let ways = TILES.into_iter().zip([1, 1, 1, 2, 3, 2, 2, 3, 2, 1, 5, 2]).map(Some).chain([None]);
         for (i, by) in ways.enumerate() {
             let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
@@ -178,7 +178,7 @@ mod tests {
                 let products = Products::new(cx, sizes, (by_k, by_n), offset);
                 let mut contraction = products.contraction();
                 if sizes[1] == 20 {
-                    // Two axes that are not one.
+                    // Two axes that cannot be merged.
                     let k = contraction.depth[0];
                     let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
                     contraction.depth = vec![Axis { dim: 5, ..k }, inner];
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// A convolution of images that are padded, by hand.
+    /// A convolution of padded images, against sums on the host.
     #[test]
-    fn tiles_find_windows_and_end_at_borders() {
+    fn tiles_find_windows_and_stop_at_padding() {
         let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         let tiles = [TILES[1], TILES[5]];
         // Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and
@@ -215,14 +215,15 @@ mod tests {
             let (a, b) = (upload(cx, &kernel), upload(cx, &input));
             let axis =
                 |dim: u64, a: u64, b: u64, c: u64, padded| Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded };
-            // The last kernel has channels outermost, as gradients do, and is read in fours of a copy alone.
-            let spots = window_height * window_width;
-            let [of_feature, of_channel] = if i == 6 { [spots, features * spots] } else { [window, spots] };
+            // The last kernel has channels outermost, as gradients do: only a copy of it can be read as vec4s.
+            let window_size = window_height * window_width;
+            let [feature_stride, channel_stride] =
+                if i == 6 { [window_size, features * window_size] } else { [window, window_size] };
             let size = out_height * out_width;
             let steps = [stride as i64, dilation as i64];
             let padded = |extent, stride| PaddedAxis { start: -(padding as i64), extent, stride };
             let mut depth = vec![
-                axis(channels, of_channel, height * width, 0, None),
+                axis(channels, channel_stride, height * width, 0, None),
                 axis(window_height, window_width, dilation * width, 0, Some((0, steps[1]))),
                 axis(window_width, 1, dilation, 0, Some((1, steps[1]))),
             ];
@@ -233,7 +234,7 @@ mod tests {
                 a: View { buffer: &a, ty: Type::F32, offset: 0 },
                 b: View { buffer: &b, ty: Type::F32, offset: 0 },
                 batch: vec![],
-                rows: vec![axis(features, of_feature, 0, size, None)],
+                rows: vec![axis(features, feature_stride, 0, size, None)],
                 columns: vec![
                     axis(images, 0, channels * height * width, features * size, None),
                     axis(out_height, 0, stride * width, out_width, Some((0, steps[0]))),
@@ -250,7 +251,7 @@ mod tests {
                     let (row, column) = (row.wrapping_sub(padding), column.wrapping_sub(padding));
                     if row < height && column < width {
                         let from = ((image * channels + channel) * height + row) * width + column;
-                        let by = feature * of_feature + channel * of_channel + v * window_width + u;
+                        let by = feature * feature_stride + channel * channel_stride + v * window_width + u;
                         sum += input[from as usize] * kernel[by as usize];
                     }
                 }

@@ -1,8 +1,8 @@
 //! How kernels find the elements that a padded operand lacks: GLSL that compares words of bits.
 //!
-//! Whether an element exists is found without its coordinates. Each index along k that a coordinate is made of, the
-//! window's, has a bit, in a word that holds those of all coordinates. A row or column knows the bits for which it is outside, a
-//! step along k the bits that it needs. Where both have a bit in common there is a zero.
+//! Whether an element exists is found without its coordinates. Each index along k that a coordinate depends on, the
+//! window's, has a bit in a word for all coordinates. A row's or column's word has the bits for which it is
+//! out of bounds, a step's along k the bits that it needs. Where both have a bit in common the element is zero.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::indexing::Indexing;
 use crate::graph::Params;
 use crate::tuning::contraction::{AxisGroups, Padding};
 
-/// What the text depends on.
+/// What the emitted text depends on.
 #[derive(Clone, Hash)]
 pub struct PaddingIndexing {
     /// 'a' or 'b'.
@@ -44,7 +44,7 @@ impl PaddingIndexing {
         format!("uint depth_word(IDX i) {{\n{indices}  uint word;\n{needed}  return word;\n}}")
     }
 
-    /// The function `line_word`, the bits for which a row or column is outside.
+    /// The function `line_word`, the bits for which a row or column is out of bounds.
     pub fn line_word(&self, indexing: &Indexing) -> String {
         let mut text = format!("uint line_word(IDX i) {{\n{}  uint word = 0, bit = 0;\n", indexing.indices(self.group));
         for (i, [axis, _]) in self.axes.iter().enumerate() {

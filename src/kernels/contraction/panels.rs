@@ -2,8 +2,8 @@
 //! panels' sizes are chosen elsewhere.
 //!
 //! Such a device loads lane by lane, and scattered elements as fast as contiguous ones: what counts is that few loads
-//! serve many multiplications and that they hit the caches. Both operands are first written to panels, as they will be
-//! read, in the type that is multiplied in and with zeros beyond the edges (K. Goto and R. van de Geijn, "Anatomy of
+//! serve many multiplications and that they hit the caches. Both operands are first written to panels, in the order of
+//! the loads, in the type that is multiplied in and with zeros beyond the edges (K. Goto and R. van de Geijn, "Anatomy of
 //! High-Performance Matrix Multiplication", 2008). Then every subgroup computes a tile whose sums stay in registers.
 
 use super::indexing::{self, Indexing};
@@ -49,7 +49,7 @@ pub struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// Where the device is a CPU and the product large enough.
+    /// The product's panels, where the device is a CPU and the product is large enough.
     pub fn of(
         caps: &Capabilities,
         groups: &'a AxisGroups,
@@ -139,7 +139,7 @@ impl PanelElements {
         of_compute(self.compute)
     }
 
-    /// What both kernels begin with.
+    /// The defines that both kernels begin with.
     fn defines(&self) -> String {
         let bits = match self.compute {
             Compute::Float => {
@@ -312,7 +312,7 @@ impl KernelSpec for PanelKernel {
             panels = self.panels,
             pair_stores = u8::from(self.pair_stores),
             result = if self.subtract { "(old) - (v)" } else { "(v)" },
-            // Where vectors of addresses, 64 bits a lane, are of 512 bits and those of sums are not.
+            // True where vectors of addresses, 64 bits a lane, have 512 bits and vectors of sums have fewer.
             separate_loads = u8::from(self.elements.lanes * self.accumulator.size() <= 32),
             multiply_add = multiply_add(caps, self.accumulator),
             store = assign(ty, "c", &target, (value, sum)),
