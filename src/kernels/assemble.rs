@@ -12,7 +12,9 @@ use crate::program::{Attribute, Node, Program, Type, elements, op};
 
 /// A program with an output view, and what its inputs read.
 pub struct StridedCopy<'a> {
+    /// The program of the copy: the elements to write, and the view of the result that they go to.
     pub program: &'a Program,
+    /// What the program's inputs read, one operand for each input.
     pub operands: &'a [Operand<'a>],
 }
 

@@ -11,8 +11,11 @@ use crate::program::{Axes, Type, dense_strides, elements};
 
 /// A factor: a tensor and the roles of its axes, in the order in which the other factor's match.
 pub struct Factor<'a> {
+    /// The factor's elements and their type.
     pub tensor: Tensor<'a>,
+    /// The axes that are summed over, distinct and below the rank.
     pub contract: SmallVec<[usize; 4]>,
+    /// The axes that the result keeps in common with the other factor, distinct from the contracted ones.
     pub batch: SmallVec<[usize; 4]>,
 }
 

@@ -16,15 +16,21 @@ use crate::tuning::scan::{ScanItems, ScanTile, ScanTiling, tiling, totals_tiling
 /// What prefixes are taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanOperation {
+    /// Cumulative sums.
     Sum,
+    /// Cumulative products.
     Product,
+    /// Cumulative maxima; complex numbers have none.
     Max,
+    /// Cumulative minima; complex numbers have none.
     Min,
 }
 
 /// What to scan.
 pub struct Scan<'a> {
+    /// The operation that combines the elements of a prefix.
     pub operation: ScanOperation,
+    /// The operand, as rows along the axis that is scanned.
     pub rows: Rows<'a>,
     /// Whether to start at the last element.
     pub reverse: bool,

@@ -21,7 +21,9 @@ use crate::tuning::scatter::{SCATTER_THREADS, rows_in_flight, sum_chunk};
 /// Whether rows of updates replace what was there or are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScatterMode {
+    /// Rows of updates replace elements of the target.
     Put,
+    /// Rows of updates are added to elements of the target.
     Add,
 }
 
@@ -29,12 +31,17 @@ pub enum ScatterMode {
 /// one for each of `axes`. Where a row of updates has fewer elements than the slice, they go to its first elements in row-major order.
 /// Indices out of bounds are clamped.
 pub struct Scatter<'a> {
+    /// Whether elements are replaced or added to.
     pub mode: ScatterMode,
     /// The type of the result.
     pub ty: Type,
+    /// The tensor whose copy the updates go to.
     pub target: Tensor<'a>,
+    /// The indices of slices: one row for each row of updates, in it one index for each of `axes`.
     pub indices: Tensor<'a>,
+    /// The rows of updates, along the first axis.
     pub updates: Tensor<'a>,
+    /// The axes of the target that the indices point along, distinct.
     pub axes: &'a [usize],
 }
 

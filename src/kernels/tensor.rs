@@ -8,18 +8,26 @@ use crate::program::{Type, elements};
 /// A dense tensor: its elements are in row-major order, from the buffer's start on.
 #[derive(Clone, Copy)]
 pub struct Tensor<'a> {
+    /// The buffer of the elements; it may be longer than they are.
     pub buffer: &'a Buffer,
+    /// The type of the elements.
     pub ty: Type,
+    /// The extents of the axes, outermost first.
     pub shape: &'a [u64],
 }
 
 /// A dense tensor as the rows along one of its axes: `outer` × `len` × `inner` elements, along the middle axis.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
+    /// The buffer of the elements; it may be longer than they are.
     pub buffer: &'a Buffer,
+    /// The type of the elements.
     pub ty: Type,
+    /// Product of the extents of the axes before the rows' axis.
     pub outer: u64,
+    /// Elements of a row.
     pub len: u64,
+    /// Product of the extents of the axes after the rows' axis: elements from one of a row to the next.
     pub inner: u64,
 }
 

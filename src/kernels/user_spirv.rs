@@ -10,7 +10,7 @@ use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
 use crate::pipeline::{CallInterface, SpecializationConstant, UserKernel};
 use crate::stream::{Binding, Copy, Dispatch};
 
-/// A call of user SPIR-V: the file, how patient the caller is, and the size of an element, 8 bytes in a file whose
+/// A call of user SPIR-V: the file, whether the caller may block, and the size of an element, 8 bytes in a file whose
 /// name says `_f64`, else 4.
 pub struct Call<'a> {
     gpu: &'a Gpu,
@@ -40,6 +40,7 @@ const BUSY: u64 = 1 << 16;
 pub type Chain = [Readback; 4];
 
 impl<'a> Call<'a> {
+    /// A call of the file at `path` on a device. The file's name decides on the size of an element.
     pub fn new(gpu: &'a Gpu, path: &'a str, blocking: Blocking) -> Self {
         let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
         Self { gpu, path, blocking, size: if name.contains("_f64") { 8 } else { 4 } }

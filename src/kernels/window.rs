@@ -96,12 +96,15 @@ fn joined(axes: &[WindowAxis]) -> Vec<WindowAxis> {
 pub struct WindowScatter<'a> {
     /// Whether the largest element of a window is chosen, or the smallest; the last of equal ones.
     pub max: bool,
+    /// The type of the result.
     pub ty: Type,
+    /// The tensor whose windows choose elements; the result has its shape.
     pub tensor: Tensor<'a>,
     /// One element a window.
     pub source: Tensor<'a>,
     /// One element: what sums start from, and what stands in the padding.
     pub init: Tensor<'a>,
+    /// The axes of the tensor, outermost first, with the windows along them: at most [`MAX_RANK`].
     pub axes: Vec<WindowAxis>,
 }
 

@@ -17,6 +17,7 @@ pub struct PipelineCreateInfo<'a> {
     pub push_bytes: u32,
     /// Storage buffers in set 0, at bindings 0 and up, pushed with each dispatch.
     pub bindings: u32,
+    /// The name of the module's entry point.
     pub entry_point: &'a str,
 }
 
@@ -30,10 +31,12 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// The Vulkan pipeline, which lives no longer than this value.
     pub fn handle(&self) -> vk::Pipeline {
         self.handle
     }
 
+    /// The layout of its push constants and of descriptor set 0; it lives no longer than this value.
     pub fn layout(&self) -> vk::PipelineLayout {
         self.layout
     }

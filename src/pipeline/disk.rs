@@ -29,6 +29,7 @@ pub struct CachedPipeline {
 const MAGIC: &[u8; 8] = b"nxvulk01";
 
 impl DiskCache {
+    /// The cache of a device and its driver. It touches no file yet.
     pub fn new(physical: &PhysicalDevice) -> Self {
         let p = physical.properties();
         let mut device = p.pipeline_cache_uuid.to_vec();
@@ -49,10 +50,12 @@ impl DiskCache {
         hash.digest128()
     }
 
+    /// What a file holds; `None` where it is missing, damaged or of another format.
     pub fn read(&self, key: u128) -> Option<CachedPipeline> {
         decode(&fs::read(self.path(key)?).ok()?)
     }
 
+    /// Writes a file, for all processes at once; without an effect where the folder cannot be written.
     pub fn write(&self, key: u128, entry: &CachedPipeline) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let Some(path) = self.path(key) else { return };
@@ -80,6 +83,7 @@ impl DiskCache {
         Some(answer)
     }
 
+    /// The folder of the files; `None` where no folder for one is known.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }

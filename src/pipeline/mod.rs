@@ -53,6 +53,7 @@ impl Hasher for IdentityHasher {
 /// The pipeline of a user's SPIR-V file, and what a dispatch of it depends on.
 #[derive(Clone)]
 pub struct UserKernel {
+    /// The pipeline, with the values of its specialization constants.
     pub pipeline: Arc<Pipeline>,
     /// Invocations of a workgroup along each axis.
     pub local_size: [u32; 3],
@@ -84,9 +85,11 @@ struct LoadedFile {
 /// How many pipelines calls of one thread have built, and in what time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builds {
+    /// Number of pipelines built, those from the cache on disk included.
     pub pipelines: u32,
     /// How many of them came from the cache on disk.
     pub from_disk: u32,
+    /// Wall-clock time of all builds, compilation of GLSL included.
     pub elapsed: Duration,
 }
 
@@ -113,6 +116,7 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
+    /// No pipelines yet, for a device of these capabilities; `disk` is where they come from and go to.
     pub fn new(device: Arc<Device>, disk: DiskCache, caps: &Capabilities) -> Self {
         Self {
             disk,

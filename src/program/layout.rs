@@ -19,8 +19,11 @@ pub enum Pattern {
 /// What is read or written over the collapsed iteration space, and how its index is found.
 #[derive(Clone, Debug, Hash)]
 pub struct View {
+    /// How its index is found.
     pub pattern: Pattern,
+    /// Elements from the start of the buffer to the element where all indices are zero.
     pub offset: i64,
+    /// Elements from an index to the next, one stride for each axis of the collapsed iteration space.
     pub strides: Axes<i64>,
     /// The input that is read; `None` where the index itself is the value, as in `iota`, and for the output.
     pub input: Option<usize>,
@@ -36,6 +39,7 @@ impl View {
 /// The collapsed iteration space: kept axes first, then the reduced ones.
 #[derive(Clone, Debug, Hash)]
 pub struct Layout {
+    /// Extents of the axes, outermost first.
     pub dims: Axes<u64>,
     /// How many of `dims` are kept; all of them without a reduction.
     pub kept: usize,

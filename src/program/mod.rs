@@ -21,7 +21,12 @@ pub type Axes<T> = SmallVec<[T; 8]>;
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Source {
     /// A buffer read at `offset + Σ index·stride`, in elements, over the axes of the iteration space.
-    View { offset: i64, strides: Axes<i64> },
+    View {
+        /// Elements from the start of the buffer to the element where all indices are zero; at most [`MAX_STEP`] either way.
+        offset: i64,
+        /// Elements from an index to the next, one stride for each axis of the iteration space; at most [`MAX_STEP`] either way.
+        strides: Axes<i64>,
+    },
     /// One value, which each run gives.
     Scalar,
 }
@@ -29,7 +34,9 @@ pub enum Source {
 /// What a program reads: a type, and where the elements are.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Input {
+    /// The type of the elements.
     pub ty: Type,
+    /// Where the elements come from.
     pub source: Source,
 }
 
@@ -46,6 +53,7 @@ impl Input {
 /// What an op needs besides its operands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
+    /// For an operation that needs nothing else.
     None,
     /// The axis of `iota`; `None` for the flat index.
     Axis(Option<usize>),
@@ -55,7 +63,9 @@ pub enum Attribute {
     Axes(Axes<usize>),
     /// Of `argmax` and `argmin`: the axis, `None` for the flat index, and whether the last of equal elements wins.
     Arg {
+        /// The axis that is reduced; `None` for all axes, whose flat index is the result.
         axis: Option<usize>,
+        /// Whether the last of equal elements is chosen, else the first.
         last: bool,
     },
 }
@@ -63,17 +73,22 @@ pub enum Attribute {
 /// An op on inputs and earlier nodes; `ty` is the type of its result.
 #[derive(Clone, Debug, Hash)]
 pub struct Node {
+    /// The operation, a row of [`op::OPS`].
     pub op: &'static Op,
+    /// The type of the result.
     pub ty: Type,
     /// Indices into the inputs followed by the nodes.
     pub args: SmallVec<[usize; 3]>,
+    /// What the operation needs besides its operands.
     pub attribute: Attribute,
 }
 
 /// Nodes over an iteration space; the last is the result, and only that one may be a reduction. What runs it checks it.
 #[derive(Clone, Debug, Hash)]
 pub struct Program {
+    /// What the program reads.
     pub inputs: SmallVec<[Input; 4]>,
+    /// The operations, each after those whose results it takes. Inputs and nodes are at most [`MAX_VALUES`].
     pub nodes: SmallVec<[Node; 2]>,
     /// Extents of the iteration space.
     pub shape: Axes<u64>,
@@ -84,8 +99,11 @@ pub struct Program {
 /// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, plus the dynamic offsets.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct OutputView {
+    /// Elements from the start of the buffer to the result where all indices are zero.
     pub offset: i64,
+    /// Elements from an index to the next, one stride for each axis of the iteration space.
     pub strides: Axes<i64>,
+    /// Offsets that the kernel reads and adds to `offset`.
     pub dynamic_offsets: SmallVec<[DynamicOffset; 4]>,
 }
 
@@ -94,8 +112,9 @@ pub struct OutputView {
 pub struct DynamicOffset {
     /// The input that holds the value: one element of an integer type.
     pub value: usize,
-    /// The value is clamped to be below.
+    /// The number of values that count, from 0 on: others are clamped to the nearest of these.
     pub extent: u64,
+    /// Elements that the output is shifted by for each unit of the value.
     pub step: i64,
 }
 

@@ -41,15 +41,24 @@ pub enum Typing {
     Reduce(Reduction),
 }
 
+/// How a reduction combines the elements of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduction {
+    /// Their sum.
     Sum,
+    /// Their product.
     Product,
+    /// The largest element.
     Max,
+    /// The smallest element.
     Min,
+    /// 1 where no element is zero, else 0.
     All,
+    /// 1 where an element is not zero, else 0.
     Any,
+    /// The index of the largest element.
     ArgMax,
+    /// The index of the smallest element.
     ArgMin,
     /// Of any function: the operands are the accumulator and its next value, in terms of it and the inputs.
     Fold,
@@ -58,8 +67,11 @@ pub enum Reduction {
 /// Types of real numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
+    /// Integers and floats.
     Reals,
+    /// Floats of any width.
     Floats,
+    /// Signed and unsigned integers of any width.
     Integers,
 }
 
@@ -88,16 +100,20 @@ const fn compute_bound(file: &'static str) -> Option<Formula> {
     Some(Formula { file, compute_bound: true })
 }
 
+/// A row of the table: an operation of programs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
+    /// The name by which Elixir asks for it, and that its GLSL function `nx_<name>` has.
     pub name: &'static str,
     /// Its index in the table, for hashes.
     pub number: u8,
     /// Operands; for `gather` those before the indices.
     pub arity: usize,
+    /// How its operands and its result are typed.
     pub typing: Typing,
-    /// The formula of real numbers, and that of complex ones, where it has them.
+    /// The formula of real numbers, where it has one.
     pub real: Option<Formula>,
+    /// The formula of complex numbers, where it has one.
     pub complex: Option<Formula>,
 }
 
@@ -139,6 +155,7 @@ const fn numbered<const N: usize>(mut ops: [Op; N]) -> [Op; N] {
 use Domain::*;
 use Typing::*;
 
+/// The table: all operations, each at the index that is its number.
 #[rustfmt::skip]
 pub static OPS: &[Op] = &numbered([
     op("add", 2, Own(Reals), cheap("ops/arithmetic.glsl"), cheap("complex/arithmetic.glsl")),
@@ -221,9 +238,13 @@ pub static OPS: &[Op] = &numbered([
     op("accumulator", 1, Accumulator, None, None),
 ]);
 
-/// What kernels make programs of by themselves.
+// The operations that kernels make programs of by themselves.
+
+/// Conversion of its operand to the type of the node.
 pub const AS_TYPE: &Op = find("as_type").expect("a row of the table");
+/// The product of two operands.
 pub const MULTIPLY: &Op = find("multiply").expect("a row of the table");
+/// The sum over axes.
 pub const SUM: &Op = find("sum").expect("a row of the table");
 
 /// The op of that name.

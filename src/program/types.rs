@@ -29,7 +29,11 @@ macro_rules! element_types {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Type {
-            $($(#[$doc])* $name,)*
+            $(
+                #[doc = concat!("Nx's `{:", $kind, ", ", $bits, "}`.")]
+                $(#[$doc])*
+                $name,
+            )*
         }
 
         /// The table of element types, in the order of [`Type`].
@@ -42,6 +46,7 @@ macro_rules! element_types {
         },)*];
 
         impl Type {
+            /// All element types, in the order of the table.
             pub const ALL: [Type; ROWS.len()] = [$(Type::$name,)*];
         }
     };
@@ -77,6 +82,7 @@ element_types! {
 /// Who computes with a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
+    /// The device, with its own types.
     Device,
     /// The device, in kernels that do without a feature it lacks.
     Emulated,
@@ -87,11 +93,17 @@ pub enum Support {
 /// What a value is while a kernel holds it: narrow types are widened on loading and narrowed after every op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
+    /// An unsigned integer of 32 bits.
     Uint,
+    /// A signed integer of 32 bits.
     Int,
+    /// An unsigned integer of 64 bits, a structure where the device has none.
     Uint64,
+    /// A signed integer of 64 bits, a structure where the device has none.
     Int64,
+    /// A float of 32 bits.
     Float,
+    /// A float of 64 bits.
     Double,
     /// Two floats, real and imaginary part.
     Complex,
@@ -109,10 +121,12 @@ impl Type {
         &ROWS[self as usize]
     }
 
+    /// Nx's name of the kind: `f` of `{:f, 32}`.
     pub fn kind(self) -> &'static str {
         self.row().kind
     }
 
+    /// Bits of an element, as Nx counts them.
     pub fn bits(self) -> u32 {
         self.row().bits
     }
@@ -146,6 +160,7 @@ impl Type {
         self.is_signed_int() && self.is_padded()
     }
 
+    /// Whether its numbers are real floats, of any width.
     pub fn is_float(self) -> bool {
         self.row().numbers == Numbers::Float
     }
@@ -155,6 +170,7 @@ impl Type {
         self.is_float() && self.bits() < 32
     }
 
+    /// Whether its numbers are complex.
     pub fn is_complex(self) -> bool {
         self.row().numbers == Numbers::Complex
     }
@@ -173,10 +189,12 @@ impl Type {
         if self == Type::C64 && caps.float64 { Type::C128 } else { self }
     }
 
+    /// Whether its numbers are signed integers.
     pub fn is_signed_int(self) -> bool {
         self.row().numbers == Numbers::Signed
     }
 
+    /// The type that kernels hold its values in.
     pub fn compute(self) -> Compute {
         self.row().compute
     }
@@ -267,6 +285,7 @@ impl Compute {
         format!("{}({number})", self.glsl())
     }
 
+    /// The GLSL name of the type, a structure of `shaders/lib` where it is emulated.
     pub fn glsl(self) -> &'static str {
         match self {
             Compute::Uint => "uint",

@@ -26,21 +26,33 @@ pub(super) use panels::{MatmulOperand, Panels};
 /// A buffer that is read from the element `offset` on.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
+    /// The buffer; its whole length bounds what the axes of a contraction may reach.
     pub buffer: &'a Buffer,
+    /// The type of its elements.
     pub ty: Type,
+    /// The index of the first element, in elements from the start of the buffer.
     pub offset: i64,
 }
 
 /// `c = Σ a·b` over the axes of `depth`; `c` is dense, its axes in the order of their strides. A padded operand has
 /// its first element where all its coordinates are zero, and is zero where a coordinate does not exist.
 pub struct Contraction<'a> {
+    /// The type of the result.
     pub ty: Type,
+    /// The first operand.
     pub a: View<'a>,
+    /// The second operand.
     pub b: View<'a>,
+    /// The axes of both operands and the result.
     pub batch: Vec<Axis>,
+    /// The axes of the first operand and the result; their strides in the second operand are 0.
     pub rows: Vec<Axis>,
+    /// The axes of the second operand and the result; their strides in the first operand are 0.
     pub columns: Vec<Axis>,
+    /// The axes of both operands that are summed over; their strides in the result are 0.
     pub depth: Vec<Axis>,
+    /// The padded axes of one operand, each with one row (or column) axis and one depth axis that step along it; empty where
+    /// no operand is padded.
     pub padded_axes: Vec<PaddedAxis>,
 }
 

@@ -21,7 +21,9 @@ use kernel::{FourierPass, PassInput, PassOutput, point_type};
 /// Which transform, by what Nx calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transform {
+    /// The transform of all points.
     Fft,
+    /// The inverse transform of all points, divided by their number.
     Ifft,
     /// The first `length / 2 + 1` results.
     Rfft,

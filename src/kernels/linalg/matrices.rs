@@ -9,10 +9,15 @@ use crate::program::{Type, elements};
 
 /// A batch of dense row-major matrices, `rows` × `columns` each.
 pub struct Matrices<'a> {
+    /// The buffer of the elements, matrix after matrix.
     pub buffer: &'a Buffer,
+    /// The type of the elements.
     pub ty: Type,
+    /// Number of matrices.
     pub batch: u64,
+    /// Rows of a matrix.
     pub rows: u64,
+    /// Columns of a matrix.
     pub columns: u64,
 }
 

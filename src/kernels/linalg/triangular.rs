@@ -8,6 +8,7 @@ use crate::tuning::linalg::{Substitution, substitution, system_type};
 pub struct TriangularOptions {
     /// Whether A is its upper triangle, else its lower one; the other is not read.
     pub upper: bool,
+    /// Whether X is to the left of A, as in X·op(A) = B; else A is to the left of X.
     pub right: bool,
     /// op transposes A.
     pub transpose: bool,

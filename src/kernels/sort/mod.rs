@@ -20,9 +20,11 @@ use crate::tuning::sort::{SortMethod, SortShape, items_loop, method};
 
 /// What to sort.
 pub struct Sort<'a> {
+    /// The operand, as rows along the axis that is sorted.
     pub rows: Rows<'a>,
     /// How many bits of the elements, from the lowest, tell them apart: those of the type, or fewer of unsigned integers.
     pub bits: u32,
+    /// Whether the largest element comes first.
     pub descending: bool,
     /// How many elements of each row the results keep, at least one and at most all.
     pub keep: u64,
@@ -34,7 +36,9 @@ pub struct Sort<'a> {
 
 /// The sorted elements and their indices, of `outer` × `keep` × `inner` elements: those of the two that the sort asks for.
 pub struct Sorted {
+    /// The sorted elements, in the type of the operand; `None` where the sort does not ask for them.
     pub values: Option<Buffer>,
+    /// The sorted elements' indices in their rows; `None` where the sort does not ask for them.
     pub indices: Option<Buffer>,
 }
 

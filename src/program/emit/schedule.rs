@@ -13,6 +13,7 @@ pub struct VectorInputs {
 /// The loops of a kernel, and in which direction they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
+    /// The loops around the kernel's program.
     pub nest: LoopNest,
     /// Whether the parameter `reversed` may have the kernel go through large tensors from their ends.
     pub reversible: bool,
@@ -23,13 +24,28 @@ pub struct Schedule {
 pub enum LoopNest {
     /// Element-wise. With `vectors` a thread makes vectors of four neighbouring results, for which all addresses are aligned;
     /// without it makes scalars.
-    Map { threads: u32, traversal: MapTraversal, vectors: Option<VectorInputs> },
+    Map {
+        /// Threads of a workgroup.
+        threads: u32,
+        /// The elements of the iteration space that a workgroup goes through.
+        traversal: MapTraversal,
+        /// How a thread reads the inputs of four results; `None` where it makes scalars.
+        vectors: Option<VectorInputs>,
+    },
     /// Element-wise, tile by tile of two axes.
-    Tile { threads: u32, tile: Tile },
+    Tile {
+        /// Threads of a workgroup.
+        threads: u32,
+        /// The two axes, and the extents of a tile along them.
+        tile: Tile,
+    },
     /// A reduction whose elements are combined in any order.
     Reduce(ReduceSchedule),
     /// A reduction by a function, in order: each thread makes one output.
-    Fold { threads: u32 },
+    Fold {
+        /// Threads of a workgroup.
+        threads: u32,
+    },
 }
 
 /// What a workgroup of an element-wise kernel goes through.
@@ -62,6 +78,7 @@ pub struct ReduceSchedule {
     pub output_vectors: u32,
     /// Elements (or vectors along the reduced axes) of an output that a thread loads before it combines them.
     pub unrolled: u32,
+    /// How the threads that share an output hand each other their accumulators.
     pub exchange: Exchange,
     /// Whether the reduced axes are a window: their extents are constants of the kernel, which is straight code.
     pub window: bool,
@@ -78,6 +95,7 @@ pub enum Exchange {
     None,
     /// By subgroup shuffles: the workgroup is one subgroup.
     Subgroup,
+    /// Through shared memory.
     SharedMemory,
 }
 
@@ -85,7 +103,10 @@ pub enum Exchange {
 /// memory, along `input_axis` the elements of some inputs, which are transposed on their way: both sides move whole sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
+    /// The axis along which results are neighbours in memory, by its index in the collapsed iteration space.
     pub output_axis: u8,
+    /// The axis along which elements of the transposed inputs are neighbours in memory, by its index in the collapsed
+    /// iteration space.
     pub input_axis: u8,
     /// Extent along `output_axis`.
     pub width: u32,
@@ -93,6 +114,7 @@ pub struct Tile {
     pub height: u32,
     /// A bit for each input that is transposed.
     pub inputs: u32,
+    /// Where the inputs are transposed.
     pub staging: Staging,
 }
 

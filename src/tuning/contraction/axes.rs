@@ -8,15 +8,20 @@ const MAX_CLOSE_STRIDE: i64 = 2;
 /// An axis: its extent, and its strides in the operands and the result, in elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Axis {
+    /// Number of indices along the axis.
     pub dim: u64,
+    /// Elements of the first operand from an index to the next; 0 where the axis is no part of it.
     pub a: i64,
+    /// Elements of the second operand from an index to the next; 0 where the axis is no part of it.
     pub b: i64,
+    /// Elements of the result from an index to the next; 0 where the axis is summed over.
     pub c: i64,
     /// The padded axis whose coordinate it steps along, by its index in the list, and by how much.
     pub padded: Option<(usize, i64)>,
 }
 
 impl Axis {
+    /// The stride in a tensor: 'a', 'b' or, for the result, 'c'.
     pub fn stride(&self, tensor: char) -> i64 {
         match tensor {
             'a' => self.a,
@@ -25,6 +30,7 @@ impl Axis {
         }
     }
 
+    /// The stride in a tensor, to be changed: 'a', 'b' or, for the result, 'c'.
     pub fn stride_mut(&mut self, tensor: char) -> &mut i64 {
         match tensor {
             'a' => &mut self.a,

@@ -7,8 +7,11 @@ use super::axes::{Axis, AxisGroups};
 /// coordinates from 0 to `extent` exist. Neighbours are `stride` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaddedAxis {
+    /// The coordinate where the indices along both axes are zero; negative where padding comes before the operand.
     pub start: i64,
+    /// Number of coordinates that exist, from 0 on.
     pub extent: u64,
+    /// Elements of the operand from a coordinate to the next.
     pub stride: i64,
 }
 
