@@ -18,6 +18,8 @@ const MAX_COMMANDS: usize = 1 << 16;
 pub enum Found {
     /// It was captured: its graph.
     Graph(Arc<Graph>),
+    /// Often, and its capture failed: the call runs as it does the first time.
+    Uncapturable,
     /// Once before: it is worth a capture now. A loop over offsets makes calls that never come again.
     Seen,
     /// It has not come, or its slot was overwritten since.
@@ -26,7 +28,7 @@ pub enum Found {
 
 /// Graphs by the hashes of their calls. `K` is a saved key, which the key of a later call is compared with.
 pub struct Cache<K> {
-    by_hash: HashMap<u64, (K, Arc<Graph>), BuildHasherDefault<IdentityHasher>>,
+    by_hash: HashMap<u64, (K, Option<Arc<Graph>>), BuildHasherDefault<IdentityHasher>>,
     /// Graphs that were inserted since the cache was empty: those that others of the same hash have replaced count, too.
     graphs: usize,
     commands: usize,
@@ -46,7 +48,7 @@ impl<K> Cache<K> {
         if let Some((saved, graph)) = self.by_hash.get(&hash)
             && same(saved)
         {
-            return Found::Graph(graph.clone());
+            return graph.clone().map_or(Found::Uncapturable, Found::Graph);
         }
         let seen = &mut self.seen[hash as usize % SEEN_SLOTS];
         if std::mem::replace(seen, hash) == hash { Found::Seen } else { Found::Nothing }
@@ -57,11 +59,11 @@ impl<K> Cache<K> {
         self.graphs == MAX_GRAPHS || self.commands + commands > MAX_COMMANDS
     }
 
-    /// Keeps a graph. One of the same hash is replaced.
-    pub fn insert(&mut self, hash: u64, saved: K, graph: Graph) {
+    /// Keeps what the capture of a call gave. An entry of the same hash is replaced.
+    pub fn insert(&mut self, hash: u64, saved: K, graph: Option<Graph>) {
         self.graphs += 1;
-        self.commands += graph.commands();
-        self.by_hash.insert(hash, (saved, Arc::new(graph)));
+        self.commands += graph.as_ref().map_or(0, Graph::commands);
+        self.by_hash.insert(hash, (saved, graph.map(Arc::new)));
     }
 }
 
@@ -72,6 +74,7 @@ mod tests {
     fn found(cache: &mut Cache<&'static str>, hash: u64, key: &'static str) -> &'static str {
         match cache.find(hash, |&saved| saved == key) {
             Found::Graph(_) => "graph",
+            Found::Uncapturable => "uncapturable",
             Found::Seen => "seen",
             Found::Nothing => "nothing",
         }
@@ -81,17 +84,25 @@ mod tests {
     fn a_call_is_captured_the_second_time_and_replayed_from_then_on() {
         let mut cache = Cache::default();
         assert_eq!([(); 2].map(|()| found(&mut cache, 7, "add")), ["nothing", "seen"]);
-        cache.insert(7, "add", Graph::empty(3));
+        cache.insert(7, "add", Some(Graph::empty(3)));
         assert_eq!([(); 2].map(|()| found(&mut cache, 7, "add")), ["graph"; 2]);
         assert_eq!(found(&mut cache, 8, "add"), "nothing");
     }
 
     #[test]
+    fn a_call_whose_capture_failed_is_not_captured_again() {
+        let mut cache = Cache::default();
+        assert_eq!([(); 2].map(|()| found(&mut cache, 7, "eigh")), ["nothing", "seen"]);
+        cache.insert(7, "eigh", None);
+        assert_eq!([(); 2].map(|()| found(&mut cache, 7, "eigh")), ["uncapturable"; 2]);
+    }
+
+    #[test]
     fn calls_of_one_hash_are_told_apart() {
         let mut cache = Cache::default();
-        cache.insert(7, "add", Graph::empty(1));
+        cache.insert(7, "add", Some(Graph::empty(1)));
         assert_eq!([(); 2].map(|()| found(&mut cache, 7, "subtract")), ["nothing", "seen"]);
-        cache.insert(7, "subtract", Graph::empty(1));
+        cache.insert(7, "subtract", Some(Graph::empty(1)));
         assert_eq!(found(&mut cache, 7, "subtract"), "graph");
         assert_ne!(found(&mut cache, 7, "add"), "graph");
     }
@@ -108,12 +119,12 @@ mod tests {
     fn graphs_and_their_commands_are_bounded() {
         let mut cache = Cache::default();
         assert!(!cache.is_full(MAX_COMMANDS) && cache.is_full(MAX_COMMANDS + 1));
-        cache.insert(1, "cholesky", Graph::empty(MAX_COMMANDS - 10));
+        cache.insert(1, "cholesky", Some(Graph::empty(MAX_COMMANDS - 10)));
         assert!(!cache.is_full(10) && cache.is_full(11));
         let mut cache = Cache::default();
         for hash in 0..MAX_GRAPHS as u64 {
             assert!(!cache.is_full(0));
-            cache.insert(hash, "add", Graph::empty(0));
+            cache.insert(hash, "add", Some(Graph::empty(0)));
         }
         assert!(cache.is_full(0));
     }

@@ -102,6 +102,7 @@ pub struct Params<'a> {
     reads: SmallVec<[&'a Allocation; 4]>,
     writes: SmallVec<[&'a Allocation; 4]>,
     signature: Signature,
+    index64: bool,
     declarations: Option<String>,
 }
 
@@ -153,6 +154,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub fn index(&mut self, value: i64, index64: bool, name: impl Into<Name>) {
         let words = halves(value as u64);
+        self.index64 |= index64;
         self.push(if index64 { &words } else { &words[..1] }, ParamType::Index, name.into());
     }
 
@@ -205,6 +207,11 @@ impl<'a> Params<'a> {
 
     pub(crate) fn writes(&self) -> &[&'a Allocation] {
         &self.writes
+    }
+
+    /// Whether indices have 64 bits.
+    pub(crate) fn index64(&self) -> bool {
+        self.index64
     }
 
     /// Types and names of all parameters, as part of a kernel's cache key.

@@ -8,7 +8,7 @@
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
-use super::{KernelSpec, Tensor, assemble, check_indices, launch};
+use super::{KernelSpec, Tensor, assemble, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand, Params};
@@ -59,7 +59,6 @@ pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     }
     let shape = scatter.shape(elements, rows, updated / rows)?;
     let spec = |stage| scatter.kernel(cx.caps(), &shape, stage);
-    check_indices(cx.caps(), shape.index64)?;
     let (result, source) = (&*out.allocation()?, &*target.buffer.allocation()?);
     let (given, updates) = (&*indices.buffer.allocation()?, &*updates.buffer.allocation()?);
     let bytes = rows * Type::U32.size();

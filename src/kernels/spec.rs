@@ -26,10 +26,15 @@ pub trait KernelSpec: Hash {
     fn groups(&self, args: &Self::Args<'_>) -> u64;
 }
 
-/// Builds the kernel's pipeline where it is not in memory yet, and records a launch.
+/// Builds the kernel's pipeline where it is not in memory yet, and records a launch. Fails where indices need 64 bits and the device has no
+/// such integers.
 pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Attempt<()> {
     let mut params = Params::default();
     spec.params(args, &mut params);
+    if params.index64() && !cx.caps().int64 {
+        let message = format!("{} has no 64-bit integers to index 2^31 elements", cx.caps().name);
+        return Err(Error::Unsupported(message).into());
+    }
     let mut key = Signature::default();
     type_name::<S>().hash(&mut key);
     spec.hash(&mut key);

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 
-use super::{KernelSpec, Tensor, check_indices, launch};
+use super::{KernelSpec, Tensor, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
@@ -117,7 +117,6 @@ pub fn scatter(cx: &Context, scatter: &WindowScatter) -> Attempt<Buffer> {
     let axes = joined(axes);
     let low = axes.iter().map(|axis| axis.low.unsigned_abs()).max().unwrap_or(0);
     let index64 = elements.max(windows).max(padded).max(low) >= 1 << 31;
-    check_indices(cx.caps(), index64)?;
     let cell = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(axis.window.max(axis.stride)));
     let strategy = strategy(elements, cell, axes.iter().any(|axis| axis.reach() > 1));
     let unrolled = strategy != WindowScatterStrategy::Loops;

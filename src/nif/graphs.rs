@@ -55,10 +55,10 @@ pub(super) fn run<'a, const N: usize>(
     let hash = key.hash_internal(0);
     match find(key, hash) {
         Found::Graph(graph) if graph.fits(operands) => graph.replay(&cx, operands),
-        Found::Nothing => call(&cx),
+        Found::Nothing | Found::Uncapturable => call(&cx),
         Found::Graph(_) | Found::Seen => {
             let (results, graph) = Graph::capture(&cx, operands, call)?;
-            graph.into_iter().for_each(|graph| keep(key, hash, graph));
+            keep(key, hash, graph);
             Ok(results)
         }
     }
@@ -70,9 +70,9 @@ fn find(key: Term, hash: u64) -> Found {
     cache.find(hash, |saved| terms.run(|env| saved.load(env) == key))
 }
 
-fn keep(key: Term, hash: u64, graph: Graph) {
+fn keep(key: Term, hash: u64, graph: Option<Graph>) {
     let mut graphs = GRAPHS.lock();
-    if graphs.cache.is_full(graph.commands()) {
+    if graphs.cache.is_full(graph.as_ref().map_or(0, Graph::commands)) {
         *graphs = Graphs::new();
     }
     let saved = graphs.terms.save(key);

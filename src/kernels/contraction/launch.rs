@@ -6,7 +6,7 @@ use super::matmul::{MatmulArgs, MatmulKernel};
 use super::panels::{MatmulOperand, Panels};
 use crate::error::Attempt;
 use crate::graph::{Context, Operand};
-use crate::kernels::{assemble, check_indices, fusion, launch};
+use crate::kernels::{assemble, fusion, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, Node, OutputView, Program, Source, Type, op};
@@ -104,7 +104,6 @@ fn by_tiles(
     operands: [&AllocationHandle; 2],
     tiling: &Tiling,
 ) -> Attempt<Buffer> {
-    check_indices(cx.caps(), tiling.index64)?;
     let &Tiling { splits, chunk, ty, .. } = tiling;
     let groups = &shape.groups();
     let operand = |(i, name): (usize, char)| {

@@ -8,7 +8,7 @@ use super::{FourierCall, Transform, points};
 use crate::device::Capabilities;
 use crate::error::Attempt;
 use crate::graph::Params;
-use crate::kernels::{KernelSpec, check_indices, launch};
+use crate::kernels::{KernelSpec, launch};
 use crate::memory::AllocationHandle;
 use crate::program::Type;
 use crate::program::emit::head;
@@ -116,7 +116,6 @@ impl FourierPass<'_> {
         };
         let (pass, tile) = pass_kernel(cx.caps(), &shape);
         let index64 = self.outer * self.points.max(operand_points) * self.inner >= 1 << 31 || self.points >= 1 << 27;
-        check_indices(cx.caps(), index64)?;
         let kernel = FourierKernel {
             loads: match self.input {
                 PassInput::Tensor { ty, chirp, .. } => PointSource::Tensor { ty, chirp },

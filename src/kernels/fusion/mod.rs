@@ -7,7 +7,7 @@ mod kernel;
 
 use smallvec::SmallVec;
 
-use super::{check_indices, launch};
+use super::launch;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
@@ -53,7 +53,6 @@ fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) 
     if operands.len() != program.inputs.len() || !fits.all(|fits| fits) {
         return Err(Error::SizeMismatch);
     }
-    check_indices(cx.caps(), layout.index64)?;
     Ok(layout)
 }
 

@@ -212,7 +212,6 @@ impl<'k> MatrixKernel<'k> {
         extents: &[Extent],
         groups: u64,
     ) -> Attempt<()> {
-        check_indices(cx.caps(), self.arithmetic.index64)?;
         launch(cx, self, &MatrixArgs { operands, extents, groups })
     }
 

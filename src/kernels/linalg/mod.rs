@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use super::contraction::{multiply_add, shared_vector};
-use super::{KernelSpec, check_indices, launch};
+use super::{KernelSpec, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
