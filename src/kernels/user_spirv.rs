@@ -19,10 +19,10 @@ pub struct Call<'a> {
     size: u64,
 }
 
-/// A range of a block, in elements.
+/// A range of an allocation, in elements.
 #[derive(Clone, Copy)]
 struct Span<'a> {
-    block: &'a Allocation,
+    allocation: &'a Allocation,
     start: u64,
     len: u64,
 }
@@ -64,7 +64,7 @@ impl<'a> Call<'a> {
         let mut start = 0;
         while start < n {
             let len = piece.min(n - start);
-            let span = |block| Span { block, start, len };
+            let span = |allocation| Span { allocation, start, len };
             let reads: SmallVec<[Span; 2]> = allocations.iter().map(|allocation| span(allocation)).collect();
             let groups = [len.div_ceil(kernel.local_size[0].into()), 1, 1];
             self.dispatch(&kernel, &reads, &[span(&out)], &(len as u32).to_le_bytes(), groups)?;
@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
     ) -> Result<()> {
         let [outer, reduce, inner] = shape;
         let most = self.most_groups(0) * u64::from(kernel.local_size[0]);
-        // Rows at a time: all, or as many as grid and binding take; pieces start at multiples of 64 rows, to be aligned.
+        // Rows at a time: all, or those that grid and binding take; pieces start at multiples of 64 rows, to be aligned.
         let (row, range) = (reduce.max(1) * inner * self.size, self.gpu.caps.max_storage_range);
         let rows = if outer * inner <= most && outer * row <= range {
             outer
@@ -143,8 +143,8 @@ impl<'a> Call<'a> {
         let mut start = 0;
         while start < outer {
             let len = rows.min(outer - start);
-            let from = Span { block: a, start: start * reduce * inner, len: len * reduce * inner };
-            let to = Span { block: out, start: start * inner, len: len * inner };
+            let from = Span { allocation: a, start: start * reduce * inner, len: len * reduce * inner };
+            let to = Span { allocation: out, start: start * inner, len: len * inner };
             let push = push_words(&[len, reduce, inner, op as u64])?;
             let groups = [(len * inner).div_ceil(kernel.local_size[0].into()), 1, 1];
             self.dispatch(kernel, &[from], &[to], &push, groups)?;
@@ -161,7 +161,7 @@ impl<'a> Call<'a> {
         self.check_len(b, b_len)?;
         let kernel = self.load(None, 3, 12)?;
         let (c, a, b) = (out.allocation()?, a.allocation()?, b.allocation()?);
-        let span = |block, len| Span { block, start: 0, len };
+        let span = |allocation, len| Span { allocation, start: 0, len };
         let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
         Ok(self.dispatch(
             &kernel,
@@ -179,7 +179,7 @@ impl<'a> Call<'a> {
         self.check_len(a, len)?;
         let kernel = self.load(None, 2, 8)?;
         let (a, out) = (a.allocation()?, out.allocation()?);
-        let span = |block| Span { block, start: 0, len };
+        let span = |allocation| Span { allocation, start: 0, len };
         let groups = [n.div_ceil(kernel.local_size[0].into()), m.div_ceil(kernel.local_size[1].into()), 1];
         Ok(self.dispatch(&kernel, &[span(&a)], &[span(&out)], &push_words(&[m, n])?, groups)?)
     }
@@ -192,7 +192,7 @@ impl<'a> Call<'a> {
         self.gpu.read_all([0, 1, 2, 3].map(|i| (&outputs[i], 0, outputs[i].len())))
     }
 
-    /// Chains of `k` leapfrog steps, a workgroup each: one, or in a batch as many as `push` says. `inputs` are the
+    /// Chains of `k` leapfrog steps, a workgroup each: one, or in a batch the number that `push` says. `inputs` are the
     /// positions, the momenta, and the extras: of each chain the observations, then the inverse masses. `push` holds K,
     /// n_obs, d and the number of chains as u32, the step size, then the model's parameters. The step size is a float of
     /// the module's type; where there is nothing after it, f32 serves f64 modules too.
@@ -235,18 +235,18 @@ impl<'a> Call<'a> {
         let allocations = |buffers: &[&Buffer]| {
             buffers.iter().map(|buffer| buffer.allocation()).collect::<Result<SmallVec<[_; 4]>>>()
         };
-        let (inputs, held) = (allocations(&inputs)?, allocations(&outputs.each_ref())?);
-        let reads = [0, 1, 2].map(|i| Span { block: &inputs[i], start: 0, len: lens[i] });
-        let writes = [0, 1, 2, 3].map(|i| Span { block: &held[i], start: 0, len: out_lens[i] });
+        let (inputs, results) = (allocations(&inputs)?, allocations(&outputs.each_ref())?);
+        let reads = [0, 1, 2].map(|i| Span { allocation: &inputs[i], start: 0, len: lens[i] });
+        let writes = [0, 1, 2, 3].map(|i| Span { allocation: &results[i], start: 0, len: out_lens[i] });
         self.dispatch(&kernel, &reads, &writes, &push, [chains, 1, 1])?;
         Ok(outputs)
     }
 
-    /// [`Call::chains`] of one chain of the module `leapfrog_normal`, on as many coordinates as the inputs hold, with the
+    /// [`Call::chains`] of one chain of the module `leapfrog_normal`, on the inputs' coordinates, with the
     /// step size, the mean and the standard deviation.
     pub fn normal_chain(&self, inputs: [&Buffer; 3], k: u64, floats: [f64; 3]) -> Attempt<[Buffer; 4]> {
-        let held = |value: f64| if self.size == 8 { value } else { f64::from(value as f32) };
-        let [eps, mu, sigma] = floats.map(held);
+        let rounded = |value: f64| if self.size == 8 { value } else { f64::from(value as f32) };
+        let [eps, mu, sigma] = floats.map(rounded);
         if !(eps.is_finite() && mu.is_finite() && sigma.is_finite() && sigma > 0.0) {
             let kind = if self.size == 8 { "f64" } else { "f32" };
             let message = format!("eps, mu, sigma: expected numbers that {kind} holds, and sigma to be positive there");
@@ -311,7 +311,7 @@ impl<'a> Call<'a> {
             if !offset.is_multiple_of(self.gpu.caps.storage_alignment) {
                 return Err(self.too_large("the part of a buffer that one dispatch covers"));
             }
-            Ok(Binding { allocation: span.block, offset, range })
+            Ok(Binding { allocation: span.allocation, offset, range })
         });
         let bindings = bindings.collect::<Result<SmallVec<[Binding; 8]>>>()?;
         let (mut read, mut written): (SmallVec<[&Allocation; 4]>, SmallVec<[&Allocation; 4]>) = Default::default();

@@ -57,7 +57,7 @@ impl WindowAxis {
     }
 
     /// How many windows an element of a cell may be in: those that start with it and with the ones before.
-    fn reach(&self) -> u64 {
+    fn overlap(&self) -> u64 {
         self.window.div_ceil(self.stride)
     }
 
@@ -118,7 +118,7 @@ pub fn scatter(cx: &Context, scatter: &WindowScatter) -> Attempt<Buffer> {
     let low = axes.iter().map(|axis| axis.low.unsigned_abs()).max().unwrap_or(0);
     let index64 = elements.max(windows).max(padded).max(low) >= 1 << 31;
     let cell = axes.iter().try_fold(1u64, |n, axis| n.checked_mul(axis.window.max(axis.stride)));
-    let strategy = strategy(elements, cell, axes.iter().any(|axis| axis.reach() > 1));
+    let strategy = strategy(elements, cell, axes.iter().any(|axis| axis.overlap() > 1));
     let unrolled = strategy != WindowScatterStrategy::Loops;
     let kernel = |stage| WindowScatterKernel {
         stage,
@@ -210,7 +210,7 @@ impl KernelAxis {
     }
 
     /// How many windows an element of a cell may be in.
-    fn reach(&self) -> u64 {
+    fn overlap(&self) -> u64 {
         self.window.div_ceil(self.stride)
     }
 }
@@ -432,9 +432,9 @@ impl WindowScatterKernel {
         }
         let _ = writeln!(text, "  {sum} start = {};", self.init_value(self.ty));
         // The last window along an axis starts with the cell.
-        let windows = all_indices(&self.axes, KernelAxis::reach);
+        let windows = all_indices(&self.axes, KernelAxis::overlap);
         for (v, window) in windows.iter().enumerate() {
-            let back = |a: usize| self.axes[a].reach() - 1 - window[a];
+            let back = |a: usize| self.axes[a].overlap() - 1 - window[a];
             let _ = writeln!(
                 text,
                 "  uint chosen{v} = ~0u;\n\
@@ -446,7 +446,7 @@ impl WindowScatterKernel {
                  \x20   chosen{v} = {chosen};\n\
                  \x20 }}",
                 exists =
-                    self.all(|axis| axis.reach() == 1 && axis.even, |a| format!("o{a} - {} < p.count{a}", back(a))),
+                    self.all(|axis| axis.overlap() == 1 && axis.even, |a| format!("o{a} - {} < p.count{a}", back(a))),
                 window = self.flat_index(|a| format!("(o{a} - {})", back(a)), |a| format!("p.count{a}")),
                 term = convert(element(self.source, "source", "window"), self.ty),
                 choose = if self.stage == WindowStage::ChooseAndAdd { self.choose("chosen") } else { String::new() },
@@ -459,7 +459,7 @@ impl WindowScatterKernel {
         for at in all_indices(&self.axes, |axis| axis.stride) {
             let mut add = String::new();
             for (v, window) in windows.iter().enumerate() {
-                let within = |a: usize| at[a] + (self.axes[a].reach() - 1 - window[a]) * self.axes[a].stride;
+                let within = |a: usize| at[a] + (self.axes[a].overlap() - 1 - window[a]) * self.axes[a].stride;
                 if (0..rank).all(|a| within(a) < self.axes[a].window) {
                     let position = (0..rank).fold(0, |flat, a| flat * self.axes[a].window + within(a));
                     let _ = write!(add, " if (chosen{v} == {position}u) sum += term{v};");

@@ -26,13 +26,13 @@ fn assemble_parts<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, bloc
             return Err(wrong("parts", "{inputs, shape, offset, strides, starts}").into());
         };
         let inputs = input_terms(inputs)?;
-        let held = input_operands(&inputs)?;
+        let input_operands = input_operands(&inputs)?;
         key.extend([shape, offset, strides, starts]);
         input_key(&mut key, &inputs, shape);
-        given.push(PartTerms { inputs, shape, offset, strides, starts, held, first: count });
-        count += given[given.len() - 1].held.len();
+        given.push(PartTerms { inputs, shape, offset, strides, starts, input_operands, first: count });
+        count += given[given.len() - 1].input_operands.len();
     }
-    let operands: Vec<_> = given.iter().map(|part| operands(&part.held, part.first)).collect();
+    let operands: Vec<_> = given.iter().map(|part| operands(&part.input_operands, part.first)).collect();
     let call = |cx: &Context| {
         let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
         let programs = given.iter().map(|part| part.program(ty)).collect::<Result<Vec<_>>>()?;
@@ -51,7 +51,7 @@ struct PartTerms<'a> {
     offset: Term<'a>,
     strides: Term<'a>,
     starts: Term<'a>,
-    held: InputOperands,
+    input_operands: InputOperands,
     first: usize,
 }
 

@@ -36,7 +36,8 @@ fn solve<'a>(
     let mut operands: SmallVec<[Operand; 3]> = SmallVec::new();
     operands.push(Operand::Buffer(&allocations.0, buffer_a.len()));
     operands.push(Operand::Buffer(&allocations.1, buffer_b.len()));
-    operands.extend(allocations.2.iter().zip(order).map(|(held, buffer)| Operand::Buffer(held, buffer.len())));
+    operands
+        .extend(allocations.2.iter().zip(order).map(|(allocation, buffer)| Operand::Buffer(allocation, buffer.len())));
     let call = |cx: &Context| {
         let ty = type_arg(out_type, "out_type")?;
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;

@@ -17,8 +17,8 @@ pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
 
 fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
     let given = input_terms(inputs)?;
-    let held = input_operands(&given)?;
-    let operands = operands(&held, 0);
+    let input_operands = input_operands(&given)?;
+    let operands = operands(&input_operands, 0);
     let call = |cx: &Context| {
         let mut program = Program::over(shape_arg(shape, "shape")?);
         add_inputs(&given, shape, &mut program)?;
@@ -89,7 +89,7 @@ impl<'a> InputTerms<'a> {
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
-    fn held(&self) -> Result<InputOperand> {
+    fn operand(&self) -> Result<InputOperand> {
         match *self {
             Self::Scalar { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
@@ -137,11 +137,11 @@ pub(super) fn input_terms<'a>(inputs: Term<'a>) -> Result<SmallVec<[InputTerms<'
 }
 
 pub(super) fn input_operands(inputs: &[InputTerms]) -> Result<InputOperands> {
-    let mut held = InputOperands::new();
+    let mut operands = InputOperands::new();
     for given in inputs {
-        held.push(given.held()?);
+        operands.push(given.operand()?);
     }
-    Ok(held)
+    Ok(operands)
 }
 
 /// Adds inputs to a program. `shape` is the term of its shape.
@@ -153,8 +153,8 @@ pub(super) fn add_inputs<'a>(inputs: &[InputTerms<'a>], shape: Term<'a>, program
 }
 
 /// The operands of a call from the index `first` on.
-pub(super) fn operands(held: &InputOperands, first: usize) -> SmallVec<[Operand<'_>; 4]> {
-    (first..).zip(held).map(|(index, held)| held.operand(index)).collect()
+pub(super) fn operands(inputs: &InputOperands, first: usize) -> SmallVec<[Operand<'_>; 4]> {
+    (first..).zip(inputs).map(|(index, input)| input.operand(index)).collect()
 }
 
 fn node_arg(term: Term) -> Result<Node> {

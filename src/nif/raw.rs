@@ -66,7 +66,7 @@ fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, blocking: Blockin
     Call::new(gpu(blocking)?, path, blocking).transpose(out, a, m, n)
 }
 
-/// `doubles`: whether the file holds f64 whatever its name. `batch`: whether push says how many chains there are.
+/// `doubles`: whether the file's elements are f64 whatever its name. `batch`: whether push says how many chains there are.
 #[allow(clippy::too_many_arguments, reason = "a NIF takes what its caller gives")]
 #[rustler::nif(schedule = "DirtyCpu")]
 fn leapfrog_chain_synth<'a>(

@@ -9,7 +9,7 @@ const MAX_DOUBLE_POINTS: u64 = 1 << 16;
 pub const MAX_TILES: u64 = 64;
 /// Bytes of a workgroup's indices of its columns: four of 8 bytes for each.
 const INDEX_BYTES: u64 = 4 * 8 * MAX_TILES;
-/// Points of a workgroup of small transforms, so that others have room beside it.
+/// Points of a workgroup of small transforms: few enough for several workgroups on a multiprocessor.
 const SMALL_CAPACITY: u64 = 256;
 /// From this many points in all on, transforms of powers of two run in kernels that are made for their length.
 const MIN_REGISTER_POINTS: u64 = 1 << 18;
@@ -75,7 +75,7 @@ fn in_registers(points: u64, total: u64) -> bool {
     points.is_power_of_two() && points >= THREAD_POINTS && total >= MIN_REGISTER_POINTS
 }
 
-/// The most points of a workgroup that holds them in registers: they change hands through shared memory, with one unused element
+/// The most points of a workgroup that holds them in registers: they are exchanged through shared memory, with one unused element
 /// after every 16.
 fn register_capacity(caps: &Capabilities, in_double: bool) -> u64 {
     let most = u64::from(caps.max_shared) / 17 * 16 / point_bytes(in_double);

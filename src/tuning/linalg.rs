@@ -19,8 +19,8 @@ const THREAD_COLUMNS: u64 = 4;
 /// Fewer multiplications of an update are not worth two more kernels.
 const MIN_PANEL_PRODUCTS: u64 = 1 << 18;
 
-/// Whether invocations are lanes of a CPU's vectors, which reach shared memory one after the other: they hand to each other
-/// what all of them need.
+/// Whether invocations are lanes of a CPU's vectors, which access shared memory one after the other: they exchange by
+/// subgroup operations what all of them need.
 pub fn cpu_vectors(caps: &Capabilities) -> bool {
     caps.cpu && matches!(caps.subgroup, 4 | 8 | 16)
 }
@@ -30,7 +30,7 @@ pub fn block_width(ty: Type) -> u64 {
     if ty.size() > 8 { 16 } else { 32 }
 }
 
-/// Threads of a workgroup that holds panels of so many rows in registers, where the device can and they are few enough.
+/// Threads of a workgroup that holds panels of this many rows in registers, where the device can and they are few enough.
 pub fn panel_threads(caps: &Capabilities, rows: u64) -> Option<u64> {
     let subgroup = u64::from(caps.subgroup);
     // How many of them at most, and of how many rows each. Lavapipe's compiler is not up to more.
@@ -40,7 +40,7 @@ pub fn panel_threads(caps: &Capabilities, rows: u64) -> Option<u64> {
     (matches!(subgroup, 4 | 8 | 16 | 32 | 64) && rows <= threads * each).then_some(threads)
 }
 
-/// Whether an update of so many multiplications is worth contraction's panels.
+/// Whether an update of this many multiplications is worth contraction's panels.
 pub fn updates_by_panels(caps: &Capabilities, products: u64) -> bool {
     cpu_vectors(caps) && products >= MIN_PANEL_PRODUCTS
 }
@@ -50,7 +50,7 @@ pub fn updates_by_panels(caps: &Capabilities, products: u64) -> bool {
 pub enum LuPanels {
     /// By one subgroup, in memory.
     Subgroup,
-    /// By so many threads at most, which hold the rows in registers.
+    /// By at most this many threads, which hold the rows in registers.
     Registers { threads: u64 },
     /// By one workgroup, in memory.
     Workgroup,
@@ -96,7 +96,7 @@ pub fn substitution(caps: &Capabilities, ty: Type) -> Substitution {
     Substitution { broadcasts: false, threads: 256, column_threads: block_width(ty) }
 }
 
-/// The type that a triangular system of so many multiplications is solved in, where the result is of type `ty`.
+/// The type that a triangular system of this many multiplications is solved in, where the result is of type `ty`.
 pub fn system_type(caps: &Capabilities, ty: Type, products: Option<u64>) -> Type {
     let exact = caps.float64 && products.is_some_and(|products| products <= MAX_DOUBLE_PRODUCTS);
     match ty {
@@ -136,7 +136,7 @@ pub fn eigh_type(caps: &Capabilities, ty: Type, order: u64) -> Type {
     }
 }
 
-/// The type that singular values of matrices of so many rows are found in.
+/// The type that singular values of matrices of this many rows are found in.
 pub fn svd_type(caps: &Capabilities, ty: Type, rows: u64) -> Type {
     if ty == Type::F64 || (caps.float64 && rows <= MAX_EXACT_ORDER) { Type::F64 } else { Type::F32 }
 }

@@ -17,8 +17,8 @@ pub fn cpu_group_threads(caps: &Capabilities) -> u32 {
     if caps.subgroup > 0 { caps.subgroup } else { 8 }
 }
 
-/// The most elements of a window for which kernels have its extents as constants and are straight code, which compilers take the
-/// longer over the more there are. From how many windows on that pays off depends on what a kernel saves by it.
+/// The most elements of a window for which kernels have its extents as constants and are unrolled: the time to compile
+/// grows with the elements. The number of windows from which that pays off depends on what a kernel saves by it.
 pub const MAX_UNROLLED_WINDOW: u64 = 32;
 
 #[cfg(test)]

@@ -55,12 +55,12 @@ impl ScanTile {
     }
 }
 
-/// The tiling of `rows` rows of `len` elements, which are `stride` elements apart.
+/// The tiling of `rows` rows of `len` elements, with a stride of `stride` elements.
 pub fn tiling(caps: &Capabilities, rows: u64, len: u64, stride: u64) -> ScanTiling {
     if caps.cpu {
         return cpu_tiling(caps, rows, len, stride);
     }
-    // Few shapes, so that few kernels serve all. Rows whose elements alternate are read side by side.
+    // Few shapes, so that few kernels serve all. Neighbouring threads read rows whose elements alternate.
     let (group_rows, threads) = match (stride, len) {
         (1, ..=MAX_THREAD_ROW) => (256, 1),
         (1, ..=MAX_SHORT_ROW) => (16, 16),

@@ -4,7 +4,7 @@ use crate::device::Capabilities;
 
 /// Threads of a workgroup.
 pub const SCATTER_THREADS: u64 = 256;
-/// Rows that a GPU's thread loads before it uses the first: neither is it known early where they are.
+/// Rows that a GPU's thread loads before it uses the first, whose indices are not known early either.
 const ROWS_IN_FLIGHT: u64 = 8;
 /// Rows of a chunk, which one thread of a GPU adds up: in the first pass, and in those over the open sums that passes leave. The
 /// additions of a chunk follow each other; longer chunks take fewer passes.

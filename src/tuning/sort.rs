@@ -1,5 +1,5 @@
 //! How rows are sorted: which method, and how it is spread over workgroups. This module owns the choices of `shaders/lib/sort`; what
-//! the elements are but their size it need not know.
+//! the elements are, except for their size, it need not know.
 
 use super::cpu_group_threads;
 use crate::device::Capabilities;
@@ -70,7 +70,7 @@ pub fn method(caps: &Capabilities, shape: SortShape) -> SortMethod {
     }
 }
 
-/// Whether so few elements are kept of so long rows that they are selected.
+/// Whether few enough elements of long enough rows are kept to select them.
 fn selects(caps: &Capabilities, shape: SortShape) -> bool {
     let per_kept = if caps.cpu { MIN_CPU_ELEMENTS_PER_KEPT } else { MIN_ELEMENTS_PER_KEPT };
     shape.len >= MIN_SELECT_ROW.max(per_kept * shape.keep)

@@ -4,7 +4,7 @@
 
 #include "lib/complex.glsl"
 
-// exp(-2 pi i k / n) for 0 <= k < n. The angle is reduced to an eighth of a turn in integers, and the Taylor series
+// exp(-2 pi i k / n) for 0 <= k < n. The angle is reduced to an eighth of a circle in integers, and the Taylor series
 // there end below half an ulp.
 C root(IDX k, IDX n) {
   IDX octant = k * 8 / n, rest = k * 8 - octant * n;

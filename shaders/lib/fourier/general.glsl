@@ -4,8 +4,8 @@
 // the form of N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics processors" (2008):
 // a pass of radix R over n points whose first Ns-fold transforms are done reads, for each column j < n / R, the points
 // j + r n / R, multiplies them by exp(-2 pi i (j mod Ns) r / (Ns R)), transforms them and writes them to
-// (j div Ns) Ns R + (j mod Ns) + q Ns. Within the workgroup the same is done with small radices. An axis whose points lie
-// `inner` elements apart needs nothing but Ns starting at `inner`: the columns then are those of all its neighbours.
+// (j div Ns) Ns R + (j mod Ns) + q Ns. Within the workgroup the same is done with small radices. An axis whose points
+// have a stride of `inner` elements needs nothing but Ns starting at `inner`: the columns then are those of all its neighbours.
 //
 // The including kernel defines
 //   R, C            the real and the complex type
@@ -66,7 +66,7 @@ void stage_any(uint ns, uint radix) {
   barrier();
 }
 
-// Of each column: its index in the outer extent, its first point, its first result, and its phase.
+// For each column: its index in the outer extent, its first point, its first result, and its phase.
 shared IDX outers[TILES], sources[TILES], results[TILES], phases[TILES];
 
 void transform() {

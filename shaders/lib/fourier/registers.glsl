@@ -1,6 +1,6 @@
 // One pass of a discrete Fourier transform, as general.glsl has it, for lengths that are powers of two: each invocation
-// keeps THREAD_POINTS points of a transform in registers, a THREAD_POINTS-th part of it apart, and all points change hands through
-// shared memory between radices.
+// keeps THREAD_POINTS points of a transform in registers, with a stride of LENGTH / THREAD_POINTS, and all points are exchanged
+// through shared memory between radices.
 //
 // The including kernel defines what butterflies.glsl asks for and
 //   LENGTH, TILE, SPAN   as general.glsl has them, constants here; THREADS is LENGTH * TILE / THREAD_POINTS
@@ -28,14 +28,13 @@ ThreadWork thread_work(bool contiguous) {
   return contiguous ? ThreadWork(thread / TRANSFORM_THREADS, thread % TRANSFORM_THREADS) : ThreadWork(thread % TILE, thread / TILE);
 }
 
-// Of LENGTH * TILE slots one more after every 16: neighbours in either direction use different banks.
+// The slot of a point, of LENGTH * TILE with one more after every 16: neighbours in either direction use different banks.
 uint slot(uint k, uint t) {
   uint at = CONTIGUOUS_IN ? t * LENGTH + k : k * TILE + t;
   return at + (at >> 4u);
 }
 
-// The powers of root(k, n) are products of those to powers of two, of which no more than four meet. There are overloads for
-// every radix.
+// The powers of root(k, n) are products of those to powers of two, of four factors at most. There are overloads for every radix.
 #define STAGE(RADIX) \
   void powers(out C w[RADIX], IDX k, IDX n) { \
     w[0] = C(1, 0); \
@@ -81,7 +80,7 @@ void transform() {
   IDX group = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   if (group >= p.groups) return;
   ThreadWork from = thread_work(CONTIGUOUS_IN), to = thread_work(CONTIGUOUS_OUT);
-  // What there is not is read as the last transform, and not written.
+  // Invocations beyond the last transform read that one, and write nothing.
   IDX column = min(group * TILE + from.t, p.columns - 1);
   IDX outer = column / p.outer_columns, at = column - outer * p.outer_columns;
   [[unroll]] for (uint m = 0u; m < THREAD_POINTS; m++) v[m] = load_point(outer, at + (from.i + m * TRANSFORM_THREADS) * p.outer_columns);

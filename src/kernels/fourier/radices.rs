@@ -42,17 +42,17 @@ pub fn passes(points: u64, whole: u64, part: u64) -> Option<Vec<Radices>> {
     })
 }
 
-/// Primes as radices: twos by eights and fours.
+/// Primes as radices: twos by eights, fours and one two.
 fn radices(primes: &[u64]) -> Radices {
     let twos = primes.iter().filter(|&&prime| prime == 2).count();
-    let (eights, fours, single) = match twos % 3 {
+    let (radix8, radix4, radix2) = match twos % 3 {
         0 => (twos / 3, 0, 0),
         1 if twos > 1 => (twos / 3 - 1, 2, 0),
         1 => (0, 0, 1),
         _ => (twos / 3, 1, 0),
     };
     let mut list = Radices::new();
-    for (radix, count) in [(8, eights), (4, fours), (2, single)] {
+    for (radix, count) in [(8, radix8), (4, radix4), (2, radix2)] {
         list.extend(std::iter::repeat_n(radix, count));
     }
     list.extend(primes.iter().filter(|&&prime| prime != 2).map(|&prime| prime as u8));

@@ -2,7 +2,7 @@
 
 use super::padding::{PaddedAxis, Padding};
 
-/// Elements that are farther apart than this share few of the bytes that memory transfers at once.
+/// Elements with a larger stride than this share few of the bytes that memory transfers at once.
 const MAX_CLOSE_STRIDE: i64 = 2;
 
 /// An axis: its extent, and its strides in the operands and the result, in elements.
@@ -39,18 +39,18 @@ impl Axis {
         }
     }
 
-    /// By how much it steps along its padded axis.
+    /// The step of its padded axis' coordinate for a step along it.
     pub fn padded_step(&self) -> i64 {
         self.padded.map_or(0, |(_, step)| step)
     }
 
-    /// Whether a tensor steps through this axis and `inner`, the next one, as if they were one.
+    /// Whether a tensor steps through this axis and `inner`, the next one, as through one axis.
     pub fn merges_with(&self, inner: &Axis, tensor: char) -> bool {
         self.stride(tensor) == inner.stride(tensor).wrapping_mul(inner.dim as i64)
     }
 }
 
-/// The axes by their groups, merged where they step alike in all tensors. Axes of the result go from its outermost to its
+/// The axes by their groups, merged where that is possible in all tensors. Axes of the result go from its outermost to its
 /// innermost.
 #[derive(Clone, Debug)]
 pub struct AxisGroups {
@@ -136,7 +136,7 @@ impl AxisGroups {
         self.inner_stride(tensor, first) <= self.inner_stride(tensor, second)
     }
 
-    /// The distance of neighbours along a group in a tensor.
+    /// The stride of neighbours along a group in a tensor.
     fn inner_stride(&self, tensor: char, group: &str) -> i64 {
         self.axes(group).last().map_or(0, |axis| axis.stride(tensor).abs())
     }

@@ -131,7 +131,7 @@ impl Chooser<'_> {
         self.choose(dense, [false; 2])
     }
 
-    /// The same contraction by copies of operands that are read in fours, and with whole steps along one axis of the depth. `None`
+    /// The same contraction by copies of operands that are read as vec4s, and with whole steps along one axis of the depth. `None`
     /// where that does not pay or is so already.
     pub(super) fn ordered(&mut self, shape: &ContractionShape) -> Result<Option<ContractionShape>> {
         let whole = |axis: &Axis| axis.padded.is_none() && axis.dim.is_multiple_of(STEP_MULTIPLE);
@@ -149,10 +149,11 @@ impl Chooser<'_> {
             let elements: u64 = copied_axes(&ordered, operand).iter().map(|axis| axis.dim).product();
             elements <= shape.operand(operand).elements && multiplications / elements.max(1) >= MIN_ORDERED_USES
         };
-        let [good_a, good_b] = ['a', 'b'].map(|operand| self.reads_well(shape, &groups, operand));
+        let [good_a, good_b] = ['a', 'b'].map(|operand| self.is_read_by_vectors(shape, &groups, operand));
         let unordered = shape.groups();
-        let reads_well_unordered = || ['a', 'b'].iter().all(|&operand| self.reads_well(shape, &unordered, operand));
-        if !(good_a && good_b) && multiplications < MIN_REORDERED_MULTIPLICATIONS && reads_well_unordered() {
+        let is_read_by_vectors_unordered =
+            || ['a', 'b'].iter().all(|&operand| self.is_read_by_vectors(shape, &unordered, operand));
+        if !(good_a && good_b) && multiplications < MIN_REORDERED_MULTIPLICATIONS && is_read_by_vectors_unordered() {
             return Ok(None);
         }
         let moves = inner + 1 != shape.depth.len() || !good_a || !good_b;
@@ -161,30 +162,31 @@ impl Chooser<'_> {
         }
         self.one_batch = true;
         if !good_a {
-            ordered = self.copy_in_fours(&ordered, 'a', m)?;
+            ordered = self.copy_for_vec4s(&ordered, 'a', m)?;
         }
         if !good_b {
-            ordered = self.copy_in_fours(&ordered, 'b', n)?;
+            ordered = self.copy_for_vec4s(&ordered, 'b', n)?;
         }
         Ok(Some(ordered))
     }
 
-    /// Whether an operand is read in fours, or four elements side by side. Cooperative matrices do not read the latter.
-    fn reads_well(&self, shape: &ContractionShape, groups: &AxisGroups, operand: char) -> bool {
+    /// Whether an operand is read as vec4s, or as four elements of neighbouring rows or columns. Cooperative matrices do not read the
+    /// latter.
+    fn is_read_by_vectors(&self, shape: &ContractionShape, groups: &AxisGroups, operand: char) -> bool {
         let scatters = !shape.has_matrices(self.caps) && shared_width(shape.inner().compute()) == 4;
         let lines = if operand == 'a' { "m" } else { "n" };
         if groups.loads_along_k(operand) {
             return groups.has_runs(operand, "k", 4);
         }
-        let near = |axis: &Axis| axis.stride(operand).abs() == 1 && axis.dim >= MIN_SCATTERED_RUN;
-        let scattered = scatters && groups.axes(lines).last().is_some_and(near);
+        let has_neighbours = |axis: &Axis| axis.stride(operand).abs() == 1 && axis.dim >= MIN_SCATTERED_RUN;
+        let scattered = scatters && groups.axes(lines).last().is_some_and(has_neighbours);
         let padding = groups.padding.as_ref().filter(|padding| padding.operand == operand);
         groups.has_runs(operand, lines, 4) || scattered && padding.is_none_or(|padding| padding.fits_word(groups))
     }
 
-    /// A copy that is contiguous along the operand's `lines` rows or columns, which spares transposing fours in shared memory, or
-    /// else along the last axis of the depth. Rows or columns that are padded have no fours.
-    fn copy_in_fours(&mut self, shape: &ContractionShape, operand: char, lines: u64) -> Result<ContractionShape> {
+    /// A copy that is contiguous along the operand's `lines` rows or columns, which spares transposing vec4s in shared memory, or
+    /// else along the last axis of the depth. Rows or columns that are padded have no vec4s.
+    fn copy_for_vec4s(&mut self, shape: &ContractionShape, operand: char, lines: u64) -> Result<ContractionShape> {
         let kept = shape.batch.len()..shape.batch.len() + shape.rows.len() + shape.columns.len();
         let last = kept.end + shape.depth.len() - 1;
         let is_padded = operand == shape.padded_operand() && !shape.padded_axes.is_empty();

@@ -1,4 +1,4 @@
-//! How a contraction is computed: [`choose`] leads from its shape, types and the device to a [`Strategy`]. This module owns the
+//! How a contraction is computed: [`choose`] maps its shape, types and the device to a [`Strategy`]. This module owns the
 //! geometry of contractions, too; it neither allocates nor launches.
 
 mod axes;
@@ -37,7 +37,7 @@ const MATRIX_RUN: u64 = 8;
 #[derive(Debug)]
 pub struct Strategy {
     pub copies: SmallVec<[OperandCopy; 2]>,
-    /// Whether copies and kernels are submitted together. Small contractions would wait for what is recorded, 4 to 10 % on an
+    /// Whether copies and kernels are submitted in one batch. Small contractions would wait for what is recorded, 4 to 10 % on an
     /// H200.
     pub one_batch: bool,
     /// The contraction of what the copies make of the operands.
@@ -48,7 +48,7 @@ pub struct Strategy {
 /// How a contraction is computed, its operands as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The result is empty, or the sum is.
+    /// The result or the depth is empty.
     Zeros,
     /// As a product in this type and a sum over all of the iteration space, which splits long sums over the device.
     Reduction(Type),

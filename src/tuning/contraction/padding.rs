@@ -4,7 +4,7 @@
 use super::axes::{Axis, AxisGroups};
 
 /// A coordinate of an operand: `start` and the steps of two axes, a kept one (row or column) and one of the depth. Only
-/// coordinates from 0 to `extent` exist. Neighbours are `stride` elements apart.
+/// coordinates from 0 to `extent` exist. `stride` is that of the coordinate, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaddedAxis {
     /// The coordinate where the indices along both axes are zero; negative where padding comes before the operand.
@@ -20,7 +20,7 @@ pub struct CoordinateRange {
     pub first: i64,
     pub last: i64,
     extent: u64,
-    /// The elements from one to the other.
+    /// The elements from the first coordinate to the last.
     pub elements: u64,
 }
 

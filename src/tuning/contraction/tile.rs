@@ -57,7 +57,7 @@ const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
     Tile { method: TileMethod::Matrix, ..tile(shape, subgroup) }
 }
 
-/// For cooperative matrices, likewise, with subgroups of [`LANES`].
+/// Tiles of cooperative matrices, in the same order, with subgroups of [`LANES`].
 const MATRIX_TILES: [Tile; 4] = [
     matrix([128, 256, 32], [64, 64]),
     matrix([128, 128, 32], [64, 64]),
@@ -68,13 +68,13 @@ const MATRIX_TILES: [Tile; 4] = [
 /// Invocations of a subgroup with cooperative matrices, and of a workgroup whose invocations are lanes.
 const LANES: u32 = 32;
 
-/// Elements along k whose offsets are found together, where that takes divisions: a larger multiple of any tile's `depth`.
+/// Elements along k whose offsets are found at once, where that takes divisions: a larger multiple of any tile's `depth`.
 pub const TABLE_ENTRIES: u32 = 128;
 
 /// Elements of a part of k: shorter ones are not worth the sum over the parts.
 const MIN_PART_DEPTH: u64 = 128;
 
-/// What that sum takes at least, as multiplications in f32 by one multiprocessor: 3 µs of an H200.
+/// The least cost of the sum over the parts of k, as multiplications in f32 by one multiprocessor: 3 µs of an H200.
 const PARTS_SUM_COST: u64 = 1 << 20;
 
 impl Tile {
@@ -87,7 +87,7 @@ impl Tile {
         self.method == TileMethod::Lanes
     }
 
-    /// Of cooperative matrices: whether a workgroup has a multiprocessor to itself, by its registers. As bare bf16 kernels on an
+    /// For cooperative matrices: whether a workgroup has a multiprocessor to itself, by its registers. As bare bf16 kernels on an
     /// H200, 4096² matrices then take 405 instead of 415 µs and 2048² 51 instead of 55; with tiles of 64×128, 1024² matrices
     /// 18 instead of 20.
     pub fn loads_late(&self) -> bool {
@@ -114,7 +114,7 @@ impl Tile {
             return None;
         }
         // The time that a multiprocessor takes for a step along k goes with what it loads, and with how often it waits for the
-        // loads: workgroups with the sums of the largest tile in all run at once and wait together. A unit is 16 multiplications.
+        // loads: workgroups with the sums of the largest tile in all run at once and wait at the same time. A unit is 16 multiplications.
         let step = |tile: &Tile, rounds: u64| {
             let waits = (rounds * u64::from(tile.rows * tile.columns)).div_ceil(128 * 256);
             16 * (rounds * u64::from(tile.rows + tile.columns) + 128 * waits)

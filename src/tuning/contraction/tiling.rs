@@ -33,13 +33,13 @@ pub struct Tiling {
     pub ty: Type,
     pub index64: bool,
     pub loads: [OperandLoad; 2],
-    /// Whether offsets in the operands are a thread's offset of 32 bits and what all threads have in common.
+    /// Whether offsets in the operands are a thread's offset of 32 bits plus a uniform one.
     pub affine: bool,
     /// Whether neighbours in the result are stored at once.
     pub vector_stores: bool,
 }
 
-/// Of which operands runs of that many elements, in the direction in which they are loaded, are contiguous and aligned.
+/// For each operand, whether runs of that many elements, in the direction in which they are loaded, are contiguous and aligned.
 pub fn aligned_runs(
     shape: &ContractionShape,
     groups: &AxisGroups,

@@ -4,7 +4,7 @@ use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
 use crate::program::emit::{Accumulator, Exchange, LoopNest, ReduceSchedule, VectorInputs};
 use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
 
-/// The fewest outputs for which a window of straight code pays off. Of 65,536 2×2 or 3×3 windows it saves lavapipe 0.6 to 2 ms a
+/// The fewest outputs for which an unrolled window pays off. Of 65,536 2×2 or 3×3 windows it saves lavapipe 0.6 to 2 ms a
 /// call and takes 25 to 60 ms to build; `window` saves several times as much for an element.
 const MIN_WINDOWS: u64 = 1 << 16;
 
@@ -67,7 +67,7 @@ impl FusionProblem<'_> {
     }
 
     /// Chunks of what is reduced to each output. It is split where the outputs alone do not fill the device: a second pass costs an
-    /// H200 as much as half of its threads. Smaller chunks end closer together, but what they leave to the second pass should be little.
+    /// H200 as much as half of its threads. Smaller chunks balance the load better, but leave more to the second pass.
     fn chunks(&self, groups: u64, reduction_threads: u32) -> u64 {
         let (fills, most) = if self.caps.cpu { (32, 32) } else { (512, 8192) };
         if groups >= fills {

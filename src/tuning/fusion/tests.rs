@@ -145,7 +145,7 @@ fn threads_read_neighbours() {
 }
 
 #[test]
-fn small_windows_are_straight_code_where_there_are_many() {
+fn small_windows_are_unrolled_where_there_are_many() {
     let window = |outputs: u64, size: u64| {
         let strides = [outputs as i64 + size as i64, 1, outputs as i64 + size as i64, 1];
         let axes = Attribute::Axes(Axes::from_slice(&[2, 3]));
