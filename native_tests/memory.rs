@@ -60,7 +60,7 @@ fn past_the_limit_is_an_error_and_leaves_everything_usable() {
 }
 
 #[test]
-fn a_prompt_caller_is_asked_to_collect_garbage_before_the_driver_is_asked_for_memory() {
+fn a_caller_that_may_not_block_is_asked_to_collect_garbage_before_the_driver_is_asked_for_memory() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     gpu.stream.finish().unwrap();
     gpu.pool.trim();
@@ -81,7 +81,7 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_the_driver_is_asked_for_me
 }
 
 #[test]
-fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
+fn a_caller_that_may_not_block_is_asked_to_collect_garbage_before_memory_runs_out() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     gpu.stream.finish().unwrap();
     gpu.pool.trim();
@@ -105,7 +105,7 @@ fn a_prompt_caller_is_asked_to_collect_garbage_before_memory_runs_out() {
 }
 
 #[test]
-fn a_prompt_caller_gets_memory_without_asking_the_driver() {
+fn a_caller_that_may_not_block_gets_memory_without_asking_the_driver() {
     let (_alone, gpu) = (ALONE.lock(), limited());
     gpu.stream.finish().unwrap();
     gpu.pool.trim();

@@ -310,7 +310,7 @@ fn a_wild_module_changes_nothing_outside_its_buffers() {
 
 #[test]
 fn outputs_that_a_module_leaves_unwritten_are_zero() {
-    // An elementwise kernel in the chain's place writes none of the four outputs; the pool holds data of earlier buffers.
+    // An elementwise kernel instead of the chain's writes none of the four outputs; the pool holds data of earlier buffers.
     let (k, d) = (64u32, 64u32);
     drop((0..64).map(|_| upload(&[7f32; 4096])).collect::<Vec<_>>());
     let zeros = vec![0u8; d as usize * 4];

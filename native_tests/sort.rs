@@ -66,9 +66,9 @@ fn floats_of_every_length() {
             let buffer = upload(&data);
             let sorted = run(&Sort { descending, ..request(&buffer, Type::F32, &[rows as u64, len as u64]) });
             let expected = indices(&keys, len, descending);
-            let at = |i: usize, place: u32| data[i / len * len + place as usize].to_bits();
+            let at = |i: usize, index: u32| data[i / len * len + index as usize].to_bits();
             assert!(download::<u32>(&sorted.indices.unwrap()) == expected, "indices {len} {descending}");
-            let values: Vec<u32> = expected.iter().enumerate().map(|(i, &place)| at(i, place)).collect();
+            let values: Vec<u32> = expected.iter().enumerate().map(|(i, &index)| at(i, index)).collect();
             assert!(download::<u32>(&sorted.values.unwrap()) == values, "values {len} {descending}");
         }
     }
@@ -91,9 +91,9 @@ fn integers_of_every_width_along_a_middle_axis() {
             for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
                 let row: Vec<i128> = (0..len).map(|k| key((o * len + k) * inner + i)).collect();
                 let expected = indices(&row, len, true);
-                for (k, &place) in expected.iter().enumerate().take(keep as usize) {
+                for (k, &index) in expected.iter().enumerate().take(keep as usize) {
                     let at = (o * keep as usize + k) * inner + i;
-                    assert_eq!(got[at], place, "{ty:?} {outer}x{len}x{inner} row {o},{i} at {k}");
+                    assert_eq!(got[at], index, "{ty:?} {outer}x{len}x{inner} row {o},{i} at {k}");
                 }
             }
         };

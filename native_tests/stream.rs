@@ -107,7 +107,7 @@ fn memory_stays_flat_over_many_batches() {
 fn what_lies_free_is_in_proportion_to_what_was_used() {
     let before = device().pool.info();
     let largest = 200 << 20;
-    // One at a time, of sizes that do not fit each other's blocks; together far more than the bound.
+    // One at a time, of sizes that do not fit each other's allocations; far more than the bound in all.
     for len in (0..32).map(|i| largest - i * (6 << 20)) {
         device().zeroed(len, Blocking::Allowed).unwrap();
         device().stream.finish().unwrap();

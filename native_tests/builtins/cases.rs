@@ -1,4 +1,4 @@
-//! The built-ins that the shaders use, with what formulas rely on; those that the library avoids; and its own in their place.
+//! The built-ins that the shaders use, with what formulas rely on; those that the library avoids; and its own replacements.
 
 use crate::Want::{Anything, Either, Exactly, Within};
 use crate::support::device;
@@ -43,7 +43,7 @@ macro_rules! of_floats {
                 -2147483648.0..2147483648.0 => Exactly(a as i32),
                 _ => Anything,
             }),
-            // Formulas handle NaN beside these.
+            // Formulas handle NaN by themselves.
             binary("min(a, b)", |a: $float, b: $float| match () {
                 _ if a.is_nan() || b.is_nan() => Anything,
                 _ if a == b => Either(a, b),

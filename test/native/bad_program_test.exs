@@ -91,8 +91,8 @@ defmodule Nx.Vulkan.BadProgramTest do
     data = {a, @f32, 0}
     row = fn axis -> {[], [axis], [{2, 0, 1, 1}], [{2, 1, 2, 0}], []} end
 
-    border = fn column, depth, border ->
-      {[], [{2, 1, 0, 2}], [column], [depth], [border]}
+    padded = fn column, depth, padding ->
+      {[], [{2, 1, 0, 2}], [column], [depth], [padding]}
     end
 
     part = fn inputs, offset, strides, starts -> [{inputs, {2}, offset, strides, starts}] end
@@ -102,7 +102,7 @@ defmodule Nx.Vulkan.BadProgramTest do
     {column, depth} = {{2, 0, 1, 1, 0, 1}, {2, 2, 1, 0, 0, 1}}
 
     assert {:ok, _} =
-             Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+             Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4, 1})))
 
     assert {:ok, _} = Native.call(assemble(@f32, {4}, part.([input, one], 0, [1], [{1, 3, 1}])))
 
@@ -113,23 +113,23 @@ defmodule Nx.Vulkan.BadProgramTest do
           fn -> Native.call(contract(@f32, data, data, row.({2, 2, 1, 2}))) end,
           fn -> Native.call(contract(@f32, data, data, row.({2 ** 62, 0, 0, 2}))) end,
           fn -> Native.call(contract(@f32, data, data, {[], [], []})) end,
-          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 5, 1}))) end,
-          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 2}))) end,
-          fn -> Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4}))) end,
+          fn -> Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 5, 1}))) end,
+          fn -> Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4, 2}))) end,
+          fn -> Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4}))) end,
           fn ->
-            Native.call(contract(@f32, data, data, border.(column, depth, {2 ** 48, 4, 1})))
+            Native.call(contract(@f32, data, data, padded.(column, depth, {2 ** 48, 4, 1})))
           end,
           fn ->
             depth = put_elem(depth, 1, 3)
-            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+            Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4, 1})))
           end,
           fn ->
             depth = put_elem(depth, 4, 1)
-            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+            Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4, 1})))
           end,
           fn ->
             depth = {2, 2, 1, 0}
-            Native.call(contract(@f32, data, data, border.(column, depth, {-1, 4, 1})))
+            Native.call(contract(@f32, data, data, padded.(column, depth, {-1, 4, 1})))
           end,
           fn -> Native.call(assemble(@f32, {4}, part.([input], 3, [1], []))) end,
           fn -> Native.call(assemble(@f32, {4}, part.([input], 0, [1, 1], []))) end,

@@ -95,7 +95,7 @@ defmodule Nx.Vulkan.ComplexTest do
 
     for type <- @types, op <- @exact_unary ++ @maths_unary do
       list = for re <- parts, im <- parts, do: Complex.new(re, im)
-      # Nx takes no literal -0.0i: the parts are put together from floats.
+      # Nx takes no literal -0.0i: the number is made of floats.
       z = for(%{re: re, im: im} <- list, into: <<>>, do: part(re, type) <> part(im, type))
       check(op, [Nx.from_binary(z, type, backend: Nx.BinaryBackend)])
     end

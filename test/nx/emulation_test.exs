@@ -450,8 +450,8 @@ defmodule Nx.Vulkan.EmulationTest do
 
   # All types would make a kernel for each: those of 64 bits, and some of the others in each run.
   defp some(types) do
-    {wide, narrow} = types |> computed() |> Enum.split_with(&(elem(&1, 1) == 64))
-    wide ++ Enum.take_random(narrow, 3)
+    {of_64_bits, others} = types |> computed() |> Enum.split_with(&(elem(&1, 1) == 64))
+    of_64_bits ++ Enum.take_random(others, 3)
   end
 
   defp range({:u, size}), do: {0, 2 ** size - 1}

@@ -157,12 +157,12 @@ defmodule Nx.Vulkan.ExmcTest do
       end
     end
 
-    test "do not know of each other, however many there are in one dispatch" do
+    test "are independent of each other in one dispatch, whatever their number" do
       for bits <- if(has_f64?(), do: [32, 64], else: [32]), count <- [2, 33] do
         cases = for _ <- 1..count, do: case_of()
-        together = regime(cases, 3, 0.02, bits)
+        batched = regime(cases, 3, 0.02, bits)
         alone = for chain <- cases, do: regime([chain], 3, 0.02, bits)
-        assert together == Enum.zip_with(alone, &Enum.concat/1)
+        assert batched == Enum.zip_with(alone, &Enum.concat/1)
       end
     end
 
@@ -293,10 +293,10 @@ defmodule Nx.Vulkan.ExmcTest do
       assert {:error, :invalid_argument, _} =
                Nx.Vulkan.leapfrog_chain_normal(empty, empty, empty, 1, 0.1, 0.0, 1.0)
 
-      wide = uploaded(List.duplicate(0.5, 257), 32)
+      too_many = uploaded(List.duplicate(0.5, 257), 32)
 
       assert {:error, :invalid_argument, _} =
-               Nx.Vulkan.leapfrog_chain_normal(wide, wide, wide, 1, 0.1, 0.0, 1.0)
+               Nx.Vulkan.leapfrog_chain_normal(too_many, too_many, too_many, 1, 0.1, 0.0, 1.0)
 
       assert {:ok, _} = apply(Nx.Vulkan, :leapfrog_chain_normal, good)
     end

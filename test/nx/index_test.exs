@@ -129,7 +129,7 @@ defmodule Nx.Vulkan.IndexTest do
       got = Nx.indexed_add(to_device(target), to_device(indices), to_device(updates))
       again = Nx.indexed_add(to_device(target), to_device(indices), to_device(updates))
       assert Nx.to_binary(got) == Nx.to_binary(again)
-      theirs = Nx.to_flat_list(Nx.indexed_add(target, indices, updates))
+      reference = Nx.to_flat_list(Nx.indexed_add(target, indices, updates))
 
       exact =
         Enum.zip(Nx.to_flat_list(indices), Nx.to_flat_list(updates))
@@ -137,8 +137,8 @@ defmodule Nx.Vulkan.IndexTest do
           List.update_at(sums, i, &(&1 + exact(x)))
         end)
 
-      for [ours, theirs, exact] <- zip_all([Nx.to_flat_list(got), theirs, exact]),
-          do: assert(abs(exact(ours) - exact) <= abs(exact(theirs) - exact))
+      for [got, reference, exact] <- zip_all([Nx.to_flat_list(got), reference, exact]),
+          do: assert(abs(exact(got) - exact) <= abs(exact(reference) - exact))
     end
   end
 
@@ -342,7 +342,7 @@ defmodule Nx.Vulkan.IndexTest do
     div(numerator * 2 ** 1074, denominator)
   end
 
-  # Of the shape, with one more axis for as many indices as there are `dims`.
+  # Indices of the shape, with one more axis: an index for each of `dims`.
   defp indices(shape, dims, types \\ Generators.integer_types()) do
     type = Generators.pick(types)
 

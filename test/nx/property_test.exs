@@ -1,5 +1,5 @@
 # Every operation of the backend's table, for each type that it takes, in calls drawn at random.
-# In two modules, for as many run at once: the functions' kernels take longest.
+# In two modules, which run concurrently: the functions' kernels take longest.
 alias Nx.Vulkan.Support
 
 functions = ["functions", "error functions", "arithmetic"]
@@ -20,10 +20,10 @@ for {name, own?} <- [Functions: &(&1 in functions), Operations: &(&1 not in func
         op <- operations do
       @group group
       test "#{op}" do
-        {:ok, places} = Support.device_types()
-        {_, _, row} = List.keyfind(Support.table(places), @group, 0)
+        {:ok, targets} = Support.device_types()
+        {_, _, row} = List.keyfind(Support.table(targets), @group, 0)
 
-        for {type, place} when place in [:device, :emulated] <- row,
+        for {type, target} when target in [:device, :emulated] <- row,
             form <- 1..@forms,
             _ <- 1..@calls do
           check(Examples.example(unquote(op), type, form), type)

@@ -2,7 +2,7 @@ defmodule Nx.Vulkan.SchedulerTest do
   @moduledoc """
   No call keeps one of the BEAM's schedulers for more than a millisecond.
 
-  What calls answer in place of blocking is tested by `Nx.Vulkan.Native.SchedulerTest`. These tests measure, need a
+  What calls return instead of blocking is tested by `Nx.Vulkan.Native.SchedulerTest`. These tests measure, need a
   quiet machine, and run where they are asked for:
 
       mix test --only timing
@@ -193,8 +193,9 @@ defmodule Nx.Vulkan.SchedulerTest do
 
   # `work` gets the number of the attempt, which is another one each time.
   defp passes(work) do
-    # What is loaded, built and allocated once is not what this is about: nor what the driver compiles as it
-    # runs, which holds up whoever touches a new page of memory meanwhile. Nor is the BEAM's own arithmetic.
+    # The first call loads, builds and allocates what all of them need, which is not measured. Nor is what the
+    # driver compiles at run time, which delays each thread that touches a new page of memory, nor the BEAM's own
+    # arithmetic.
     work = fn i -> Nx.with_default_backend(VulkanoBackend, fn -> work.(i) end) end
     work.(0)
     :ok = Nx.Vulkan.synchronize()

@@ -34,15 +34,15 @@ defmodule Nx.Vulkan.SupportTest do
   end
 
   test "each line of the text names every type once, where Nx has the operation for it" do
-    {:ok, places} = Support.device_types()
-    assert Enum.sort(Map.keys(places)) == Enum.sort(Support.types())
-    text = Support.text(places)
+    {:ok, targets} = Support.device_types()
+    assert Enum.sort(Map.keys(targets)) == Enum.sort(Support.types())
+    text = Support.text(targets)
 
-    for {group, names, row} <- Support.table(places) do
+    for {group, names, row} <- Support.table(targets) do
       [_, lines] = String.split(text, "#{group}: #{Enum.join(names, " ")}\n")
       [lines | _] = String.split(lines, "\n\n")
       words = String.split(lines) -- ~w(device emulated fallback)
-      assert length(words) == Enum.count(row, fn {_, place} -> place != :none end)
+      assert length(words) == Enum.count(row, fn {_, target} -> target != :none end)
     end
   end
 end

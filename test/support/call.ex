@@ -43,10 +43,10 @@ defmodule Nx.Vulkan.Test.Call do
 
   @doc "The call with its reference computed in another type and converted to `out`."
   def in_type(%{expected: expected} = call, type, out) do
-    wide = fn tensors ->
+    converted = fn tensors ->
       tensors |> Enum.map(&Nx.as_type(&1, type)) |> expected.() |> Nx.as_type(out)
     end
 
-    %{call | expected: wide}
+    %{call | expected: converted}
   end
 end

@@ -16,7 +16,7 @@ defmodule Nx.Vulkan.Test.Compare do
 
   @doc """
   The largest distance from BinaryBackend's result (or from `Nx.Vulkan.Test.Reference`) in ulps of the
-  result's type, by operation. This is the one place for it.
+  result's type, by operation. No other module has tolerances.
 
   f32 functions are within 1 ulp of the correctly rounded value, which BinaryBackend gives: it
   computes in f64. f64 ones are within 2, and the libm that BinaryBackend calls has an ulp of its own.

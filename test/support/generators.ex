@@ -164,13 +164,13 @@ defmodule Nx.Vulkan.Test.Generators do
     ends = [{:bits, Nx.Type.max_finite_binary(type)}, {:bits, Nx.Type.min_finite_binary(type)}]
     smallest = for bits <- [1, 1 + sign], do: {:bits, number(bits, type)}
 
-    wide =
+    large =
       if {kind, size} in [{:f, 64}, {:f, 32}],
         do: [1.0e10, -1.0e10, 1.0e30, -1.0e30, 88.8, -104.0, 709.8, 16_777_217.0, 1.0e-30],
         else: []
 
     [:nan, :infinity, :neg_infinity, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5] ++
-      [255.9, -129.0, 100.0] ++ ends ++ smallest ++ wide
+      [255.9, -129.0, 100.0] ++ ends ++ smallest ++ large
   end
 
   defp random_bits({_, size}), do: :rand.bytes(div(size, 8))

@@ -41,8 +41,8 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
       end
 
     call = %{whole(op, [tensor(shape, type, values)], [options]) | as: :cumulative_sum}
-    wide = fn [t] -> Nx.as_type(apply(Nx, op, [Nx.as_type(t, :s64), options]), type) end
-    if narrow?(type), do: %{call | expected: wide}, else: call
+    in_s64 = fn [t] -> Nx.as_type(apply(Nx, op, [Nx.as_type(t, :s64), options]), type) end
+    if narrow?(type), do: %{call | expected: in_s64}, else: call
   end
 
   ## Fourier transforms
@@ -161,13 +161,13 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
   # Algorithms", has the bounds.
   defp product(op, a, factors) do
     type = if complex?(a.type), do: {:c, 128}, else: {:f, 64}
-    wide = Nx.as_type(a, type)
+    in_double = Nx.as_type(a, type)
 
     fun = fn a ->
       factors.(a) |> Enum.map(&Nx.as_type(&1, type)) |> Enum.reduce(&Nx.dot(&2, &1))
     end
 
-    error = 10 * Nx.size(a) * epsilon(Nx.Type.to_floating(a.type)) * max(largest(wide), 1.0)
-    %{near(op, [a], [], error, fun) | expected: fn _ -> wide end}
+    error = 10 * Nx.size(a) * epsilon(Nx.Type.to_floating(a.type)) * max(largest(in_double), 1.0)
+    %{near(op, [a], [], error, fun) | expected: fn _ -> in_double end}
   end
 end
