@@ -1,5 +1,12 @@
 //! The pipeline cache on disk. A process of its own, because the folder is read once.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;

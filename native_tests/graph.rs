@@ -1,5 +1,12 @@
 //! Graphs: a captured call is replayed on other operands, and a call that commands do not tell the whole of is not captured.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use nx_vulkan::error::{Attempt, Error, Retry};

@@ -1,5 +1,12 @@
 //! The pool: its limit, reuse, release, and where tensors lie. A process of its own, because the limit is read once.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use std::sync::Once;

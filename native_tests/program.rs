@@ -1,5 +1,12 @@
 //! Programs against references in Rust.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use nx_vulkan::program::{Attribute, Type};

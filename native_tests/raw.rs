@@ -1,5 +1,12 @@
 //! The raw kernels (`priv/shaders`) and user SPIR-V of the same layout, against references in f64.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use nx_vulkan::error::{Error, Unfinished};

@@ -1,5 +1,12 @@
 //! Sorting, beyond the sizes that the BEAM's tests take: against Rust's stable sort by the same keys.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use std::time::Instant;

@@ -1,5 +1,12 @@
 //! The stream: order of dependent work, reuse of memory that is still in use, callers on many threads.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod support;
 
 use std::collections::VecDeque;

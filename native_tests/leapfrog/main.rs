@@ -1,5 +1,12 @@
 //! The leapfrog chain of the regime model against a reference in f64 on the CPU, and the invariants of the integrator.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod model;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,6 +1,13 @@
 //! Checking, specialising and reflecting user SPIR-V: what passes, what is refused and why, and that what
 //! passes computes the same as before and stays within its memory.
 
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "no one links a crate of tests, whose helpers may panic as the tests do"
+)]
+
 mod checking;
 mod running;
 #[path = "../support/mod.rs"]
