@@ -91,27 +91,27 @@ impl Precision {
         if device().caps.float64 { vec![&SINGLE, &DOUBLE] } else { vec![&SINGLE] }
     }
 
-    /// A finite argument: of any magnitude, around whole and half numbers too; near 0, near ±1 and near ±reach at all
-    /// distances; subnormal; uniform and log-uniform up to reach.
-    fn argument(&self, random: &mut Random, reach: f64) -> f64 {
+    /// A finite argument: of any magnitude, around whole and half numbers too; near 0, near ±1 and near ±max_argument at all
+    /// distances; subnormal; uniform and log-uniform up to max_argument.
+    fn argument(&self, random: &mut Random, max_argument: f64) -> f64 {
         let (u, v) = (random.unit(), random.unit().abs());
         let near = 2f64.powf(-v * f64::from(self.bits));
         let x = match random.below(8) {
             0 | 7 => (self.any)(random),
             1 => u * near,
             2 => u.signum() * (1.0 + u * near),
-            3 => u.signum() * reach * (1.0 - near),
+            3 => u.signum() * max_argument * (1.0 - near),
             4 => u * 2f64.powi(self.least),
-            5 => u * reach,
-            _ => u.signum() * (reach * 2.0).powf(random.unit()),
+            5 => u * max_argument,
+            _ => u.signum() * (max_argument * 2.0).powf(random.unit()),
         };
         let x = (self.round)(x);
         // The oracle's zeros have no sign, which may decide: zeros are among the values at the edges.
         if x.is_finite() && x != 0.0 { x } else { 1.0 }
     }
 
-    fn arguments(&self, random: &mut Random, reach: f64, count: usize) -> Vec<f64> {
-        (0..count).map(|_| self.argument(random, reach)).collect()
+    fn arguments(&self, random: &mut Random, max_argument: f64, count: usize) -> Vec<f64> {
+        (0..count).map(|_| self.argument(random, max_argument)).collect()
     }
 
     /// Whether zero stands for a subnormal on a GPU that does not promise to keep them. (On NVIDIA's only negative ones
@@ -166,7 +166,7 @@ fn functions_of_one_argument_are_within_their_bounds() {
     for precision in Precision::all() {
         let p = precision.index;
         for function in UNARY {
-            let args = precision.arguments(&mut random, function.reach[p], COUNT[p]);
+            let args = precision.arguments(&mut random, function.max_argument[p], COUNT[p]);
             let worst = precision.sweep_unary(function, args, &mut consts);
             println!("{} {:?}: {worst:.5} ulp", function.name, precision.ty);
         }
@@ -180,7 +180,7 @@ fn functions_of_two_arguments_are_within_their_bounds() {
     for precision in Precision::all() {
         let p = precision.index;
         for function in BINARY {
-            let mut argument = || precision.arguments(&mut random, function.reach[p], COUNT[p]);
+            let mut argument = || precision.arguments(&mut random, function.max_argument[p], COUNT[p]);
             let args = [argument(), argument()];
             let worst = precision.sweep(function.name, &args, function.bound[p], |i| {
                 let (a, b) = (args[0][i], args[1][i]);

@@ -12,8 +12,8 @@ pub struct Unary {
     pub name: &'static str,
     pub double: fn(f64) -> f64,
     pub exact: fn(&BigFloat, &mut Consts) -> BigFloat,
-    /// Arguments of interest reach up to here in magnitude, in single and double precision.
-    pub reach: [f64; 2],
+    /// The largest magnitude of arguments of interest, in single and double precision.
+    pub max_argument: [f64; 2],
     /// Largest error allowed, in ulps.
     pub bound: [f64; 2],
 }
@@ -22,7 +22,7 @@ pub struct Binary {
     pub name: &'static str,
     pub double: fn(f64, f64) -> f64,
     pub exact: fn(&BigFloat, &BigFloat, &mut Consts) -> BigFloat,
-    pub reach: [f64; 2],
+    pub max_argument: [f64; 2],
     pub bound: [f64; 2],
 }
 
@@ -30,20 +30,20 @@ const fn unary(
     name: &'static str,
     double: fn(f64) -> f64,
     exact: fn(&BigFloat, &mut Consts) -> BigFloat,
-    reach: [f64; 2],
+    max_argument: [f64; 2],
     bound: [f64; 2],
 ) -> Unary {
-    Unary { name, double, exact, reach, bound }
+    Unary { name, double, exact, max_argument, bound }
 }
 
 const fn binary(
     name: &'static str,
     double: fn(f64, f64) -> f64,
     exact: fn(&BigFloat, &BigFloat, &mut Consts) -> BigFloat,
-    reach: [f64; 2],
+    max_argument: [f64; 2],
     bound: [f64; 2],
 ) -> Binary {
-    Binary { name, double, exact, reach, bound }
+    Binary { name, double, exact, max_argument, bound }
 }
 
 #[rustfmt::skip]
@@ -133,7 +133,7 @@ fn sigmoid(x: &BigFloat, c: &mut Consts) -> BigFloat {
     one().div(&exp(&x.neg(), c).add(&one(), P, M), P, M)
 }
 
-/// Series of positive terms, with as many more bits as 1 - erf loses.
+/// Series of positive terms, with the additional bits that 1 - erf loses.
 fn erf_series(x: &BigFloat, c: &mut Consts) -> BigFloat {
     let square = to_double(&x.mul(x, P, M));
     let p = P + 64 + (square * 3.0) as usize;

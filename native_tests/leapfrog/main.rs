@@ -56,7 +56,7 @@ impl Precision {
     }
 }
 
-/// The chain on the device, over the model's observations as many times as their multiplicities say.
+/// The chain on the device, over the model's observations, each repeated by its multiplicity.
 fn device(precision: Precision, model: &Model, q: &[f64], p: &[f64], eps: f32, steps: usize) -> Chain {
     let rounds = model.obs.iter().map(|o| o.1 as usize).max().unwrap_or(0);
     let obs = (0..rounds).flat_map(|round| model.obs.iter().filter(move |o| round < o.1 as usize).map(|o| o.0));

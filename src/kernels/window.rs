@@ -47,7 +47,7 @@ impl WindowAxis {
         self.window == 1 && self.stride == 1 && self.low == 0 && self.padded == self.dim
     }
 
-    /// The cell of the first element, where the first window starts with cell 0 and each has as many elements as the stride.
+    /// The cell of the first element, where the first window starts with cell 0 and each cell has `stride` elements.
     fn first(&self) -> i64 {
         self.low.div_euclid(self.stride as i64)
     }

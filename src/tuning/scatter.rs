@@ -21,7 +21,7 @@ pub fn rows_in_flight(caps: &Capabilities) -> u64 {
 /// Rows that a thread adds up of `rows`, in the first pass or a later one.
 pub fn sum_chunk(caps: &Capabilities, rows: u64, first: bool) -> u64 {
     match first {
-        // With the root of the rows there are about as many threads as rows of each.
+        // The square root of the rows balances the number of threads with the rows of each.
         _ if caps.cpu => rows.isqrt().clamp(LATER_CHUNK, MAX_CPU_CHUNK),
         true if rows > LATER_CHUNK => FIRST_CHUNK,
         _ => LATER_CHUNK,

@@ -77,7 +77,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
 
     wait = fn ->
       {:ok, _} = NativeV.buf_alloc(64_000_000)
-      send(test, {:held, Native.call(memory_info()).used_bytes})
+      send(test, {:used_bytes, Native.call(memory_info()).used_bytes})
       :ok = Nx.Vulkan.synchronize()
       send(test, :waited)
       Process.sleep(:infinity)
@@ -85,8 +85,8 @@ defmodule Nx.Vulkan.ConcurrencyTest do
 
     # With a heap of this size a process collects nothing by itself.
     waiting = :erlang.spawn_opt(wait, [:link, min_heap_size: 1_000_000])
-    assert_receive {:held, held}, 60_000
-    assert held >= before.used_bytes + 64_000_000
+    assert_receive {:used_bytes, used_bytes}, 60_000
+    assert used_bytes >= before.used_bytes + 64_000_000
     assert_receive :waited, 60_000
     eventually(fn -> usage() == before end)
     Process.unlink(waiting)
@@ -118,21 +118,21 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     assert output =~ "{2981, 2981.0, 2981.0, 256000000}"
   end
 
-  test "what is held cannot be more than the limit" do
+  test "allocated memory cannot exceed the limit" do
     code = """
     require Nx.Vulkan.Native, as: Native
 
-    {held, {:error, :out_of_memory, message}} =
-      Enum.reduce_while(1..100, {[], nil}, fn _, {held, _} ->
+    {buffers, {:error, :out_of_memory, message}} =
+      Enum.reduce_while(1..100, {[], nil}, fn _, {buffers, _} ->
         case Native.call(buf_alloc(8_000_000)) do
-          {:ok, ref} -> {:cont, {[ref | held], nil}}
-          error -> {:halt, {held, error}}
+          {:ok, ref} -> {:cont, {[ref | buffers], nil}}
+          error -> {:halt, {buffers, error}}
         end
       end)
 
-    true = length(held) in 4..8
+    true = length(buffers) in 4..8
     true = is_binary(message)
-    Native.buf_free(hd(held))
+    Native.buf_free(hd(buffers))
     {:ok, _} = Native.call(buf_alloc(8_000_000))
     IO.puts("lives")
     """

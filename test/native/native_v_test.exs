@@ -194,7 +194,7 @@ defmodule Nx.Vulkan.NativeVTest do
     end
   end
 
-  test "memory_info counts what is held" do
+  test "memory_info counts allocated memory" do
     before = Nx.Vulkan.memory_info()
     assert before.pool_bytes <= before.limit
     {:ok, ref} = NativeV.buf_alloc(1_000_000)

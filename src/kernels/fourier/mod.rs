@@ -115,13 +115,13 @@ impl FourierCall<'_> {
         self.through(&passes, padded, (outer, inner), product, output(true))
     }
 
-    /// The radices of each pass of transforms of so many points; `None` where they have a large prime factor.
+    /// The radices of each pass of transforms of this many points; `None` where they have a large prime factor.
     fn passes(&self, points: u64) -> Option<Vec<radices::Radices>> {
         let [whole, part] = max_lengths(self.cx.caps(), points, self.outer * points * self.inner, self.in_double);
         radices::passes(points, whole, part)
     }
 
-    /// Memory for so many points between passes.
+    /// Memory for this many points between passes.
     fn allocate(&self, points: u64) -> Attempt<AllocationHandle> {
         self.cx.allocate(points * point_type(self.in_double).size())
     }

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
   # The groups are the contraction's batch axes, the features of a group its rows, batch and space of the
   # result its columns, the channels of a group and the window its depth. Outside a spatial axis of the
   # input lies padding, which is zero. Where features are innermost in the result, rows and columns are
-  # swapped: adjacent elements are written together.
+  # swapped: adjacent elements are written at once.
   #
   # Of an input dilated by d every d-th result along an axis meets the same elements of the kernel, each
   # d-th one, and otherwise the zeros in between. That is a convolution without dilation, one of d phases
@@ -74,7 +74,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
   # For each spatial axis its phases that meet any of the kernel:
   #
   #   * `first`, `every`, `count`: their results
-  #   * `tap`, `taps`: the first of their elements of the kernel, `every` apart, and how many there are
+  #   * `tap`, `taps`: the first of their elements of the kernel, with a stride of `every`, and their number
   #   * `start`, `stride`, `dilation`: where the first window begins in the input, and the distances between
   #     windows, and between the elements of a window, there
   defp phases(out, kernel, options) do
