@@ -7,6 +7,9 @@ defmodule Nx.Vulkan.PrecompiledTest do
 
   import Nx.Vulkan.Precompiled, only: [unpack: 3, unpacked?: 1, remove: 1]
 
+  # Mix leaves applications out of the code path that the project does not name.
+  setup_all do: Mix.ensure_application!(:crypto)
+
   setup do
     folder = Path.dirname(temporary_file("here", ""))
     %{folder: folder, priv: Path.join(folder, "priv")}

@@ -26,11 +26,24 @@ impl Emitter<'_> {
         }
         for node in &self.program.nodes[..count] {
             let name = format!("v{}", values.len());
-            let expression = self.node(node, &values, &mut views);
-            let _ = writeln!(text, "  precise {} {name} = {expression};", node.ty.compute().glsl());
+            let (expression, compute) = (self.node(node, &values, &mut views), node.ty.compute());
+            let hidden = if self.may_be_known(node) {
+                format!(" + {}(gl_WorkGroupID.z)", compute.glsl())
+            } else {
+                String::new()
+            };
+            let _ = writeln!(text, "  precise {} {name} = {expression}{hidden};", compute.glsl());
             values.push((name, node.ty));
         }
         values.pop().map(|(name, _)| name).unwrap_or_default()
+    }
+
+    /// Whether a compiler may find out what an integer is, as that of `x > x`. Lavapipe takes `0.0 - y` for `-y` where it knows the zero,
+    /// which is wrong for zeros. The third axis of a grid has one workgroup, and its index, which no compiler knows, hides the integer.
+    fn may_be_known(&self, node: &Node) -> bool {
+        let integer = !node.ty.is_float() && !node.ty.is_complex() && !node.ty.compute().is_emulated();
+        let predicate = matches!(node.op.typing, Typing::Merged | Typing::Operand);
+        integer && (predicate || matches!(node.args[..], [a, b] if a == b))
     }
 
     /// An element of an input's view.
