@@ -11,7 +11,7 @@ mod support;
 
 use nx_vulkan::error::{Attempt, Error, Retry};
 use nx_vulkan::graph::{Context, Graph, Operand};
-use nx_vulkan::kernels::contraction::{Axis, Contraction, View};
+use nx_vulkan::kernels::contraction::{Axis, Contraction, OperandView};
 use nx_vulkan::kernels::linalg::{Matrices, cholesky};
 use nx_vulkan::kernels::{Tensor, fusion};
 use nx_vulkan::memory::{Blocking, Buffer};
@@ -85,7 +85,7 @@ fn contractions_are_captured() {
         let axis =
             |dim, a: u64, b: u64, c: u64| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded: None }];
         let contract = |cx: &Context, [a, b]: [&Buffer; 2]| -> Attempt<[Buffer; 1]> {
-            let view = |buffer| View { buffer, ty: Type::F32, offset: 0 };
+            let view = |buffer| OperandView { buffer, ty: Type::F32, offset: 0 };
             let contraction = Contraction {
                 ty: Type::F32,
                 a: view(a),

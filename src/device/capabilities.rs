@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
 use vulkano::shader::ShaderStages;
 
-use super::Matrices;
+use super::MatrixTypes;
 use super::choose::kind_name;
 use crate::error::{Error, Result};
 
@@ -47,7 +47,7 @@ pub struct Capabilities {
     /// Descriptors can be pushed, which user SPIR-V needs.
     pub push_descriptor: bool,
     /// Which types cooperative matrices have.
-    pub matrices: Matrices,
+    pub matrices: MatrixTypes,
     /// Multiprocessors, which run workgroups side by side: streaming multiprocessors or compute units.
     pub multiprocessors: u64,
     /// The most workgroups along each axis of a dispatch.
@@ -106,9 +106,9 @@ impl DisabledFeatures {
         }
     }
 
-    pub(super) fn matrices(&self, physical: &PhysicalDevice) -> Matrices {
+    pub(super) fn matrices(&self, physical: &PhysicalDevice) -> MatrixTypes {
         let needed = ["cooperative_matrix", "float16", "int16"];
-        if needed.iter().any(|name| self.has(name)) { Matrices::default() } else { Matrices::of(physical) }
+        if needed.iter().any(|name| self.has(name)) { MatrixTypes::default() } else { MatrixTypes::of(physical) }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

@@ -10,7 +10,7 @@ use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures
 
 use crate::error::{Error, Result};
 
-const BFLOAT16: &CStr = c"VK_KHR_shader_bfloat16";
+const BFLOAT16_EXTENSION: &CStr = c"VK_KHR_shader_bfloat16";
 /// `VK_COMPONENT_TYPE_BFLOAT16_KHR` and `VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR`.
 const BFLOAT16_TYPE: i32 = 1_000_141_000;
 
@@ -33,14 +33,14 @@ impl Bfloat16Features {
 
 /// Which types a subgroup can multiply as matrices of 16×16 with sums in f32.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Matrices {
+pub struct MatrixTypes {
     /// f16.
     pub float16: bool,
     /// bf16.
     pub bfloat16: bool,
 }
 
-impl Matrices {
+impl MatrixTypes {
     /// What the device has.
     pub fn of(physical: &PhysicalDevice) -> Self {
         let (features, extensions) = (physical.supported_features(), physical.supported_extensions());
@@ -91,7 +91,7 @@ fn has_bfloat16(physical: &PhysicalDevice) -> bool {
     let mut list = vec![vk::ExtensionProperties::default(); count as usize];
     // SAFETY: there is room for `count` extensions, and the driver writes no more.
     let _ = unsafe { enumerate(physical.handle(), std::ptr::null(), &mut count, list.as_mut_ptr()) };
-    if !list.iter().any(|extension| extension.extension_name_as_c_str() == Ok(BFLOAT16)) {
+    if !list.iter().any(|extension| extension.extension_name_as_c_str() == Ok(BFLOAT16_EXTENSION)) {
         return false;
     }
     let mut bfloat16 = Bfloat16Features::new();
@@ -151,7 +151,7 @@ pub fn open_with_bfloat16(
     let names: Vec<_> = [
         (khr_push_descriptor, ash::khr::push_descriptor::NAME),
         (khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
-        (true, BFLOAT16),
+        (true, BFLOAT16_EXTENSION),
     ]
     .into_iter()
     .filter_map(|(has, name)| has.then_some(name.as_ptr()))

@@ -10,7 +10,7 @@ mod timeline;
 
 pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
 pub use choose::{Listed, choose, instance, listed, physical_devices};
-pub use matrix::Matrices;
+pub use matrix::MatrixTypes;
 pub use open::open;
 pub use probe::{doubles_are_fast, fma_rounds_once};
 pub use timeline::Timeline;

@@ -58,8 +58,8 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
 /// Whether a double operation takes less than [`FAST`] times a float's. It does on devices made for computing; on most others it takes 16
 /// to 64 times as long. The device must have doubles.
 pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
-    let float = Probe::new(queue, float::load(queue.device().clone())?, 2, GROUPS)?;
-    let double = Probe::new(queue, double::load(queue.device().clone())?, 2, GROUPS)?;
+    let float = Probe::new(queue, float::load(queue.device().clone())?, 2, PROBE_GROUPS)?;
+    let double = Probe::new(queue, double::load(queue.device().clone())?, 2, PROBE_GROUPS)?;
     // Other work can only add to a run's time.
     let time = |probe: &Probe, steps: u32| -> Probed<Duration> {
         let runs = (0..3).map(|_| Ok(probe.run(&[steps, 0])?.1)).collect::<Probed<Vec<_>>>()?;
@@ -78,7 +78,7 @@ pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
 const FAST: u32 = 6;
 /// The least duration of a timed run. The submission itself takes up to a tenth of it.
 const LONG_ENOUGH: Duration = Duration::from_micros(500);
-const GROUPS: u32 = 512;
+const PROBE_GROUPS: u32 = 512;
 
 /// A kernel over one buffer of words.
 struct Probe {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Tensor;
-use super::contraction::{Axis, Contraction, View};
+use super::contraction::{Axis, Contraction, OperandView};
 use crate::error::{Attempt, Error, Result};
 use crate::graph::Context;
 use crate::memory::Buffer;
@@ -63,9 +63,9 @@ impl Factor<'_> {
         self.tensor.shape[axis]
     }
 
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> OperandView<'_> {
         let Tensor { buffer, ty, .. } = self.tensor;
-        View { buffer, ty, offset: 0 }
+        OperandView { buffer, ty, offset: 0 }
     }
 
     fn free(&self) -> SmallVec<[usize; 8]> {

@@ -5,7 +5,7 @@ use rustler::Term;
 use super::graphs::KeyTerms;
 use super::*;
 use crate::graph::{Context, Operand};
-use crate::kernels::contraction::{Axis, Contraction, PaddedAxis, View};
+use crate::kernels::contraction::{Axis, Contraction, OperandView, PaddedAxis};
 use crate::memory::Blocking;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, contraction);
@@ -23,8 +23,8 @@ fn contraction<'a>(
     let env = out_type.get_env();
     let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let view = |buffer, ty, offset, name| -> Result<View> {
-        Ok(View { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
+    let view = |buffer, ty, offset, name| -> Result<OperandView> {
+        Ok(OperandView { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
     let call = |cx: &Context| {
         let [batch, rows, columns, depth, padded_axes] = tuple_arg(axes, "axes")?[..] else {

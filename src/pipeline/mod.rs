@@ -103,7 +103,7 @@ pub fn take_builds() -> Builds {
 }
 
 /// Stack of the thread that builds a pipeline: compilers recurse over nested code.
-const STACK_BYTES: usize = 64 << 20;
+const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// The pipelines of a device.
 pub struct Pipelines {
@@ -218,7 +218,7 @@ impl Pipelines {
             Ok((Arc::new(pipeline), false))
         };
         let (pipeline, from_disk) = std::thread::scope(|scope| {
-            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(STACK_BYTES);
+            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(BUILD_STACK_BYTES);
             let thread = builder.spawn_scoped(scope, build).map_err(|e| failed(format!("no thread: {e}")))?;
             thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked".into())))
         })?;

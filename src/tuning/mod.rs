@@ -25,7 +25,7 @@ pub const MAX_UNROLLED_WINDOW: u64 = 32;
 pub(crate) mod devices {
     //! Devices to choose for in unit tests, which need none then.
 
-    use crate::device::{Capabilities, Matrices};
+    use crate::device::{Capabilities, MatrixTypes};
 
     /// An NVIDIA H200 under driver 580.
     pub fn h200() -> Capabilities {
@@ -47,7 +47,7 @@ pub(crate) mod devices {
             fma: true,
             fast_float64: true,
             push_descriptor: true,
-            matrices: Matrices { float16: true, bfloat16: true },
+            matrices: MatrixTypes { float16: true, bfloat16: true },
             multiprocessors: 132,
             max_groups: [2_147_483_647, 65_535, 65_535],
             max_push_constants: 256,
@@ -73,7 +73,7 @@ pub(crate) mod devices {
             denorm_preserve64: false,
             round_to_even: false,
             fast_float64: true,
-            matrices: Matrices::default(),
+            matrices: MatrixTypes::default(),
             multiprocessors: 32,
             max_groups: [65_535; 3],
             max_shared: 32 << 10,

@@ -24,7 +24,7 @@ pub struct Indexing {
 }
 
 /// The groups' names and the tensors that they are a part of.
-const GROUPS: [(&str, &str); 4] = [("batch", "abc"), ("m", "ac"), ("n", "bc"), ("k", "ab")];
+const AXIS_GROUPS: [(&str, &str); 4] = [("batch", "abc"), ("m", "ac"), ("n", "bc"), ("k", "ab")];
 
 impl Indexing {
     pub fn of(groups: &AxisGroups) -> Self {
@@ -97,7 +97,7 @@ impl Indexing {
     /// The functions that find the offsets whose finding takes divisions.
     pub fn offset_functions(&self) -> String {
         let mut text = String::new();
-        for (name, tensors) in GROUPS {
+        for (name, tensors) in AXIS_GROUPS {
             for tensor in tensors.chars().filter(|&tensor| self.divides(tensor, name)) {
                 let spans = self.spans(tensor, name);
                 let _ = writeln!(text, "IDX offset_{tensor}_{name}(IDX i) {{\n  IDX offset = 0;");

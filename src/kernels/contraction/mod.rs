@@ -25,7 +25,7 @@ pub(super) use panels::{MatmulOperand, Panels};
 
 /// A buffer that is read from the element `offset` on.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct OperandView<'a> {
     /// The buffer; its whole length bounds what the axes of a contraction may reach.
     pub buffer: &'a Buffer,
     /// The type of its elements.
@@ -40,9 +40,9 @@ pub struct Contraction<'a> {
     /// The type of the result.
     pub ty: Type,
     /// The first operand.
-    pub a: View<'a>,
+    pub a: OperandView<'a>,
     /// The second operand.
-    pub b: View<'a>,
+    pub b: OperandView<'a>,
     /// The axes of both operands and the result.
     pub batch: Vec<Axis>,
     /// The axes of the first operand and the result; their strides in the second operand are 0.
@@ -67,7 +67,8 @@ impl Contraction<'_> {
     /// What the strategy is chosen by; fails where it makes no sense.
     fn checked_shape(self, cx: &Context) -> Attempt<ContractionShape> {
         let Self { ty, a, b, batch, rows, columns, depth, padded_axes } = self;
-        let operand = |View { buffer, ty, offset }| OperandShape { ty, offset, elements: buffer.len() / ty.size() };
+        let operand =
+            |OperandView { buffer, ty, offset }| OperandShape { ty, offset, elements: buffer.len() / ty.size() };
         [ty, a.ty, b.ty].iter().try_for_each(|ty| ty.check_program(cx.caps()))?;
         let operands = [operand(a), operand(b)];
         let shape = ContractionShape { ty, operands, batch, rows, columns, depth, padded_axes };
@@ -141,7 +142,7 @@ mod tests {
             let axis =
                 |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded: None }];
             let [a, b] =
-                self.buffers.each_ref().map(|buffer| View { buffer, ty: Type::F32, offset: self.offset as i64 });
+                self.buffers.each_ref().map(|buffer| OperandView { buffer, ty: Type::F32, offset: self.offset as i64 });
             Contraction {
                 ty: Type::F32,
                 a,
@@ -243,8 +244,8 @@ mod tests {
             depth.rotate_left(usize::from(i < 2));
             let contraction = || Contraction {
                 ty: Type::F32,
-                a: View { buffer: &a, ty: Type::F32, offset: 0 },
-                b: View { buffer: &b, ty: Type::F32, offset: 0 },
+                a: OperandView { buffer: &a, ty: Type::F32, offset: 0 },
+                b: OperandView { buffer: &b, ty: Type::F32, offset: 0 },
                 batch: vec![],
                 rows: vec![axis(features, feature_stride, 0, size, None)],
                 columns: vec![

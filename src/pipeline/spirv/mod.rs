@@ -43,7 +43,7 @@ const HEADER_WORDS: usize = 5;
 
 /// Stack of the thread that checks a module. The BEAM's schedulers have a few hundred KiB, too little for the
 /// recursive walks over deeply nested control flow in SPIRV-Tools.
-const STACK_BYTES: usize = 64 << 20;
+const VALIDATOR_STACK_BYTES: usize = 64 << 20;
 
 /// Why a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +111,7 @@ pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, Spirv
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("nx_vulkan spirv".into())
-            .stack_size(STACK_BYTES)
+            .stack_size(VALIDATOR_STACK_BYTES)
             .spawn_scoped(scope, || check(words, specialization))
             .map_err(|error| SpirvError::Internal(format!("no thread: {error}")))?
             .join()

@@ -18,8 +18,8 @@ mod vectors;
 pub use accumulator::{Accumulator, sum_parts, widened};
 pub use prelude::{head, quad_bytes, quad_of};
 pub use schedule::{
-    Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, Tile, VECTORS_PER_THREAD,
-    VectorInputs,
+    Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile,
+    VECTORS_PER_THREAD, VectorInputs,
 };
 pub use values::{assign, convert, element, load, of_compute, store, stored};
 

@@ -37,7 +37,7 @@ pub enum LoopNest {
         /// Threads of a workgroup.
         threads: u32,
         /// The two axes, and the extents of a tile along them.
-        tile: Tile,
+        tile: TransposeTile,
     },
     /// A reduction whose elements are combined in any order.
     Reduce(ReduceSchedule),
@@ -102,7 +102,7 @@ pub enum Exchange {
 /// Two axes of the iteration space, in tiles of `width` by `height` for each workgroup. Along `output_axis` results are neighbours in
 /// memory, along `input_axis` the elements of some inputs, which are transposed on their way: both sides move whole sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct TransposeTile {
     /// The axis along which results are neighbours in memory, by its index in the collapsed iteration space.
     pub output_axis: u8,
     /// The axis along which elements of the transposed inputs are neighbours in memory, by its index in the collapsed

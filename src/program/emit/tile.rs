@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use super::values::store;
 use super::vectors::GivenInput;
-use super::{Emitter, Staging, Tile, define, quad_of};
+use super::{Emitter, Staging, TransposeTile, define, quad_of};
 
 /// The most elements that a thread loads before it stores them to shared memory.
 const MAX_BATCH: u32 = 8;
 
 impl Emitter<'_> {
-    pub(super) fn tile(&self, text: &mut String, threads: u32, tile: Tile) {
+    pub(super) fn tile(&self, text: &mut String, threads: u32, tile: TransposeTile) {
         self.tile_element(text);
         self.result_macros(text);
         self.tile_inputs(text, tile);
@@ -57,7 +57,7 @@ impl Emitter<'_> {
     }
 
     /// The inputs that are transposed.
-    fn tile_inputs(&self, text: &mut String, tile: Tile) {
+    fn tile_inputs(&self, text: &mut String, tile: TransposeTile) {
         let given = self.given();
         let list = |f: &dyn Fn(&GivenInput) -> String| given.iter().map(f).collect::<Vec<_>>().join(" ");
         let each = list(&|g| format!("M(k, {}, {}, {})", g.input, g.storage, quad_of(g.storage)));
@@ -73,7 +73,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn tile_axes(&self, text: &mut String, tile: Tile) {
+    fn tile_axes(&self, text: &mut String, tile: TransposeTile) {
         let (x, y) = (usize::from(tile.output_axis), usize::from(tile.input_axis));
         for (name, axis) in [("X", x), ("Y", y)] {
             define(text, &format!("DIM_{name}"), format_args!("p.dim{axis}"));

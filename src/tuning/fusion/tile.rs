@@ -1,7 +1,7 @@
 //! When element-wise kernels go through tiles, and how large these are.
 
 use super::FusionProblem;
-use crate::program::emit::{Staging, Tile};
+use crate::program::emit::{Staging, TransposeTile};
 use crate::program::layout::{Pattern, View};
 
 /// Elements nearer than this number of bytes share a sector of memory.
@@ -19,7 +19,7 @@ const MANY_TILES: u64 = 512;
 
 impl FusionProblem<'_> {
     /// The tile for a program without a reduction, where one pays.
-    pub(super) fn tile(&self) -> Option<Tile> {
+    pub(super) fn tile(&self) -> Option<TransposeTile> {
         let (program, layout) = (self.program, self.layout);
         let dims = &layout.dims;
         if dims.len() < 2 {
@@ -59,11 +59,11 @@ impl FusionProblem<'_> {
         let width = side(dims[output_axis], area / height);
         let (output_axis, input_axis) = (output_axis as u8, input_axis as u8);
         let (width, height) = (width as u32, height as u32);
-        Some(Tile { output_axis, input_axis, width, height, inputs, staging: Staging::SharedScalars })
+        Some(TransposeTile { output_axis, input_axis, width, height, inputs, staging: Staging::SharedScalars })
     }
 
     /// Workgroups for the whole iteration space.
-    pub(super) fn tiles(&self, tile: &Tile) -> u64 {
+    pub(super) fn tiles(&self, tile: &TransposeTile) -> u64 {
         let (output_axis, input_axis) = (usize::from(tile.output_axis), usize::from(tile.input_axis));
         let tiles = |(axis, &dim): (usize, &u64)| match axis {
             _ if axis == output_axis => dim.div_ceil(tile.width.into()),

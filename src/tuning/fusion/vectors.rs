@@ -2,7 +2,7 @@
 
 use super::FusionProblem;
 use crate::program::Type;
-use crate::program::emit::{Tile, VectorInputs, quad_bytes};
+use crate::program::emit::{TransposeTile, VectorInputs, quad_bytes};
 use crate::program::layout::{Pattern, View};
 
 impl FusionProblem<'_> {
@@ -44,7 +44,7 @@ impl FusionProblem<'_> {
     }
 
     /// Whether a tile's rows and columns are whole vectors of aligned elements. The program stands in the kernel four times.
-    pub(super) fn tile_in_vectors(&self, tile: &Tile) -> bool {
+    pub(super) fn tile_in_vectors(&self, tile: &TransposeTile) -> bool {
         let (output_axis, input_axis) = (usize::from(tile.output_axis), usize::from(tile.input_axis));
         let (dims, result) = (&self.layout.dims, self.program.result());
         let transposed = |view: &&View| view.input.is_some_and(|input| input < 32 && tile.inputs >> input & 1 == 1);
