@@ -41,12 +41,7 @@ defmodule Nx.Vulkan.Test.Reference do
   """
   def as_type(%T{type: {kind, 64}} = tensor, {to, size} = type)
       when kind in [:u, :s] and to not in [:u, :s] and size < 64 do
-    tensor
-    |> Nx.to_flat_list()
-    |> Enum.map(&round_to_odd/1)
-    |> Nx.tensor(type: tensor.type, backend: Nx.BinaryBackend)
-    |> Nx.reshape(tensor.shape)
-    |> Nx.as_type(type)
+    tensor |> rounded_to_odd() |> Nx.as_type(type)
   end
 
   # BinaryBackend takes a number's exponent from its logarithm, which is rounded: a double just below a power of
@@ -74,6 +69,17 @@ defmodule Nx.Vulkan.Test.Reference do
     <<x::float>> = <<bits::64>>
     x
   end
+
+  # The tensor itself unless its elements are integers of 64 bits.
+  defp rounded_to_odd(%T{type: {kind, 64}} = tensor) when kind in [:u, :s] do
+    tensor
+    |> Nx.to_flat_list()
+    |> Enum.map(&round_to_odd/1)
+    |> Nx.tensor(type: tensor.type, backend: Nx.BinaryBackend)
+    |> Nx.reshape(tensor.shape)
+  end
+
+  defp rounded_to_odd(tensor), do: tensor
 
   defp round_to_odd(x) do
     unit = 2 ** max(length(Integer.digits(abs(x), 2)) - 50, 0)
@@ -133,6 +139,11 @@ defmodule Nx.Vulkan.Test.Reference do
   # Where BinaryBackend's own formula cancels, the reference is computed here in f64. The others are
   # BinaryBackend's.
   def unary(op) when op in [:expm1, :log1p, :cbrt], do: fn [x] -> accurate(op, x) end
+
+  # They convert integers to floats and do no more: see `as_type/2`.
+  def unary(op) when op in [:real, :conjugate],
+    do: fn [x] -> apply(Nx, op, [rounded_to_odd(x)]) end
+
   def unary(op), do: &apply(Nx, op, &1)
 
   defp accurate(op, %T{} = tensor) do
