@@ -79,11 +79,17 @@ impl Contraction<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::device::Capabilities;
     use crate::graph::{Graph, Operand};
     use crate::memory::Blocking;
     use crate::tuning::contraction::{Strategy, TILES, Tile, choose_aligned, choose_with_tile};
+
+    /// The indices of the smallest tile without slices and with them.
+    const SMALLEST: usize = 8;
+    const SMALLEST_SLICED: usize = 11;
 
     /// Small whole numbers, whose sums of products are exact in any order.
     fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -178,48 +184,125 @@ mod tests {
         }
     }
 
+    /// Shapes that differ in all that a tile does: whole and partial tiles in every direction, batches, one step along k and
+    /// many, operands that are loaded as vec4s, scattered and one by one, along k and across, from any offset. Each is a batch,
+    /// m, n and k, the layouts of `a` and `b`, and the offset.
+    const CASES: [([u64; 4], (bool, bool), u64); 5] = [
+        ([1, 130, 132, 20], (true, true), 0),
+        ([2, 65, 129, 9], (false, false), 1),
+        ([3, 33, 36, 300], (true, false), 4),
+        ([1, 17, 5, 1], (false, true), 0),
+        // Its k is two axes that cannot be merged, longer than the tables of their offsets.
+        ([1, 20, 24, 300], (true, true), 0),
+    ];
+
+    /// Fails where a tile, or what suits the device, gives a case anything but its products. Sums are of type f32 where
+    /// `accumulate_f64` is false.
+    fn check_case(cx: &Context, case: usize, tile: Option<(Tile, u64)>, accumulate_f64: bool) {
+        let (sizes, layout, offset) = CASES[case];
+        let products = Products::new(cx, sizes, layout, offset);
+        let mut contraction = products.contraction();
+        if case == 4 {
+            let k = contraction.depth[0];
+            let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
+            contraction.depth = vec![Axis { dim: 5, ..k }, inner];
+        }
+        let mut caps = cx.caps().clone();
+        caps.float64 &= accumulate_f64;
+        let c = run_by(cx, contraction, |shape| match tile {
+            Some(tile) => choose_with_tile(shape, &caps, tile),
+            None => choose(shape, &caps),
+        });
+        products.check(cx, &c, format_args!("case {case}, {tile:?}, sums of f64: {accumulate_f64}"));
+    }
+
+    // A CPU driver takes seconds to compile a tile's unrolled kernel, hence not every tile meets every case. The smallest tile
+    // and the smallest sliced one meet them all, each with k in one part and in several and with sums of both types. Every
+    // other tile meets one case, in turn.
+
     #[test]
-    fn tiles_agree_with_sums_at_all_edges() {
+    fn smallest_tile_agrees_with_sums_at_all_edges() {
         let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
-        let shapes = [[1, 130, 132, 20], [2, 65, 129, 9], [3, 33, 36, 300], [1, 17, 5, 1], [1, 20, 24, 300]];
-        let layouts = [(true, true, 0), (false, false, 1), (true, false, 4), (false, true, 0), (true, true, 0)];
-        // The last one is the strategy that suits the device.
-        let ways = TILES.into_iter().zip([1, 1, 1, 2, 3, 2, 2, 3, 2, 1, 5, 2]).map(Some).chain([None]);
-        for (i, by) in ways.enumerate() {
-            let cases = shapes.into_iter().zip(layouts).cycle().skip(i).take(3);
-            for (sizes, (by_k, by_n, offset)) in cases {
-                let products = Products::new(cx, sizes, (by_k, by_n), offset);
-                let mut contraction = products.contraction();
-                if sizes[1] == 20 {
-                    // Two axes that cannot be merged.
-                    let k = contraction.depth[0];
-                    let inner = Axis { dim: k.dim / 5, a: 5 * k.a, b: 5 * k.b, ..k };
-                    contraction.depth = vec![Axis { dim: 5, ..k }, inner];
-                }
-                let c = run_with_tile(cx, contraction, by);
-                products.check(cx, &c, format_args!("{by:?}"));
-            }
+        for case in 0..CASES.len() {
+            check_case(cx, case, Some((TILES[SMALLEST], [2, 1, 5, 1, 3][case])), [0, 2].contains(&case));
         }
     }
 
-    /// A convolution of padded images, against sums on the host.
     #[test]
-    fn tiles_find_windows_and_stop_at_padding() {
+    fn smallest_sliced_tile_agrees_with_sums_at_all_edges() {
         let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
-        let tiles = [TILES[1], TILES[5]];
-        // Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and
-        // 35 bits in two windows' indices. With a stride of three elements are loaded along the window.
-        let shapes = [
-            [2, 16, 9, 7, 7, 3, 2, 1, 1, 1],
-            [2, 32, 6, 6, 9, 2, 3, 2, 2, 2],
-            [1, 3, 70, 5, 9, 2, 3, 2, 2, 1],
-            [1, 2, 5, 9, 10, 3, 3, 1, 3, 1],
-            [2, 2, 5, 24, 22, 22, 20, 1, 1, 1],
-            [1, 1, 2, 33, 34, 17, 18, 1, 1, 1],
-            [8, 16, 68, 30, 30, 3, 3, 1, 1, 1],
-        ];
+        for case in 0..CASES.len() {
+            check_case(cx, case, Some((TILES[SMALLEST_SLICED], [1, 1, 2, 1, 3][case])), [1, 2].contains(&case));
+        }
+    }
+
+    /// The tiles that are neither of the two, of a part of the table.
+    fn check_other_tiles(indices: Range<usize>) {
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
+        let others = (0..TILES.len()).filter(|i| ![SMALLEST, SMALLEST_SLICED].contains(i));
+        for (i, tile) in others.enumerate().filter(|(_, tile)| indices.contains(tile)) {
+            // Two cases of five have sums of f64, whose kernels take longer to compile.
+            check_case(cx, i % CASES.len(), Some((TILES[tile], 1 + i as u64 % 3)), i % CASES.len() >= 3);
+        }
+    }
+
+    #[test]
+    fn large_tiles_agree_with_sums() {
+        check_other_tiles(0..4);
+    }
+
+    #[test]
+    fn smaller_tiles_agree_with_sums() {
+        check_other_tiles(4..TILES.len());
+    }
+
+    #[test]
+    fn what_suits_the_device_agrees_with_sums_at_all_edges() {
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
+        for case in 0..CASES.len() {
+            check_case(cx, case, None, true);
+        }
+    }
+
+    /// Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and 35 bits in
+    /// two windows' indices. With a stride of three elements are loaded along the window.
+    const WINDOWS: [[u64; 10]; 7] = [
+        [2, 16, 9, 7, 7, 3, 2, 1, 1, 1],
+        [2, 32, 6, 6, 9, 2, 3, 2, 2, 2],
+        [1, 3, 70, 5, 9, 2, 3, 2, 2, 1],
+        [1, 2, 5, 9, 10, 3, 3, 1, 3, 1],
+        [2, 2, 5, 24, 22, 22, 20, 1, 1, 1],
+        [1, 1, 2, 33, 34, 17, 18, 1, 1, 1],
+        [8, 16, 68, 30, 30, 3, 3, 1, 1, 1],
+    ];
+
+    /// The tiles of a case of windows. The smallest one meets every case, two large ones a case each: kernels take
+    /// seconds to compile. No tile with slices is chosen for padded operands.
+    fn tiles_of_windows(case: usize) -> &'static [usize] {
+        match case {
+            0 => &[SMALLEST, 5],
+            2 => &[SMALLEST, 1],
+            // It takes too long in shared memory.
+            6 => &[],
+            _ => &[SMALLEST],
+        }
+    }
+
+    #[test]
+    fn tiles_find_windows_with_channels_innermost_and_strides_of_two() {
+        check_windows(0..3);
+    }
+
+    #[test]
+    fn tiles_find_windows_of_many_bits_and_copies() {
+        check_windows(3..WINDOWS.len());
+    }
+
+    /// Convolutions of padded images, against sums on the host.
+    fn check_windows(cases: Range<usize>) {
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         for (i, [images, channels, features, height, width, window_height, window_width, padding, stride, dilation]) in
-            shapes.into_iter().enumerate()
+            WINDOWS.into_iter().enumerate().filter(|(i, _)| cases.contains(i))
         {
             let out = |dim: u64, window: u64| (dim + 2 * padding - (window - 1) * dilation - 1) / stride + 1;
             let (out_height, out_width) = (out(height, window_height), out(width, window_width));
@@ -270,9 +353,7 @@ mod tests {
                 }
                 expected.push(sum);
             }
-            // The largest one takes too long in shared memory.
-            let tiles = tiles.iter().filter(|_| i != 6).map(|&tile| Some((tile, 2)));
-            let ways = tiles.chain([None]);
+            let ways = tiles_of_windows(i).iter().map(|&tile| Some((TILES[tile], 2))).chain([None]);
             let results = ways.map(|tile| run_with_tile(cx, contraction(), tile));
             // On a GPU the last shape is large enough for copies, and its kernel cannot be read well.
             let caps = Capabilities { cpu: false, ..cx.caps().clone() };
