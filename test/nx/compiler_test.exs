@@ -56,6 +56,20 @@ defmodule Nx.Vulkan.CompilerTest do
       assert kernels(fn x -> Nx.all(Nx.less(Nx.abs(x), 10)) end, [x]) == 1
     end
 
+    test "a view of a view is right, also beside the view itself" do
+      x = device({5, 5})
+
+      for first <- [&Nx.reverse/1, &Nx.transpose/1, &Nx.slice(&1, [1, 0], [4, 4])],
+          second <- [&Nx.transpose/1, &Nx.reverse/1, & &1[0], &Nx.new_axis(&1, 0)] do
+        fun = fn x ->
+          view = first.(x)
+          Nx.add(view, second.(view))
+        end
+
+        assert_same(compiled(fun).(x), host(fun.(x)), :add, [])
+      end
+    end
+
     test "what is stored anyway is not computed again" do
       x = device({4, 6})
 

@@ -195,7 +195,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       :elementwise -> state.tensors[reader].shape == shape or cheap_to_broadcast?(group)
       :reduction -> true
       :reshape -> group.flat
-      :view -> state.kinds[id] == :view
+      # Of the views only a squeeze reads a view within a group.
+      :view -> state.kinds[id] == :view and state.tensors[reader].data.op == :squeeze
       :other -> false
     end
   end
