@@ -1,14 +1,14 @@
 //! The parameters of a kernel launch: their values and, where the source is wanted, their declarations in GLSL.
 
 use std::fmt::{self, Display, Write as _};
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 
 use smallvec::SmallVec;
 
 use crate::memory::Allocation;
 
 /// A parameter's name: one or two words, followed by up to two numbers as in `stride0_1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name([&'static str; 2], [Option<usize>; 2]);
 
 impl From<&'static str> for Name {
@@ -45,7 +45,7 @@ impl Display for Name {
 }
 
 /// The GLSL type of a parameter.
-#[derive(Clone, Copy, Hash)]
+#[derive(Clone, Copy)]
 enum ParamType<'t> {
     /// A buffer's device address; the text is the storage type of its elements.
     Address(&'t str),
@@ -241,7 +241,7 @@ impl<'a> Params<'a> {
     #[inline]
     fn push(&mut self, words: &[u32], kind: ParamType, name: Name) {
         words.iter().for_each(|&word| self.words.push(word));
-        (kind, words.len() as u8, name).hash(&mut self.signature);
+        self.signature.sign(kind, words.len(), name);
         if let Some(text) = &mut self.declarations {
             let _ = writeln!(text, "  {kind} {name};");
         }
@@ -256,6 +256,25 @@ fn halves(value: u64) -> [u32; 2] {
 /// Collects what is hashed: hashing all at once takes less than hashing piece by piece.
 #[derive(Default)]
 pub struct Signature(pub SmallVec<[u8; 512]>);
+
+impl Signature {
+    /// Adds a parameter. Lengths come first, so that no two lists of parameters have the same bytes. Written out by hand, as a decomposition
+    /// launches thousands of kernels: derived hashing takes three times as many writes.
+    fn sign(&mut self, ty: ParamType, words: usize, Name([first, second], numbers): Name) {
+        let (tag, storage) = match ty {
+            ParamType::Address(storage) => (0, storage),
+            ParamType::Index => (1, ""),
+            ParamType::Bits64 => (2, ""),
+            ParamType::Bits128 => (3, ""),
+        };
+        let [a, b] = numbers.map(|number| number.map_or(u32::MAX, |number| number as u32).to_ne_bytes());
+        let lengths = [storage, first, second].map(|text| text.len() as u8);
+        let head =
+            [tag, words as u8, lengths[0], lengths[1], lengths[2], a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
+        self.0.extend_from_slice(&head);
+        [storage, first, second].iter().for_each(|text| self.0.extend_from_slice(text.as_bytes()));
+    }
+}
 
 impl Hasher for Signature {
     fn write(&mut self, bytes: &[u8]) {
