@@ -258,7 +258,7 @@ fn halves(value: u64) -> [u32; 2] {
 pub struct Signature(pub SmallVec<[u8; 512]>);
 
 impl Signature {
-    /// Adds a parameter. Lengths come first, so that no two lists of parameters have the same bytes. Written out by hand, as a decomposition
+    /// Adds a parameter. Lengths come first, so that no two lists of parameters have the same bytes. Written by hand, as a decomposition
     /// launches thousands of kernels: derived hashing takes three times as many writes.
     fn sign(&mut self, ty: ParamType, words: usize, Name([first, second], numbers): Name) {
         let (tag, storage) = match ty {
