@@ -60,14 +60,19 @@ defmodule Nx.Vulkan.DecompositionTest do
       for type <- @real ++ [{:c, 64}],
           {m, n} <- [{2, 2}, {3, 3}, {5, 3}, {3, 5}, {6, 6}],
           _ <- 1..3 do
-        # The columns are far from parallel, which keeps all digits.
+        # The columns are far from parallel, which keeps the digits of both.
         matrix = Nx.add(random({m, n}, type), Nx.multiply(2, Nx.eye({m, n}, type: type)))
 
         for mode <- [:reduced, :complete] do
           {q, r} = Nx.LinAlg.qr(to_device(matrix), mode: mode)
           {expected_q, expected_r} = Nx.LinAlg.qr(matrix, mode: mode)
-          assert_within(q, expected_q, 200 * epsilon(type), {type, mode, matrix})
-          assert_within(r, expected_r, 200 * epsilon(type) * norm(matrix), {type, mode, matrix})
+
+          # BinaryBackend's reflectors lose digits where a column is small below the diagonal: its residual
+          # says how many.
+          lost = norm(Nx.subtract(dot(expected_q, expected_r), matrix))
+          out = 200 * epsilon(type) + lost
+          assert_within(q, expected_q, out, {type, mode, matrix})
+          assert_within(r, expected_r, out * norm(matrix), {type, mode, matrix})
         end
       end
     end
