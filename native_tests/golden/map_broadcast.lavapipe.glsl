@@ -22,7 +22,7 @@ void bases(IDX o, out IDX index0, out IDX index1) {
 }
 #define BASES(w, o) IDX base0_##w, base1_##w; bases(o, base0_##w, base1_##w);
 void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out float q1) {
-  q0 = LOAD_QUAD(float, p.input0, index0 / 4);
+  q0 = LOAD_VEC4(float, p.input0, index0 / 4);
   q1 = AT(float, p.input1, index1);
 }
 #define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; float q1_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
@@ -38,7 +38,7 @@ void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
 #define LINEAR_SCALARS(i) 
 #define RESULT float
 #define RESULT_AT(i) AT(float, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(float, p.result, v, vec4(a, b, c, d))
 #define THREADS 8
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2

@@ -13,12 +13,12 @@ float element(IDX i, float x0) {
 #define LOAD_SCALAR(k, w, r) 
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
-#define LOAD_LINEAR(w, v) vec4 l0_##w = LOAD_QUAD(float, p.input0, v); 
+#define LOAD_LINEAR(w, v) vec4 l0_##w = LOAD_VEC4(float, p.input0, v); 
 #define LINEAR_VECTORS(w, c) , l0_##w[c]
 #define LINEAR_SCALARS(i) , AT(float, p.input0, i)
 #define RESULT float
 #define RESULT_AT(i) AT(float, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(float, p.result, v, vec4(a, b, c, d))
 #define THREADS 128
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2

@@ -14,12 +14,12 @@ vec2 element(IDX i, vec2 x0) {
 #define LOAD_SCALAR(k, w, r) 
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
-#define LOAD_LINEAR(w, v) mat4x2 l0_##w = LOAD_QUAD(vec2, p.input0, v); 
+#define LOAD_LINEAR(w, v) mat4x2 l0_##w = LOAD_VEC4(vec2, p.input0, v); 
 #define LINEAR_VECTORS(w, c) , l0_##w[c]
 #define LINEAR_SCALARS(i) , AT(vec2, p.input0, i)
 #define RESULT vec2
 #define RESULT_AT(i) AT(vec2, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(vec2, p.result, v, mat4x2(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(vec2, p.result, v, mat4x2(a, b, c, d))
 #define THREADS 128
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2

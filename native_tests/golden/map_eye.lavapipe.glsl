@@ -26,7 +26,7 @@ float element(IDX i) {
 #define LINEAR_SCALARS(i) 
 #define RESULT float
 #define RESULT_AT(i) AT(float, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(float, p.result, v, vec4(a, b, c, d))
 #define THREADS 8
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2

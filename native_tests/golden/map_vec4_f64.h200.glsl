@@ -14,12 +14,12 @@ double element(IDX i, double x0) {
 #define LOAD_SCALAR(k, w, r) 
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
-#define LOAD_LINEAR(w, v) dvec4 l0_##w = LOAD_QUAD(double, p.input0, v); 
+#define LOAD_LINEAR(w, v) dvec4 l0_##w = LOAD_VEC4(double, p.input0, v); 
 #define LINEAR_VECTORS(w, c) , l0_##w[c]
 #define LINEAR_SCALARS(i) , AT(double, p.input0, i)
 #define RESULT double
 #define RESULT_AT(i) AT(double, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(double, p.result, v, dvec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(double, p.result, v, dvec4(a, b, c, d))
 #define THREADS 128
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2

@@ -16,7 +16,7 @@ void load_vector(IDX r, IDX index0, out ivec4 q0) {
   IDX rest_r = r;
   IDX at0 = rest_r;
   index0 += at0;
-  q0 = LOAD_QUAD(int, p.input0, index0 / 4);
+  q0 = LOAD_VEC4(int, p.input0, index0 / 4);
 }
 #define LOAD_VECTOR(k, w, r) ivec4 q0_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w);
 void load_scalar(IDX r, IDX index0, out int q0) {

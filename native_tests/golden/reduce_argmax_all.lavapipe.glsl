@@ -17,7 +17,7 @@ void load_vector(IDX r, IDX index0, out vec4 q0) {
   IDX rest_r = r;
   IDX at0 = rest_r;
   index0 += at0;
-  q0 = LOAD_QUAD(float, p.input0, index0 / 4);
+  q0 = LOAD_VEC4(float, p.input0, index0 / 4);
 }
 #define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w);
 void load_scalar(IDX r, IDX index0, out float q0) {

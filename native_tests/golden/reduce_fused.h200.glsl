@@ -25,8 +25,8 @@ void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out vec4 q1) {
   IDX at1 = rest_r;
   index0 += at1;
   index1 += at1;
-  q0 = LOAD_QUAD(float, p.input0, index0 / 4);
-  q1 = LOAD_QUAD(float, p.input1, index1 / 4);
+  q0 = LOAD_VEC4(float, p.input0, index0 / 4);
+  q1 = LOAD_VEC4(float, p.input1, index1 / 4);
 }
 #define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; vec4 q1_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
 void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {

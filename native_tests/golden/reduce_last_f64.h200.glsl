@@ -20,7 +20,7 @@ void load_vector(IDX r, IDX index0, out dvec4 q0) {
   IDX rest_r = r;
   IDX at1 = rest_r;
   index0 += at1;
-  q0 = LOAD_QUAD(double, p.input0, index0 / 4);
+  q0 = LOAD_VEC4(double, p.input0, index0 / 4);
 }
 #define LOAD_VECTOR(k, w, r) dvec4 q0_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w);
 void load_scalar(IDX r, IDX index0, out double q0) {

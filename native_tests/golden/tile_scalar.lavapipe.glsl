@@ -15,7 +15,7 @@ float element(IDX at0, IDX at1, out IDX target) {
 }
 #define RESULT float
 #define RESULT_AT(i) AT(float, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(float, p.result, v, vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(float, p.result, v, vec4(a, b, c, d))
 #define EACH_INPUT(M, k) 
 #define START_INPUTS 
 #define DIM_X p.dim1

@@ -12,7 +12,7 @@ uint8_t element(IDX at0, IDX at1, uint8_t x0, out IDX target) {
 }
 #define RESULT uint8_t
 #define RESULT_AT(i) AT(uint8_t, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(uint8_t, p.result, v, u8vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(uint8_t, p.result, v, u8vec4(a, b, c, d))
 #define EACH_INPUT(M, k) M(k, 0, uint8_t, u8vec4)
 #define START_INPUTS IDX from0 = p.offset0 + at0 * p.stride0_0 + at1 * p.stride0_1;
 #define STRIDE_X_0 p.stride0_1

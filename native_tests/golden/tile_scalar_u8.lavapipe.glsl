@@ -15,7 +15,7 @@ uint8_t element(IDX at0, IDX at1, out IDX target) {
 }
 #define RESULT uint8_t
 #define RESULT_AT(i) AT(uint8_t, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(uint8_t, p.result, v, u8vec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(uint8_t, p.result, v, u8vec4(a, b, c, d))
 #define EACH_INPUT(M, k) 
 #define START_INPUTS 
 #define DIM_X p.dim1

@@ -12,7 +12,7 @@ double element(IDX at0, IDX at1, double x0, out IDX target) {
 }
 #define RESULT double
 #define RESULT_AT(i) AT(double, p.result, i)
-#define STORE_RESULTS(v, a, b, c, d) SET_QUAD(double, p.result, v, dvec4(a, b, c, d))
+#define STORE_RESULTS(v, a, b, c, d) SET_VEC4(double, p.result, v, dvec4(a, b, c, d))
 #define EACH_INPUT(M, k) M(k, 0, double, dvec4)
 #define START_INPUTS IDX from0 = p.offset0 + at0 * p.stride0_0 + at1 * p.stride0_1;
 #define STRIDE_X_0 p.stride0_1

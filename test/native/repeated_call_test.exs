@@ -36,7 +36,7 @@ defmodule Nx.Vulkan.RepeatedCallTest do
     for <<x::32-signed-native <- binary>>, do: x
   end
 
-  # So often that the last runs are those of what was kept.
+  # The last runs are replays of what the first ones captured.
   defp often(fun), do: Enum.each(1..4, fun)
 
   setup do

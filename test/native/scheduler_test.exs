@@ -39,7 +39,7 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
       {:built, %{pipelines: 1}, {:ok, _}} = apply(Native, :run_dirty, call)
       {:ok, sum} = apply(Native, :run, call)
 
-      # So is a module of the caller's.
+      # A module of the caller is deferred as well.
       call = [sum, x, x, 1, 0, "#{spv("elementwise_binary")}"]
       :defer = apply(Native, :apply_binary, call)
       {:built, %{pipelines: 1}, :ok} = apply(Native, :apply_binary_dirty, call)

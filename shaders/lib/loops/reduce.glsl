@@ -6,7 +6,7 @@
 //   OUTPUT_VECTORS      vectors of four outputs of a thread; 0 where it makes one output
 //   REDUCED_VECTORS     1 where a thread reads vectors along the reduced axes, otherwise 0
 //   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
-//   WINDOW_BLOCKS, WINDOW_REST          of a window, which is straight code: how often it has UNROLLED elements, and what is left
+//   WINDOW_BLOCKS, WINDOW_REST          of a window, whose loop is unrolled: how often it has UNROLLED elements, and what is left
 //   SHARED_EXCHANGE, SUBGROUP_EXCHANGE  one of them where threads share outputs
 //   PARTS, PART0, PART1, IDENTITY0, IDENTITY1   the parts of an accumulator, one or two: types and identities
 //   COMBINE_PARTS       the function of lib/reduce.glsl that combines two accumulators in the first

@@ -54,7 +54,7 @@ layout(local_size_x = THREADS) in;
 #define VECTORS_X (WIDTH / 4)
 #define VECTORS_Y (HEIGHT / 4)
 #define LOAD_COLUMN(c, n, T, V) \
-  V q##c##_##n = LOAD_QUAD(T, p.input##n, (from##n + IDX(4 * y) + IDX(4 * x + c) * STRIDE_X_##n) / 4);
+  V q##c##_##n = LOAD_VEC4(T, p.input##n, (from##n + IDX(4 * y) + IDX(4 * x + c) * STRIDE_X_##n) / 4);
 #define LOAD_BLOCK(k, n, T, V) LOAD_COLUMN(0, n, T, V) LOAD_COLUMN(1, n, T, V) LOAD_COLUMN(2, n, T, V) LOAD_COLUMN(3, n, T, V)
 
 #ifdef DECLARE

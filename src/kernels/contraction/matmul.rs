@@ -10,7 +10,7 @@ use crate::kernels::KernelSpec;
 use crate::memory::Allocation;
 use crate::pipeline::glsl::BFLOAT16;
 use crate::program::Type;
-use crate::program::emit::{assign, convert, head, load, quad_bytes, quad_of, stored};
+use crate::program::emit::{assign, convert, head, load, stored, vec4_bytes, vec4_of};
 use crate::program::types::Compute;
 use crate::tuning::contraction::{
     AxisGroups, OperandLoad, TABLE_ENTRIES, Tile, TileMethod, Tiling, of_accumulator, shared_width,
@@ -78,7 +78,7 @@ fn vector_of(storage: &'static str, width: u64) -> &'static str {
         (2, "uint64_t") => "u64vec2",
         (2, "int64_t") => "i64vec2",
         (2, "vec2") => "mat2",
-        _ => quad_of(storage),
+        _ => vec4_of(storage),
     }
 }
 
@@ -326,7 +326,7 @@ impl MatmulKernel {
     fn operand(&self, text: &mut String, name: char, ty: Type, load_as: OperandLoad) {
         let OperandLoad { width, scattered, .. } = load_as;
         let (upper, storage) = (name.to_ascii_uppercase(), ty.storage());
-        let (size, loaded) = (quad_bytes(storage) / 4, if scattered { 1 } else { width });
+        let (size, loaded) = (vec4_bytes(storage) / 4, if scattered { 1 } else { width });
         let (thread_offset, load_at) = if self.affine {
             let at = format!("uint64_t(p.{name}) + uint64_t(depth) * {size}ul + uint64_t(offset)");
             (format!("(({name}_base + offset) * {size})"), format!("{upper}_Vectors({at}).v[0]"))
@@ -366,10 +366,10 @@ impl MatmulKernel {
         };
         let offset = |group, index| self.indexing.offset('c', group, index);
         let at = format!("c_base + {} + {}", offset("m", "i"), offset("n", "j"));
-        let (storage, vec4) = (ty.storage(), quad_of(ty.storage()));
+        let (storage, vec4) = (ty.storage(), vec4_of(ty.storage()));
         let mut text = format!(
             "#define STORE(i, j, v) {}\n\
-             #define STORE_VEC4(i, j, v0, v1, v2, v3) QUAD({storage}, p.c, ({at}) / 4) = {vec4}({})\n",
+             #define STORE_VEC4(i, j, v0, v1, v2, v3) VEC4_AT({storage}, p.c, ({at}) / 4) = {vec4}({})\n",
             assign(ty, "c", &at, sum("v")),
             values(4),
         );

@@ -69,7 +69,7 @@ pub(super) struct WorkgroupShape {
 }
 
 impl WorkgroupShape {
-    /// So many threads, whose work is not divided by columns.
+    /// `threads` invocations whose work is not divided by columns.
     pub(super) fn flat(threads: u32) -> Self {
         Self { column_threads: threads, columns: 1 }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::prelude::quad_of;
+use super::prelude::vec4_of;
 use super::values::store;
 use super::{Emitter, MapTraversal, SCALARS_PER_THREAD, VECTORS_PER_THREAD, define};
 use crate::program::layout::Pattern;
@@ -55,7 +55,7 @@ impl Emitter<'_> {
             self.linear().map(|(input, storage)| f(input, storage)).collect::<String>()
         };
         let load = list(&|input, storage| {
-            format!("{} l{input}_##w = LOAD_QUAD({storage}, p.input{input}, v); ", quad_of(storage))
+            format!("{} l{input}_##w = LOAD_VEC4({storage}, p.input{input}, v); ", vec4_of(storage))
         });
         define(text, "LOAD_LINEAR(w, v)", load);
         define(text, "LINEAR_VECTORS(w, c)", list(&|input, _| format!(", l{input}_##w[c]")));

@@ -16,7 +16,7 @@ mod values;
 mod vectors;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
-pub use prelude::{head, quad_bytes, quad_of};
+pub use prelude::{head, vec4_bytes, vec4_of};
 pub use schedule::{
     Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile,
     VECTORS_PER_THREAD, VectorInputs,
@@ -121,11 +121,11 @@ impl Emitter<'_> {
         let storage = self.program.result().storage();
         define(text, "RESULT", storage);
         define(text, "RESULT_AT(i)", format_args!("AT({storage}, p.result, i)"));
-        let vector = quad_of(storage);
+        let vector = vec4_of(storage);
         define(
             text,
             "STORE_RESULTS(v, a, b, c, d)",
-            format_args!("SET_QUAD({storage}, p.result, v, {vector}(a, b, c, d))"),
+            format_args!("SET_VEC4({storage}, p.result, v, {vector}(a, b, c, d))"),
         );
     }
 }

@@ -68,11 +68,11 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
         if !seen.contains(&storage) {
             seen.push(storage);
             let _ = writeln!(text, "layout(buffer_reference, scalar) buffer Buffer_{storage} {{ {storage} v[]; }};");
-            let quad = quad_of(storage);
-            let align = quad_bytes(storage);
+            let vector = vec4_of(storage);
+            let align = vec4_bytes(storage);
             let _ = writeln!(
                 text,
-                "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Quads_{storage} {{ {quad} v[]; }};\n\
+                "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Vec4_{storage} {{ {vector} v[]; }};\n\
                  #define SIZE_{storage} {}ul",
                 align / 4
             );
@@ -81,10 +81,10 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
     // Arrays take 32-bit indices; beyond that the address itself is moved.
     text.push_str(if index64 {
         "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
-         #define QUAD(T, b, i) Quads_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
+         #define VEC4_AT(T, b, i) Vec4_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
     } else {
         "#define AT(T, b, i) b.v[i]\n\
-         #define QUAD(T, b, i) Quads_##T(b).v[i]\n"
+         #define VEC4_AT(T, b, i) Vec4_##T(b).v[i]\n"
     });
     words(&mut text, caps, &seen);
     invocations(&mut text, caps, index64);
@@ -95,11 +95,13 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
 /// vectors one by one, in words as large as it moves.
 fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
     if !(caps.cpu && caps.int64) {
-        text.push_str("#define LOAD_QUAD(T, b, i) QUAD(T, b, i)\n#define SET_QUAD(T, b, i, q) QUAD(T, b, i) = q\n");
+        text.push_str(
+            "#define LOAD_VEC4(T, b, i) VEC4_AT(T, b, i)\n#define SET_VEC4(T, b, i, q) VEC4_AT(T, b, i) = q\n",
+        );
         return;
     }
     for &storage in storages {
-        let (quad, align) = (quad_of(storage), quad_bytes(storage));
+        let (vector, align) = (vec4_of(storage), vec4_bytes(storage));
         let (word, from, to) = match storage {
             "float" => (
                 "u64vec2",
@@ -113,19 +115,19 @@ fn words(text: &mut String, caps: &Capabilities, storages: &[&str]) {
             ),
             "uint16_t" | "int16_t" => ("uint64_t", "(unpack16(w))", "pack64(u16vec4(q))"),
             "uint8_t" | "int8_t" => ("uint", "(unpack8(w))", "pack32(u8vec4(q))"),
-            _ => (quad, "(w)", "q"),
+            _ => (vector, "(w)", "q"),
         };
         let _ = writeln!(
             text,
             "layout(buffer_reference, scalar, buffer_reference_align = {align}) buffer Words_{storage} {{ {word} v[]; }};\n\
-             {quad} load_quad_{storage}(Words_{storage} b) {{ {word} w = b.v[0]; return {quad}({from}); }}\n\
-             void set_quad_{storage}(Words_{storage} b, {quad} q) {{ b.v[0] = {to}; }}"
+             {vector} load_vec4_{storage}(Words_{storage} b) {{ {word} w = b.v[0]; return {vector}({from}); }}\n\
+             void set_vec4_{storage}(Words_{storage} b, {vector} q) {{ b.v[0] = {to}; }}"
         );
     }
     let at = "Words_##T(uint64_t(b) + uint64_t(i) * (4ul * SIZE_##T))";
     let _ = writeln!(
         text,
-        "#define LOAD_QUAD(T, b, i) load_quad_##T({at})\n#define SET_QUAD(T, b, i, q) set_quad_##T({at}, q)"
+        "#define LOAD_VEC4(T, b, i) load_vec4_##T({at})\n#define SET_VEC4(T, b, i, q) set_vec4_##T({at}, q)"
     );
 }
 
@@ -158,7 +160,7 @@ fn invocations(text: &mut String, caps: &Capabilities, index64: bool) {
 }
 
 /// The GLSL type of four elements of a storage type.
-pub fn quad_of(storage: &str) -> &'static str {
+pub fn vec4_of(storage: &str) -> &'static str {
     match storage {
         "uint8_t" => "u8vec4",
         "int8_t" => "i8vec4",
@@ -176,8 +178,8 @@ pub fn quad_of(storage: &str) -> &'static str {
     }
 }
 
-/// Bytes of four elements of a storage type, to which addresses of quads are aligned.
-pub fn quad_bytes(storage: &str) -> u64 {
+/// Bytes of four elements of a storage type, to which their address is aligned.
+pub fn vec4_bytes(storage: &str) -> u64 {
     match storage {
         "uint8_t" | "int8_t" => 4,
         "uint16_t" | "int16_t" => 8,

@@ -53,7 +53,7 @@ pub enum LoopNest {
 pub enum MapTraversal {
     /// A chunk, whose extent is a parameter, in a loop.
     Chunk,
-    /// [`SCALARS_PER_THREAD`] or [`VECTORS_PER_THREAD`] a thread, in straight code: the loads overlap.
+    /// [`SCALARS_PER_THREAD`] or [`VECTORS_PER_THREAD`] a thread, unrolled: the loads overlap.
     Unrolled,
     /// [`SCALARS_PER_THREAD`] a thread in a loop, so that the kernel holds the program once.
     Rolled,
@@ -80,7 +80,7 @@ pub struct ReduceSchedule {
     pub unrolled: u32,
     /// How the threads that share an output hand each other their accumulators.
     pub exchange: Exchange,
-    /// Whether the reduced axes are a window: their extents are constants of the kernel, which is straight code.
+    /// Whether the reduced axes are a window: their extents are constants of the kernel, whose loops over them are unrolled.
     pub window: bool,
     /// Whether the kernel reads partial results in place of the program's inputs.
     pub from_partial: bool,

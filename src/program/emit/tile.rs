@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::values::store;
 use super::vectors::GivenInput;
-use super::{Emitter, Staging, TransposeTile, define, quad_of};
+use super::{Emitter, Staging, TransposeTile, define, vec4_of};
 
 /// The most elements that a thread loads before it stores them to shared memory.
 const MAX_BATCH: u32 = 8;
@@ -60,7 +60,7 @@ impl Emitter<'_> {
     fn tile_inputs(&self, text: &mut String, tile: TransposeTile) {
         let given = self.given();
         let list = |f: &dyn Fn(&GivenInput) -> String| given.iter().map(f).collect::<Vec<_>>().join(" ");
-        let each = list(&|g| format!("M(k, {}, {}, {})", g.input, g.storage, quad_of(g.storage)));
+        let each = list(&|g| format!("M(k, {}, {}, {})", g.input, g.storage, vec4_of(g.storage)));
         define(text, "EACH_INPUT(M, k)", each);
         let start = list(&|&GivenInput { view, input, .. }| {
             let terms = self.each_axis("", |axis| format!(" + at{axis} * p.stride{view}_{axis}"));

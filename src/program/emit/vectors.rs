@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Emitter, View, define, quad_of};
+use super::{Emitter, View, define, vec4_of};
 
 /// An input that a loop reads: its view, its number, and its storage type.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl Emitter<'_> {
         for (name, function, is_vector) in [("LOAD_VECTOR", "load_vector", true), ("LOAD_SCALAR", "load_scalar", false)]
         {
             let ty = |g: &GivenInput| {
-                if is_vector && !self.is_broadcast(g.input) { quad_of(g.storage) } else { g.storage }
+                if is_vector && !self.is_broadcast(g.input) { vec4_of(g.storage) } else { g.storage }
             };
             let parameters = list("", &|g| format!(", IDX index{}, out {} q{}", g.view, ty(g), g.input));
             let _ = writeln!(text, "void {function}(IDX r{parameters}) {{");
@@ -65,7 +65,7 @@ impl Emitter<'_> {
             for g in &given {
                 let GivenInput { view, input, storage } = g;
                 let load = match is_vector && !self.is_broadcast(*input) {
-                    true => format!("LOAD_QUAD({storage}, p.input{input}, index{view} / 4)"),
+                    true => format!("LOAD_VEC4({storage}, p.input{input}, index{view} / 4)"),
                     false => format!("AT({storage}, p.input{input}, index{view})"),
                 };
                 let _ = writeln!(text, "  q{input} = {load};");

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::device::Capabilities;
 use crate::error::Result;
 use crate::program::Type;
-use crate::program::emit::quad_bytes;
+use crate::program::emit::vec4_bytes;
 use crate::program::types::Compute;
 pub use axes::{Axis, AxisGroups};
 pub use copies::OperandCopy;
@@ -197,7 +197,7 @@ pub fn shared_width(element: Compute) -> u32 {
 
 /// How many contiguous elements of a storage type are loaded at once: four, in 16 bytes at most.
 pub fn load_width(storage: &str) -> u64 {
-    (64 / quad_bytes(storage)).min(4)
+    (64 / vec4_bytes(storage)).min(4)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::tile::{Tile, TileMethod};
 use super::{load_width, of_accumulator, shared_width};
 use crate::device::Capabilities;
 use crate::program::Type;
-use crate::program::emit::quad_bytes;
+use crate::program::emit::vec4_bytes;
 use crate::program::types::Compute;
 
 /// How an operand is loaded.
@@ -58,7 +58,7 @@ fn is_aligned(shape: &ContractionShape, groups: &AxisGroups, operand: char, run:
     let view = shape.operand(operand);
     let padding = groups.padding.as_ref().map_or(0, |padding| padding.start(operand));
     let bytes = view.offset.wrapping_add(padding).wrapping_mul(view.ty.size() as i64) as u64;
-    bytes.is_multiple_of(quad_bytes(view.ty.storage()) / 4 * run)
+    bytes.is_multiple_of(vec4_bytes(view.ty.storage()) / 4 * run)
 }
 
 /// Whether the kernel of a tile finds what padded operands lack.

@@ -2,25 +2,25 @@
 
 use super::FusionProblem;
 use crate::program::Type;
-use crate::program::emit::{TransposeTile, VectorInputs, quad_bytes};
+use crate::program::emit::{TransposeTile, VectorInputs, vec4_bytes};
 use crate::program::layout::{Pattern, View};
 
 impl FusionProblem<'_> {
     /// What a thread reads for four results that it stores at once, where all that it reads and writes as vectors is
     /// aligned: views that are linear or one element, or have neighbours or one element along the last axis.
     pub(super) fn map_vectors(&self) -> Option<VectorInputs> {
-        let vec4_bytes = |ty: Type| quad_bytes(ty.storage());
+        let type_bytes = |ty: Type| vec4_bytes(ty.storage());
         let types = self.program.inputs.iter().map(|input| input.ty).chain([self.program.result()]);
         if self.program.has_compute_bound_complex()
             || types.into_iter().any(|ty| ty.compute().is_emulated())
-            || !self.layout.result_offset(self.program).is_multiple_of(vec4_bytes(self.program.result()))
+            || !self.layout.result_offset(self.program).is_multiple_of(type_bytes(self.program.result()))
         {
             return None;
         }
         let aligned = |view: &View| {
             let Some(input) = view.input else { return true };
             let ty = self.program.inputs[input].ty;
-            (view.offset as u64 * ty.size()).is_multiple_of(vec4_bytes(ty))
+            (view.offset as u64 * ty.size()).is_multiple_of(type_bytes(ty))
         };
         let mut strided = false;
         for view in &self.layout.views {
@@ -54,7 +54,7 @@ impl FusionProblem<'_> {
             && (self.program.output.is_none() || self.layout.views.last().is_some_and(|v| v.pattern == Pattern::Linear))
             && dims[output_axis].is_multiple_of(4)
             && dims[input_axis].is_multiple_of(4)
-            && self.layout.result_offset(self.program).is_multiple_of(quad_bytes(result.storage()))
+            && self.layout.result_offset(self.program).is_multiple_of(vec4_bytes(result.storage()))
             && !result.compute().is_emulated()
             && transposed.all(|view| matches!(self.vector(view, input_axis), Some((_, 1))))
     }
