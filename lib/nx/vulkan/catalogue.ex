@@ -19,7 +19,8 @@ defmodule Nx.Vulkan.Catalogue do
     #   * `types`: the kinds of type that Nx takes for it
     #   * `kernel`: `:program` for a kernel generated from a program, which emulates integers that the device
     #     lacks; `:built_in` for one of its own, which does not emulate 64-bit ones
-    #   * `cost`: `:compute_bound` where a formula takes longer than loading its operands, else `:cheap`
+    #   * `cost`: `:compute_bound` where the formula of real numbers takes longer than loading its operands, as
+    #     in `OPS`, else `:cheap`
     #   * `error`: `:exact`; `:function` for results that are rounded like those of exp; `:complex` where
     #     only complex results are
     #   * `checks`: what the callback has to know of its operands before it runs, see
@@ -64,8 +65,8 @@ defmodule Nx.Vulkan.Catalogue do
     {"error functions", :elementwise, @real, @function, [erf: 1, erfc: 1, erf_inv: 1]},
     {"arithmetic", :elementwise, @any, @counting, [add: 2, subtract: 2, multiply: 2]},
     {"arithmetic", :elementwise, @any, [error: :complex], [divide: 2]},
-    {"arithmetic", :elementwise, @any, [error: :function, checks: :exponent], [pow: 2]},
-    {"arithmetic", :elementwise, @any, [error: :function, checks: :real], [atan2: 2]},
+    {"arithmetic", :elementwise, @any, [{:checks, :exponent} | @function], [pow: 2]},
+    {"arithmetic", :elementwise, @any, [{:checks, :real} | @function], [atan2: 2]},
     {"arithmetic", :elementwise, @any, [], [abs: 1]},
     {"arithmetic", :elementwise, @any, @counting, [negate: 1]},
     {"arithmetic", :elementwise, @any, [], [sign: 1, real: 1, imag: 1, conjugate: 1]},
