@@ -1,8 +1,9 @@
-//! The device: which one is used, what it can do, how it is opened, and its timeline. This module knows nothing of memory, streams
+//! The device: which one is used, what it can do, how it is opened, its timeline and its clock. This module knows nothing of memory, streams
 //! or kernels.
 
 mod capabilities;
 mod choose;
+mod clock;
 mod matrix;
 mod open;
 mod probe;
@@ -10,6 +11,7 @@ mod timeline;
 
 pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
 pub use choose::{Listed, choose, instance, listed, physical_devices};
+pub use clock::{Clock, ClockState};
 pub use matrix::MatrixTypes;
 pub use open::open;
 pub use probe::{doubles_are_fast, fma_rounds_once};

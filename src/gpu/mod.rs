@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use once_cell::sync::OnceCell;
 use vulkano::device::{Device, Queue};
 
-use crate::device::{self, Capabilities, DisabledFeatures, Listed};
+use crate::device::{self, Capabilities, Clock, DisabledFeatures, Listed};
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
@@ -30,6 +30,8 @@ pub struct Gpu {
     pub stream: Stream,
     /// All kernels that were built.
     pub pipelines: Pipelines,
+    /// The hold on the device's clock.
+    pub clock: Clock,
     /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
     pub listed: Vec<Listed>,
     /// Whether the last kernel over large tensors traversed them in reverse.
@@ -72,6 +74,7 @@ impl Gpu {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
             pipelines: Pipelines::new(device.clone(), disk, &caps),
+            clock: Clock::hold(&physical)?,
             device,
             caps,
             listed: device::listed(&devices),

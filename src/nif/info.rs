@@ -1,12 +1,17 @@
 //! What people ask about the device and its memory.
 
+use std::time::Duration;
+
 use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
-use crate::device;
+use crate::device::{self, ClockState};
 use crate::memory::{Blocking, MemoryInfo};
 use crate::program::Type;
 use crate::program::types::Support;
+
+/// The longest that a report waits for the CUDA context that holds the clock.
+const MAX_CLOCK_WAIT: Duration = Duration::from_secs(10);
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
@@ -37,6 +42,18 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
         Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))
     });
     reply(env, info)
+}
+
+/// Whether the device's clock is held up: `{:held, bytes}` with the device memory that this takes, `nil` where it is not known, or
+/// `{:free, reason}`.
+#[rustler::nif(schedule = "DirtyIo")]
+fn clock<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
+    let clock = crate::gpu::gpu().map(|gpu| match gpu.clock.settled(MAX_CLOCK_WAIT) {
+        ClockState::Held { bytes } => (atoms::held(), bytes).encode(env),
+        ClockState::Free(reason) => (atoms::free(), reason).encode(env),
+        ClockState::Due | ClockState::Starting => (atoms::free(), "CUDA has not answered yet").encode(env),
+    });
+    reply(env, clock)
 }
 
 /// For each type by its Nx name: who computes with it, and the bits of an element in a buffer.

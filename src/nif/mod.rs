@@ -32,7 +32,7 @@ mod atoms {
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, devices, index, used,
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir,
-        built, pipelines, from_disk, nanoseconds,
+        built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
         dot, contract, assemble, scalar, same, tensor, view,
     }

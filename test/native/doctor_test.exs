@@ -10,7 +10,15 @@ defmodule Nx.Vulkan.DoctorTest do
     {:ok, info} = Nx.Vulkan.device_info()
     assert {:ok, report} = Nx.Vulkan.Doctor.report()
 
-    for part <- [info.name, info.driver, info.api_version, info.cache_dir, "2 + 2 = 4", "at most"],
+    for part <- [
+          info.name,
+          info.driver,
+          info.api_version,
+          info.cache_dir,
+          "2 + 2 = 4",
+          "at most",
+          "Clock"
+        ],
         do: assert(report =~ part)
 
     for device <- info.devices, do: assert(report =~ "#{device.index}: #{device.name}")
@@ -38,7 +46,8 @@ defmodule Nx.Vulkan.DoctorTest do
     for {name, value, what} <- [
           {"NX_VULKAN_DEVICE", "no such device", hd(info.devices).name},
           {"NX_VULKAN_DISABLE", "floats", "float64"},
-          {"NX_VULKAN_MEMORY_LIMIT", "2GB", "bytes"}
+          {"NX_VULKAN_MEMORY_LIMIT", "2GB", "bytes"},
+          {"NX_VULKAN_HOLD_CLOCK", "high", "neither 0 nor 1"}
         ] do
       report = in_own_beam(code, [{name, value}])
       assert report =~ "none: #{name}=#{value}"

@@ -18,8 +18,10 @@ defmodule Nx.Vulkan.Doctor do
     {status, sections} =
       case device_info() do
         {:ok, info} ->
+          # Before the check, whose memory would count as the clock's.
+          clock = clock()
           {status, check} = check()
-          {status, device(info) ++ memory() ++ cache(info.cache_dir) ++ [check]}
+          {status, device(info) ++ clock ++ memory() ++ cache(info.cache_dir) ++ [check]}
 
         # A setting that is wrong: nothing to install.
         {:error, "NX_VULKAN_" <> _ = message} ->
@@ -73,6 +75,20 @@ defmodule Nx.Vulkan.Doctor do
       {"Features",
        [Enum.join(has, " ")] ++ if(lacks == [], do: [], else: ["lacks #{Enum.join(lacks, " ")}"])}
     ]
+  end
+
+  defp clock do
+    case Native.call(clock()) do
+      {:ok, {:held, bytes}} ->
+        taken = if bytes, do: "#{size(bytes)} of device memory", else: "device memory"
+        [{"Clock", ["held up by a CUDA context, which takes #{taken}"]}]
+
+      {:ok, {:free, reason}} ->
+        [{"Clock", ["left to the driver: #{reason}"]}]
+
+      {:error, _reason, message} ->
+        [{"Clock", [message]}]
+    end
   end
 
   defp memory do

@@ -47,6 +47,7 @@ defmodule Nx.Vulkan.Native do
     buf_free: 1,
     leapfrog_chain_synth: 8,
     device_info: 0,
+    clock: 0,
     type_support: 0
   ]
 
