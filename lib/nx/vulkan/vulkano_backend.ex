@@ -48,7 +48,7 @@ defmodule Nx.Vulkan.VulkanoBackend do
       answer; it does not wait for indices of the host, nor for types that can hold no index out of
       bounds.
     * The function given to `reduce` gets the element and an accumulator of the result's type, as in
-      XLA. One that reads values, or makes tensors of several elements, runs on the CPU.
+      XLA. One that reads values, has a hook, or makes tensors of several elements, runs on the CPU.
     * The zeros between the elements of a dilated input of `conv` are not multiplied by the kernel, as in
       XLA: where BinaryBackend gets NaN from an infinite or NaN element of the kernel there, it is left out.
     * `fft` and `ifft` along an axis before the last two of three or more: BinaryBackend puts the

@@ -2,8 +2,9 @@ defmodule Nx.Vulkan.Backend.Fold do
   @moduledoc false
   # Reductions by a function of the caller. It is called once, with traced scalars, and what it does becomes
   # the body of a kernel that goes through the elements in BinaryBackend's order, the results side by side.
-  # A function that cannot be traced is the fallback's.
+  # A function that cannot be traced is the fallback's, and so is one with a hook, which takes values.
 
+  alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage, Trace, Window}
   alias Nx.Vulkan.{Fallback, ProgramBuilder}
@@ -31,15 +32,44 @@ defmodule Nx.Vulkan.Backend.Fold do
     element = Trace.input(operand)
     so_far = Trace.op(:accumulator, type, [Storage.operand(acc)])
 
-    with {:ok, %T{shape: {}} = next} <- Trace.call(fun, [element, so_far]) do
+    with :ok <- unhooked(fun),
+         {:ok, %T{shape: {}} = next} <- Trace.call(fun, [element, so_far]) do
       {values, builder} =
         Enum.map_reduce([so_far, next], ProgramBuilder.new(shape), &Trace.add/2)
 
       builder = ProgramBuilder.op(builder, :result, :fold, type, values, axes)
       Dispatch.run(op, out, args, ProgramBuilder.program(builder))
     else
-      {:ok, _tensor} -> Fallback.call(op, out, args, "the function gives no scalar")
-      {:error, reason} -> Fallback.call(op, out, args, reason)
+      :hooked ->
+        args = List.replace_at(args, -1, typed(fun, type))
+        Fallback.call(op, out, args, "the function has a hook")
+
+      {:ok, _tensor} ->
+        Fallback.call(op, out, args, "the function gives no scalar")
+
+      {:error, reason} ->
+        Fallback.call(op, out, args, reason)
     end
   end
+
+  # The function of a definition is a closure of `Nx.Defn.Evaluator` over its expressions.
+  defp unhooked(fun) do
+    {:module, module} = Function.info(fun, :module)
+    {:env, env} = Function.info(fun, :env)
+    if module == Nx.Defn.Evaluator and hook?(env), do: :hooked, else: :ok
+  end
+
+  # It keeps the arguments of an expression beside it.
+  defp hook?(%Expr{op: op}), do: op == :io_call
+  defp hook?([head | tail]), do: hook?(head) or hook?(tail)
+  defp hook?(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> hook?()
+  defp hook?(map) when is_map(map), do: map |> :maps.to_list() |> hook?()
+  defp hook?(_term), do: false
+
+  # BinaryBackend gives numbers, or elements of the tensor's type, to a function that was traced for scalars of the
+  # result's.
+  defp typed(fun, type), do: fn x, acc -> fun.(scalar(x, type), scalar(acc, type)) end
+
+  defp scalar(%T{} = tensor, type), do: Nx.as_type(tensor, type)
+  defp scalar(number, type), do: Nx.tensor(number, type: type)
 end
