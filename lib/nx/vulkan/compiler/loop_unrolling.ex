@@ -69,7 +69,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp value(:while, [initial, arg, pred, block], tensor, state) do
     {initial, state} = scope(initial, state)
 
-    case iterate(params(initial), pred, block, state) do
+    case if(hook?({pred, block}), do: :error, else: iterate(params(initial), pred, block, state)) do
       {:ok, values, state} ->
         {if(is_tuple(initial), do: values, else: elem(values, 0)), state}
 
@@ -83,6 +83,17 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
     {args, state} = Tree.apply_args(tensor, :scope, state, &rewrite/2)
     put_args(tensor, args, state)
   end
+
+  # Whether a hook runs in the scope or in one within it.
+  defp hook?(expr), do: Composite.reduce(expr, %{}, &hooks/2) == :hook
+
+  # The expressions without a hook that were seen, or `:hook`.
+  defp hooks(_tensor, :hook), do: :hook
+  defp hooks(%T{data: %Expr{op: :io_call}}, _seen), do: :hook
+  defp hooks(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
+
+  defp hooks(%T{data: %Expr{id: id}} = tensor, seen),
+    do: Tree.apply_args(tensor, :all, Map.put(seen, id, true), &{&1, hooks(&1, &2)}) |> elem(1)
 
   # One iteration after the other, as long as the condition is a number.
   defp iterate(params, pred, block, %{done: done} = state) do
