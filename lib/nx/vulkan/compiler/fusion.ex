@@ -76,9 +76,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  # Metadata change no value.
+  # Metadata change no value. Operations are of tensors without vectorized axes; what a hook gets may have them.
   defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
-  defp resolve(%T{} = tensor), do: tensor
+  defp resolve(%T{} = tensor), do: Nx.devectorize(tensor)
 
   defp kind(%T{data: %Expr{op: op}} = tensor, kinds) do
     cond do
