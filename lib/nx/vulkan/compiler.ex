@@ -20,24 +20,22 @@ defmodule Nx.Vulkan.Compiler do
     * `:cache` - whether `Nx.Defn.jit/2` keeps the trace of a function for later calls with inputs of the same
       types and shapes (default: `true`). Side effects of the function, such as those of
       `Nx.Defn.Kernel.print_expr/2`, then happen once, and changes of other modules that it calls are not seen. A
-      function that closes over large tensors is traced in each call.
+      path, which EXLA takes for a file with the compiled definition, counts as `true`: the kernels of all definitions
+      are on disk in any case.
+
+  Other compilers' options are ignored.
+
+  At most 1,024 traces are kept, and the least recently used ones make room for new ones. A trace holds no device
+  memory of its callers: a function that closes over tensors on the device, for a hook say, is traced in each call, and
+  so is one that closes over large tensors. Take such tensors as arguments. Hooks are those of each call.
   """
 
   @behaviour Nx.Defn.Compiler
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, LoopUnrolling}
+  alias Nx.Vulkan.Compiler.{Fusion, LoopUnrolling, TraceCache}
   alias Nx.Vulkan.VulkanoBackend
-
-  # Traces that are kept, as persistent terms, which are read without a copy.
-  @most_kept 1024
-  # Elements of all tensors that a kept trace holds.
-  @most_elements 4096
-  @on_load :make_counter
-
-  @doc false
-  def make_counter, do: :persistent_term.put(__MODULE__, :counters.new(1, []))
 
   @impl true
   defdelegate __partitions_options__(options), to: Evaluator
@@ -47,19 +45,27 @@ defmodule Nx.Vulkan.Compiler do
 
   @impl true
   def __jit__(function, vars, fun, args_list, options) do
-    {cache, options} = Keyword.pop(options, :cache, true)
+    cache? = !!Keyword.get(options, :cache, true)
+    hooks = Keyword.get(options, :hooks, %{})
+    options = evaluator_options(options)
     templates = Composite.traverse(List.to_tuple(vars), &Nx.to_template/1)
-    key = {__MODULE__, version(function), templates, options}
+    key = {version(function), templates, options}
 
     evaluate =
-      with nil <- if(cache, do: :persistent_term.get(key, nil)) do
-        expr = trace(vars, fun)
+      with nil <- if(cache?, do: TraceCache.get(key)) do
+        expr = fun.(vars)
         evaluate = evaluator(function, vars, expr, options)
-        if cache and elements(expr) <= @most_elements, do: keep(key, evaluate)
+        if cache? and TraceCache.keeps?(key, expr), do: TraceCache.put(key, evaluate)
         evaluate
       end
 
-    evaluate.(args_list)
+    evaluate.(args_list, hooks)
+  end
+
+  # What the trace depends on: the names of the hooks, not the hooks.
+  defp evaluator_options(options) do
+    hooks = for {name, hook} <- Keyword.get(options, :hooks, %{}), hook != nil, do: name
+    [hooks: Enum.sort(hooks)] ++ Keyword.take(options, [:garbage_collect])
   end
 
   # A function's name says nothing about a new version of its module; a closure is of one.
@@ -72,43 +78,74 @@ defmodule Nx.Vulkan.Compiler do
 
   defp version(key), do: key
 
-  defp keep(key, evaluate) do
-    counter = :persistent_term.get(__MODULE__)
-
-    if :counters.get(counter, 1) < @most_kept do
-      :counters.add(counter, 1, 1)
-      :persistent_term.put(key, evaluate)
-    end
-  end
-
-  # Elements of all tensors that the expression holds.
-  defp elements(expr), do: Composite.reduce(expr, {%{}, 0}, &elements/2) |> elem(1)
-
-  defp elements(%T{data: %Expr{id: id}}, {seen, _count} = state) when is_map_key(seen, id),
-    do: state
-
-  defp elements(%T{data: %Expr{id: id, op: op}} = tensor, {seen, count}) do
-    count = if op == :tensor, do: count + Nx.size(tensor), else: count
-    state = {Map.put(seen, id, true), count}
-    Tree.apply_args(tensor, :all, state, &{&1, elements(&1, &2)}) |> elem(1)
+  @impl true
+  def __compile__(key, vars, fun, options) do
+    evaluate = evaluator(key, vars, fun.(vars), evaluator_options(options))
+    hooks = Keyword.get(options, :hooks, %{})
+    &evaluate.(&1, hooks)
   end
 
   @impl true
-  def __compile__(key, vars, fun, options),
-    do: evaluator(key, vars, trace(vars, fun), Keyword.delete(options, :cache))
+  def __shard_jit__(_key, _mesh, _vars, _fun, _args_list, _options),
+    do: raise("sharding is not supported by #{inspect(__MODULE__)}")
 
-  defp trace(vars, fun), do: fun.(vars) |> LoopUnrolling.unroll() |> Fusion.fuse()
-
+  # A function of the arguments and the hooks of a call.
   defp evaluator(key, vars, expr, options) do
+    arguments = arguments(expr)
+    expr = expr |> LoopUnrolling.unroll() |> Fusion.fuse()
+    options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
-    fn args_list ->
-      args_list = for args <- args_list, do: Enum.map(args, &argument/1)
-      results = Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
+    fn args_list, hooks ->
+      args_list = for args <- args_list, do: forced(args, arguments)
+
+      results =
+        with_hooks(hooks, fn ->
+          Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
+        end)
+
       # A definition may return a tensor that it captured, as it was.
       for result <- results, do: Composite.traverse(result, &on_device/1)
     end
   end
+
+  # The hook of that name in the call that runs: an evaluator outlives the call that it was made for.
+  defp hook(name), do: fn value -> Process.get(__MODULE__)[name].(value) end
+
+  defp with_hooks(hooks, fun) do
+    previous = Process.put(__MODULE__, hooks)
+
+    try do
+      fun.()
+    after
+      if previous, do: Process.put(__MODULE__, previous), else: Process.delete(__MODULE__)
+    end
+  end
+
+  # For each argument, up to the last one that the definition uses, whether it does.
+  defp arguments(expr) do
+    {_seen, indices} = Composite.reduce(expr, {%{}, MapSet.new()}, &arguments/2)
+    for index <- 0..Enum.max(indices, fn -> -1 end)//1, do: index in indices
+  end
+
+  defp arguments(%T{data: %Expr{op: :parameter, args: [index]}}, {seen, indices}),
+    do: {seen, MapSet.put(indices, index)}
+
+  # The parameters of a function are its own.
+  defp arguments(%T{data: %Expr{op: :fun}}, state), do: state
+
+  defp arguments(%T{data: %Expr{id: id}}, {seen, _indices} = state) when is_map_key(seen, id),
+    do: state
+
+  defp arguments(%T{data: %Expr{id: id}} = tensor, {seen, indices}) do
+    state = {Map.put(seen, id, true), indices}
+    Tree.apply_args(tensor, :scope, state, &{&1, arguments(&1, &2)}) |> elem(1)
+  end
+
+  # The arguments that the definition uses, on the device. The others may be templates or lazy, and are not made.
+  defp forced([arg | args], [true | arguments]), do: [argument(arg) | forced(args, arguments)]
+  defp forced([arg | args], [false | arguments]), do: [arg | forced(args, arguments)]
+  defp forced(args, []), do: args
 
   # Copied once, even if it is asked for several times.
   defp argument(argument) do
