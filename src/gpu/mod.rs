@@ -61,7 +61,7 @@ impl Gpu {
         let physical = device::choose(&devices, wanted.as_deref())?;
         let disabled = DisabledFeatures::from_env()?;
         let (device, queue) = device::open(&physical, &disabled)?;
-        let disk = DiskCache::new(&physical);
+        let disk = DiskCache::new(&physical)?;
         // A probe that fails answers no, which is only slower.
         let ask = |question, probe: fn(&Arc<Queue>) -> _| disk.remember(question, || probe(&queue)).unwrap_or(false);
         let fma = ask("whether fma rounds once", device::fma_rounds_once);

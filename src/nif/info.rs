@@ -36,6 +36,7 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
                 atoms::cache_dir(),
                 gpu.pipelines.folder().map(|folder| folder.to_string_lossy().into_owned()).encode(env),
             ),
+            (atoms::cache_limit(), gpu.pipelines.disk_limit().encode(env)),
             (atoms::features(), features.encode(env)),
             (atoms::devices(), devices.encode(env)),
         ];

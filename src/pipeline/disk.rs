@@ -3,11 +3,16 @@
 //! the same as none; a folder that cannot be written costs only time. What the bytes mean is the callers' matter.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use vulkano::device::physical::PhysicalDevice;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::prune::prune_in_background;
+use crate::error::{Error, Result};
 
 /// The cache of one device and driver.
 pub struct DiskCache {
@@ -15,6 +20,8 @@ pub struct DiskCache {
     folder: Option<PathBuf>,
     /// Bytes that distinguish the device and its driver.
     device: Vec<u8>,
+    /// The most bytes of all files, those of other devices included.
+    limit: u64,
 }
 
 /// What a file holds.
@@ -30,14 +37,14 @@ const MAGIC: &[u8; 8] = b"nxvulk01";
 
 impl DiskCache {
     /// The cache of a device and its driver. It touches no file yet.
-    pub fn new(physical: &PhysicalDevice) -> Self {
+    pub fn new(physical: &PhysicalDevice) -> Result<Self> {
         let p = physical.properties();
         let mut device = p.pipeline_cache_uuid.to_vec();
         for number in [p.vendor_id, p.device_id, p.driver_version] {
             device.extend(number.to_le_bytes());
         }
         device.extend(p.device_name.as_bytes());
-        Self { folder: folder(), device }
+        Ok(Self { folder: folder(), device, limit: limit()? })
     }
 
     /// The key of a pipeline made from these parts on this device.
@@ -52,7 +59,11 @@ impl DiskCache {
 
     /// What a file holds; `None` where it is missing, damaged or of another format.
     pub fn read(&self, key: u128) -> Option<CachedPipeline> {
-        decode(&fs::read(self.path(key)?).ok()?)
+        let (mut file, mut bytes) = (fs::File::open(self.path(key)?).ok()?, vec![]);
+        file.read_to_end(&mut bytes).ok()?;
+        // The time of change is that of the last use: the files that are not used are pruned first. It fails for another user's file.
+        let _ = file.set_modified(SystemTime::now());
+        decode(&bytes)
     }
 
     /// Writes a file, for all processes at once; without an effect where the folder cannot be written.
@@ -61,14 +72,19 @@ impl DiskCache {
         let Some(path) = self.path(key) else { return };
         let unique = format!("tmp-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let temporary = path.with_extension(unique);
+        let bytes = encode(entry);
         // Renaming is atomic: readers see a whole file or none.
         let written = path
             .parent()
             .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&temporary, encode(entry)))
+            .and_then(|()| fs::write(&temporary, &bytes))
             .and_then(|()| fs::rename(&temporary, &path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
+        } else if let Some(folder) = self.folder()
+            && starts_pruning(key, bytes.len() as u64, self.limit)
+        {
+            prune_in_background(folder, self.limit);
         }
     }
 
@@ -88,6 +104,11 @@ impl DiskCache {
         self.folder.as_deref()
     }
 
+    /// The most bytes that all files take.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     fn path(&self, key: u128) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(format!("{key:032x}.pipeline")))
     }
@@ -100,6 +121,32 @@ fn folder() -> Option<PathBuf> {
         let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
         Some(cache.join("nx_vulkan").join("pipelines"))
     })
+}
+
+/// The limit of the files' size where `NX_VULKAN_CACHE_LIMIT` sets none.
+const DEFAULT_LIMIT_BYTES: u64 = 1 << 30;
+
+/// `NX_VULKAN_CACHE_LIMIT` in bytes.
+fn limit() -> Result<u64> {
+    let Ok(text) = std::env::var("NX_VULKAN_CACHE_LIMIT") else { return Ok(DEFAULT_LIMIT_BYTES) };
+    let wrong = |_| Error::NoDevice(format!("NX_VULKAN_CACHE_LIMIT={text} is not a number of bytes"));
+    text.trim().parse().map_err(wrong)
+}
+
+/// The part of the limit that is written, on average, between two scans of the folder.
+const SCANS_PER_LIMIT: u64 = 64;
+
+/// Whether the folder is scanned once this file is written, with a probability of its share of what is written between two scans. Many
+/// processes share the folder, and none knows what the others have written; the key, a hash, is a random number.
+fn starts_pruning(key: u128, bytes: u64, limit: u64) -> bool {
+    key % u128::from((limit / SCANS_PER_LIMIT).max(1)) < bytes.into()
+}
+
+/// Whether a file of this name belongs to the cache: a pipeline, or one that is being written.
+pub(super) fn is_cache_file(name: &str) -> bool {
+    let Some((key, kind)) = name.split_once('.') else { return false };
+    let hash = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hash && (kind == "pipeline" || kind.starts_with("tmp-"))
 }
 
 fn encode(entry: &CachedPipeline) -> Vec<u8> {
@@ -124,7 +171,56 @@ fn decode(bytes: &[u8]) -> Option<CachedPipeline> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn scans_are_rare_and_frequent_enough() {
+        let scans = |bytes, limit| {
+            let keys = (0_u32..10_000).map(|i| xxh3_128(&i.to_le_bytes()));
+            keys.filter(|&key| starts_pruning(key, bytes, limit)).count()
+        };
+        // 10,000 files of a kernel's usual size are 0.15 of the limit: there should be 9.8 scans.
+        assert!((2..30).contains(&scans(1 << 14, 1 << 30)), "{}", scans(1 << 14, 1 << 30));
+        assert!((500..750).contains(&scans(1 << 20, 1 << 30)), "{}", scans(1 << 20, 1 << 30));
+        assert_eq!(scans(1 << 25, 1 << 30), 10_000);
+        assert_eq!(scans(1, 0), 10_000);
+    }
+
+    #[test]
+    fn reading_a_file_counts_as_its_use() {
+        let folder = std::env::temp_dir().join(format!("nx_vulkan_disk_{}", std::process::id()));
+        let cache = DiskCache { folder: Some(folder.clone()), device: vec![], limit: u64::MAX };
+        cache.write(7, &CachedPipeline { words: vec![1], driver_data: vec![] });
+        let file = fs::File::open(cache.path(7).unwrap()).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+        let age = || file.metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+        assert!(age() > Duration::from_secs(3000));
+        assert_eq!(cache.read(7).unwrap().words, [1]);
+        assert!(age() < Duration::from_secs(3000));
+        assert!(is_cache_file(cache.path(7).unwrap().file_name().unwrap().to_str().unwrap()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn writing_keeps_the_files_within_their_limit() {
+        let folder = std::env::temp_dir().join(format!("nx_vulkan_limit_{}", std::process::id()));
+        let cache = DiskCache { folder: Some(folder.clone()), device: vec![], limit: 10_000 };
+        let entry = CachedPipeline { words: vec![0; 200], driver_data: vec![] };
+        (0..100).for_each(|key| cache.write(key, &entry));
+        let bytes = || fs::read_dir(&folder).unwrap().filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+        // The files are deleted in the background, after a later write at the latest.
+        let within = (100..1100).any(|key| {
+            cache.write(key, &entry);
+            std::thread::sleep(Duration::from_millis(10));
+            let bytes: u64 = bytes();
+            bytes <= cache.limit
+        });
+        assert!(within);
+        // A scan may still be deleting.
+        let _ = fs::remove_dir_all(folder);
+    }
 
     #[test]
     fn an_entry_comes_back_and_any_damage_is_noticed() {

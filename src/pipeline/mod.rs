@@ -4,6 +4,7 @@
 mod build;
 mod disk;
 pub mod glsl;
+mod prune;
 pub mod spirv;
 
 pub use build::{Pipeline, PipelineCreateInfo};
@@ -130,6 +131,11 @@ impl Pipelines {
     /// The folder of the cache on disk; `None` where no folder for one is known.
     pub fn folder(&self) -> Option<&std::path::Path> {
         self.disk.folder()
+    }
+
+    /// The most bytes that the files of the cache on disk take.
+    pub fn disk_limit(&self) -> u64 {
+        self.disk.limit()
     }
 
     /// The pipeline of a built-in kernel: `source` is called for its GLSL where it is not in memory yet.

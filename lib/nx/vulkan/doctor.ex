@@ -21,7 +21,7 @@ defmodule Nx.Vulkan.Doctor do
           # Before the check, whose memory would count as the clock's.
           clock = clock()
           {status, check} = check()
-          {status, device(info) ++ clock ++ memory() ++ cache(info.cache_dir) ++ [check]}
+          {status, device(info) ++ clock ++ memory() ++ cache(info) ++ [check]}
 
         # A setting that is wrong: nothing to install.
         {:error, "NX_VULKAN_" <> _ = message} ->
@@ -106,9 +106,10 @@ defmodule Nx.Vulkan.Doctor do
     end
   end
 
-  defp cache(nil), do: [{"Cache", ["none: neither NX_VULKAN_CACHE_DIR nor HOME is set"]}]
+  defp cache(%{cache_dir: nil}),
+    do: [{"Cache", ["none: neither NX_VULKAN_CACHE_DIR nor HOME is set"]}]
 
-  defp cache(folder) do
+  defp cache(%{cache_dir: folder, cache_limit: limit}) do
     files = Path.wildcard(Path.join(folder, "*.pipeline"))
 
     bytes =
@@ -117,7 +118,7 @@ defmodule Nx.Vulkan.Doctor do
           reduce: 0,
           do: (sum -> sum + size)
 
-    [{"Cache", [folder, "#{length(files)} pipelines, #{size(bytes)}"]}]
+    [{"Cache", [folder, "#{length(files)} pipelines, #{size(bytes)} of #{size(limit)} at most"]}]
   end
 
   # The whole data path once: compile, upload, dispatch, read.
