@@ -53,7 +53,7 @@ defmodule NxVulkan.MixProject do
   defp elixirc_paths(_nx, _env), do: ["lib"]
 
   defp deps("none"), do: []
-  defp deps("hex"), do: [{:nx, "~> 0.13"}, {:telemetry, "~> 0.4.0 or ~> 1.0"}]
+  defp deps("hex"), do: [{:nx, "~> 0.13 or ~> 1.0"}, {:telemetry, "~> 0.4.0 or ~> 1.0"}]
 
   # The folder's versions override the requirements of Nx's own mix.exs.
   defp deps(folder) do
