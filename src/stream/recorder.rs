@@ -80,6 +80,17 @@ pub(super) struct Recorder {
     stages: vk::PipelineStageFlags,
 }
 
+/// The writes of commands in these stages. A barrier may name no others.
+fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
+    [
+        (vk::PipelineStageFlags::COMPUTE_SHADER, vk::AccessFlags::SHADER_WRITE),
+        (vk::PipelineStageFlags::TRANSFER, vk::AccessFlags::TRANSFER_WRITE),
+    ]
+    .into_iter()
+    .filter(|(stage, _)| stages.contains(*stage))
+    .fold(vk::AccessFlags::empty(), |writes, (_, write)| writes | write)
+}
+
 impl Recorder {
     pub fn new(timeline: Arc<Timeline>, submitter: Arc<Submitter>) -> Self {
         Self {
@@ -173,11 +184,10 @@ impl Recorder {
         if reads.iter().any(written) || writes.iter().any(touched) {
             let (transfers, kernels) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::COMPUTE_SHADER);
             let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
-            let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
-            let written = if self.stages.contains(transfers) { writes } else { vk::AccessFlags::SHADER_WRITE };
+            let writes = writes_of(transfers | kernels);
             self.push(Command::Barrier {
                 stages: [self.stages, transfers | kernels],
-                access: [written, reads | writes],
+                access: [writes_of(self.stages), reads | writes],
             });
             self.epoch += 1;
             self.stages = vk::PipelineStageFlags::empty();
