@@ -49,7 +49,10 @@ impl MatrixTypes {
         let fixed = properties.min_subgroup_size.is_some()
             && properties.min_subgroup_size == properties.max_subgroup_size
             && properties.subgroup_size == properties.max_subgroup_size;
-        if !(extensions.khr_cooperative_matrix && features.cooperative_matrix && features.vulkan_memory_model && fixed)
+        if !(extensions.khr_cooperative_matrix
+            && features.cooperative_matrix
+            && features.vulkan_memory_model_device_scope
+            && fixed)
         {
             return Self::default();
         }
@@ -120,6 +123,7 @@ pub fn open_with_bfloat16(
         shader_float16,
         variable_pointers_storage_buffer,
         vulkan_memory_model,
+        vulkan_memory_model_device_scope,
         cooperative_matrix,
         ..
     } = create_info.enabled_features;
@@ -135,7 +139,8 @@ pub fn open_with_bfloat16(
         .shader_int8(shader_int8)
         .storage_buffer8_bit_access(storage_buffer8_bit_access)
         .shader_float16(shader_float16)
-        .vulkan_memory_model(vulkan_memory_model);
+        .vulkan_memory_model(vulkan_memory_model)
+        .vulkan_memory_model_device_scope(vulkan_memory_model_device_scope);
     let mut features = vk::PhysicalDeviceFeatures2::default()
         .features(
             vk::PhysicalDeviceFeatures::default()

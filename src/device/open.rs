@@ -26,7 +26,9 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         storage_buffer16_bit_access: !disabled.has("int16"),
         shader_float16: !disabled.has("float16"),
         variable_pointers_storage_buffer: true,
-        vulkan_memory_model: true,
+        // With the memory model and without the device's scope, kernels could have no atomics: theirs are of that scope.
+        vulkan_memory_model: physical.supported_features().vulkan_memory_model_device_scope,
+        vulkan_memory_model_device_scope: true,
         cooperative_matrix: matrices.float16 || matrices.bfloat16,
         ..DeviceFeatures::empty()
     };
