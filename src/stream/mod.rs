@@ -119,11 +119,13 @@ impl Stream {
         tried.unwrap_or_else(|| self.recorder.lock())
     }
 
-    /// Submits what is recorded, and has every later command fail: the process ends.
+    /// Discards what is recorded and not yet submitted, and has every later command fail: the process ends, and nobody reads the results. A
+    /// layer whose own exit handlers have run crashes on a submission.
     pub fn stop(&self) {
         let mut recorder = self.recorder();
+        recorder.discard();
         // The device's failure ends the wait for it, too.
-        let _ = recorder.submit(true).and_then(|_| self.submitter.flush());
+        let _ = self.submitter.flush();
         self.submitter.fail(Error::DispatchFailed(ENDING.into()));
     }
 

@@ -166,6 +166,11 @@ impl Recorder {
         Ok(value)
     }
 
+    /// Forgets the commands that are not yet submitted. As the process ends, not even their pipelines are destroyed.
+    pub fn discard(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.batch));
+    }
+
     /// The timeline value of the last submission.
     fn submitted(&self) -> u64 {
         self.timeline.submitted.load(Relaxed)
