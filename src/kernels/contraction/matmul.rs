@@ -334,7 +334,7 @@ impl MatmulKernel {
             let at = format!("uint64_t(p.{name}) + ({name}_base + offset + depth) * {size}ul");
             ("offset".into(), format!("{upper}_Vectors({at}).v[0]"))
         } else {
-            ("offset".into(), format!("{upper}_Vectors(p.{name}).v[({name}_base + offset + depth) / {loaded}]"))
+            ("offset".into(), format!("CAST({upper}_Vectors, p.{name}).v[({name}_base + offset + depth) / {loaded}]"))
         };
         let _ = writeln!(
             text,
@@ -378,7 +378,7 @@ impl MatmulKernel {
             let target = if self.index64 {
                 format!("Pairs(uint64_t(p.c) + ({at}) * 8ul).v[0]")
             } else {
-                format!("Pairs(p.c).v[({at}) / 2]")
+                format!("CAST(Pairs, p.c).v[({at}) / 2]")
             };
             let _ = writeln!(
                 text,

@@ -78,13 +78,17 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
             );
         }
     }
+    // A buffer reference as one of another type. SwiftShader, which has no 64-bit integers, ends the process on an `OpBitcast` between
+    // two pointer types.
+    let cast = if caps.int64 { "b" } else { "uvec2(b)" };
+    let _ = writeln!(text, "#define CAST(R, b) R({cast})");
     // Arrays take 32-bit indices; beyond that the address itself is moved.
     text.push_str(if index64 {
         "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
          #define VEC4_AT(T, b, i) Vec4_##T(uint64_t(b) + uint64_t(i) * 4ul * SIZE_##T).v[0]\n"
     } else {
         "#define AT(T, b, i) b.v[i]\n\
-         #define VEC4_AT(T, b, i) Vec4_##T(b).v[i]\n"
+         #define VEC4_AT(T, b, i) CAST(Vec4_##T, b).v[i]\n"
     });
     words(&mut text, caps, &seen);
     invocations(&mut text, caps, index64);
