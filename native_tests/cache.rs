@@ -14,7 +14,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use nx_vulkan::device::Capabilities;
 use nx_vulkan::memory::Blocking;
 use nx_vulkan::pipeline::{DiskCache, Pipelines};
 use support::device;
@@ -28,14 +27,14 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let _ = fs::remove_dir_all(&folder).or_else(|_| fs::remove_file(&folder));
     // SAFETY: the only test of this process, and nothing has read the environment yet.
     unsafe { std::env::set_var("NX_VULKAN_CACHE_DIR", &folder) };
-    let (gpu, caps): (_, Capabilities) = (device(), device().caps.clone());
+    let gpu = device();
     let files = || -> BTreeSet<PathBuf> {
         fs::read_dir(&folder).map_or_else(|_| BTreeSet::new(), |dir| dir.map(|entry| entry.unwrap().path()).collect())
     };
     let probed = files();
     assert_eq!(device().caps.float64 as usize + 1, probed.len(), "what the probes found is remembered: {probed:?}");
     // A new store in memory each time, so that only the disk remembers.
-    let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap(), &caps);
+    let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap());
     let build = || {
         let pipelines = empty();
         pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned()).map(drop)

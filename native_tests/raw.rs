@@ -373,3 +373,42 @@ fn buffers_that_are_too_small_are_refused() {
     assert_eq!(call.reduce(&large, &large, 1 << 40, 1 << 40, 1, 0), Err(Error::SizeMismatch.into()));
     assert_eq!(call.matmul(&large, &large, &large, 1 << 40, 1 << 40, 1), Err(Error::SizeMismatch.into()));
 }
+
+/// A device without pushed descriptors gets its buffers by descriptor sets.
+#[test]
+fn buffers_are_bound_without_pushed_descriptors_too() {
+    const DISABLE: &str = "NX_VULKAN_DISABLE";
+    let disabled = std::env::var(DISABLE).unwrap_or_default();
+    if !device().caps.push_descriptor {
+        return println!("left out: this device's descriptors are not pushed, and all other tests have bound them so");
+    }
+    let test = std::env::current_exe().unwrap();
+    let mut command = std::process::Command::new(test);
+    command.env(DISABLE, format!("{disabled},push_descriptor")).args([
+        "user_",
+        "wild_",
+        "matrices_",
+        "many_dispatches",
+    ]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains(" 0 passed"), "{text}");
+}
+
+/// More dispatches than a batch takes, each with buffers of its own, while earlier ones run.
+#[test]
+fn many_dispatches_read_and_write_the_buffers_that_each_was_given() {
+    let path = spv("elementwise_binary");
+    let call = Call::new(device(), &path, Blocking::Allowed);
+    let one = upload(&[1f32; 64]);
+    let mut counts: Vec<Buffer> = (0..7).map(|i| upload(&[i as f32; 64])).collect();
+    for round in 0..1500 {
+        let next = zeroed::<f32>(64);
+        call.elementwise(&next, &[&counts[round % 7], &one], 64, 0).unwrap();
+        counts[round % 7] = next;
+    }
+    for (i, count) in counts.iter().enumerate() {
+        let rounds = (0..1500).filter(|round| round % 7 == i).count();
+        assert_eq!(download::<f32>(count), [(i + rounds) as f32; 64]);
+    }
+}

@@ -44,7 +44,7 @@ pub struct Capabilities {
     pub fma: bool,
     /// Whether formulas for floats are best computed in double.
     pub fast_float64: bool,
-    /// Descriptors can be pushed, which user SPIR-V needs.
+    /// Descriptors can be pushed. Elsewhere user SPIR-V gets its buffers by descriptor sets.
     pub push_descriptor: bool,
     /// Which types cooperative matrices have.
     pub matrices: MatrixTypes,

@@ -33,7 +33,7 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         ..DeviceFeatures::empty()
     };
     let extensions = DeviceExtensions {
-        khr_push_descriptor: true,
+        khr_push_descriptor: !disabled.has("push_descriptor"),
         khr_cooperative_matrix: wanted.cooperative_matrix,
         ..DeviceExtensions::empty()
     };

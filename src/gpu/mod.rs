@@ -73,7 +73,7 @@ impl Gpu {
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
-            pipelines: Pipelines::new(device.clone(), disk, &caps),
+            pipelines: Pipelines::new(device.clone(), disk),
             clock: Clock::hold(&physical)?,
             device,
             caps,

@@ -4,7 +4,6 @@ mod args;
 mod assemble;
 mod buffer;
 mod contract;
-mod definitions;
 mod dot;
 mod fourier;
 mod graphs;
@@ -20,7 +19,6 @@ mod sort;
 mod window;
 
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
-use smallvec::SmallVec;
 
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::gpu::Readback;

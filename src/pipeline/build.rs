@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 pub struct PipelineCreateInfo<'a> {
     /// Bytes of push constants.
     pub push_bytes: u32,
-    /// Storage buffers in set 0, at bindings 0 and up, pushed with each dispatch.
+    /// Storage buffers in set 0, at bindings 0 and up, given with each dispatch.
     pub bindings: u32,
     /// The name of the module's entry point.
     pub entry_point: &'a str,
@@ -39,6 +39,11 @@ impl Pipeline {
     /// The layout of its push constants and of descriptor set 0; it lives no longer than this value.
     pub fn layout(&self) -> vk::PipelineLayout {
         self.layout
+    }
+
+    /// The layout of descriptor set 0, null where there is none; it lives no longer than this value.
+    pub fn set_layout(&self) -> vk::DescriptorSetLayout {
+        self.set_layout
     }
 
     /// Builds a pipeline, and the driver's data for building it faster next time. `words` must be valid SPIR-V.
@@ -75,9 +80,11 @@ impl Pipeline {
                     .stage_flags(vk::ShaderStageFlags::COMPUTE)
             })
             .collect();
-        let set_info = vk::DescriptorSetLayoutCreateInfo::default()
-            .flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR)
-            .bindings(&bindings);
+        let flags = match self.device.enabled_extensions().khr_push_descriptor {
+            true => vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR,
+            false => vk::DescriptorSetLayoutCreateFlags::empty(),
+        };
+        let set_info = vk::DescriptorSetLayoutCreateInfo::default().flags(flags).bindings(&bindings);
         let range =
             [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(create_info.push_bytes)];
         let mut info = vk::PipelineLayoutCreateInfo::default();

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Mutex, RwLock};
 use vulkano::device::Device;
 
-use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::memory::Blocking;
 pub use disk::DiskCache;
@@ -109,7 +108,6 @@ const BUILD_STACK_BYTES: usize = 64 << 20;
 /// The pipelines of a device.
 pub struct Pipelines {
     device: Arc<Device>,
-    push_descriptor: bool,
     disk: DiskCache,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
     /// By path and specialization constant.
@@ -117,15 +115,9 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    /// No pipelines yet, for a device of these capabilities; `disk` is where they come from and go to.
-    pub fn new(device: Arc<Device>, disk: DiskCache, caps: &Capabilities) -> Self {
-        Self {
-            disk,
-            device,
-            push_descriptor: caps.push_descriptor,
-            kernels: RwLock::default(),
-            user_kernels: Mutex::default(),
-        }
+    /// No pipelines yet; `disk` is where they come from and go to.
+    pub fn new(device: Arc<Device>, disk: DiskCache) -> Self {
+        Self { disk, device, kernels: RwLock::default(), user_kernels: Mutex::default() }
     }
 
     /// The folder of the cache on disk; `None` where no folder for one is known.
@@ -159,9 +151,6 @@ impl Pipelines {
 
     /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
     pub fn user_kernel(&self, path: &str, interface: CallInterface, blocking: Blocking) -> Attempt<UserKernel> {
-        if !self.push_descriptor {
-            return Err(Error::Unsupported("user SPIR-V needs the extension VK_KHR_push_descriptor".into()).into());
-        }
         let unreadable = |e: std::io::Error| Error::DispatchFailed(format!("{path}: {e}"));
         let file = PathBuf::from(path);
         let metadata = file.metadata().map_err(unreadable)?;

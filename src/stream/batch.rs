@@ -21,13 +21,18 @@ pub(super) struct Batch {
 
 /// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only after their last use.
 pub(super) enum Command {
-    /// `push` lies in the batch's data, `bindings` in its list.
+    /// The storage buffers of the next dispatch, in the batch's list, for the pipeline's layout and its set 0.
+    Bind {
+        layout: vk::PipelineLayout,
+        set_layout: vk::DescriptorSetLayout,
+        bindings: Range<usize>,
+    },
+    /// `push` lies in the batch's data.
     Dispatch {
         pipeline: vk::Pipeline,
         layout: vk::PipelineLayout,
         groups: [u32; 3],
         push: Range<usize>,
-        bindings: Range<usize>,
     },
     Copy {
         from: vk::Buffer,

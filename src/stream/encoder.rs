@@ -11,6 +11,7 @@ use vulkano::command_buffer::pool::{
 use vulkano::device::{Device, Queue};
 
 use super::batch::{Batch, Command};
+use super::descriptors::{Descriptors, SetPool};
 use crate::device::Timeline;
 use crate::error::{Error, Result};
 
@@ -22,7 +23,17 @@ pub(super) struct Encoder {
     free: Vec<CommandPoolAlloc>,
     /// In the recording state, for the next batch.
     begun: Option<CommandPoolAlloc>,
-    in_flight: VecDeque<(u64, CommandPoolAlloc, Batch)>,
+    descriptors: Descriptors,
+    in_flight: VecDeque<InFlight>,
+}
+
+/// A submitted command buffer with what it needs until its value is reached.
+struct InFlight {
+    value: u64,
+    buffer: CommandPoolAlloc,
+    sets: Vec<SetPool>,
+    /// Keeps the pipelines alive.
+    _batch: Batch,
 }
 
 impl Encoder {
@@ -34,7 +45,8 @@ impl Encoder {
         };
         let pool = CommandPool::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
-        Ok(Self { device, timeline, pool, free: vec![], begun: None, in_flight: VecDeque::new() })
+        let descriptors = Descriptors::new(device.clone());
+        Ok(Self { device, timeline, pool, free: vec![], begun: None, descriptors, in_flight: VecDeque::new() })
     }
 
     /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached.
@@ -46,13 +58,13 @@ impl Encoder {
         let handle = buffer.handle();
         let mut bound = vk::Pipeline::null();
         for command in &batch.commands {
-            self.record(handle, &batch, command, &mut bound);
+            self.record(handle, &batch, command, &mut bound)?;
         }
         // SAFETY: the command buffer is in the recording state.
         unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }
             .result()
             .map_err(|e| Error::vulkan("ending a command buffer", e))?;
-        self.in_flight.push_back((value, buffer, batch));
+        self.in_flight.push_back(InFlight { value, buffer, sets: self.descriptors.take_used(), _batch: batch });
         Ok(handle)
     }
 
@@ -65,9 +77,11 @@ impl Encoder {
     }
 
     fn begin(&mut self) -> Result<CommandPoolAlloc> {
-        while self.in_flight.front().is_some_and(|(value, ..)| self.timeline.reached(*value)) {
-            if let Some((_, buffer, _)) = self.in_flight.pop_front() {
+        while self.in_flight.front().is_some_and(|submission| self.timeline.reached(submission.value)) {
+            if let Some(InFlight { buffer, sets, .. }) = self.in_flight.pop_front() {
                 self.free.push(buffer);
+                // SAFETY: the command buffer has run.
+                unsafe { self.descriptors.recycle(sets) };
             }
         }
         let buffer = match self.free.pop() {
@@ -90,21 +104,27 @@ impl Encoder {
         allocated.next().ok_or_else(|| Error::OutOfMemory("no command buffer".into()))
     }
 
-    fn record(&self, to: vk::CommandBuffer, batch: &Batch, command: &Command, bound: &mut vk::Pipeline) {
+    fn record(
+        &mut self,
+        to: vk::CommandBuffer,
+        batch: &Batch,
+        command: &Command,
+        bound: &mut vk::Pipeline,
+    ) -> Result<()> {
         let fns = &self.device.fns().v1_0;
         // SAFETY: `to` is in the recording state; pipelines and layouts belong to this device and live with the batch, buffers longer
         // (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges against pipeline, limits and
         // allocations. What the pointers point to outlives the calls.
         unsafe {
             match command {
-                Command::Dispatch { pipeline, layout, groups: [x, y, z], push, bindings } => {
+                Command::Bind { layout, set_layout, bindings } => {
+                    self.descriptors.bind(to, *layout, *set_layout, &batch.bindings[bindings.clone()])?;
+                }
+                Command::Dispatch { pipeline, layout, groups: [x, y, z], push } => {
                     let push = &batch.data[push.clone()];
                     if bound != pipeline {
                         (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, *pipeline);
                         *bound = *pipeline;
-                    }
-                    if !bindings.is_empty() {
-                        self.push_descriptors(to, *layout, &batch.bindings[bindings.clone()]);
                     }
                     let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
                     if len > 0 {
@@ -125,19 +145,7 @@ impl Encoder {
                 }
             }
         }
-    }
-
-    fn push_descriptors(&self, to: vk::CommandBuffer, layout: vk::PipelineLayout, infos: &[vk::DescriptorBufferInfo]) {
-        let write = |(binding, info)| {
-            vk::WriteDescriptorSet::default()
-                .dst_binding(binding as u32)
-                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                .buffer_info(std::slice::from_ref(info))
-        };
-        let writes: Vec<_> = infos.iter().enumerate().map(write).collect();
-        let push = self.device.fns().khr_push_descriptor.cmd_push_descriptor_set_khr;
-        // SAFETY: as in `record`.
-        unsafe { push(to, vk::PipelineBindPoint::COMPUTE, layout, 0, writes.len() as u32, writes.as_ptr()) };
+        Ok(())
     }
 }
 

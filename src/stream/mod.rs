@@ -2,6 +2,7 @@
 //! for reads. It knows allocations and pipelines, and nothing of kernels or tensors.
 
 mod batch;
+mod descriptors;
 mod encoder;
 mod recorder;
 mod submitter;

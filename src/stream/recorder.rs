@@ -34,7 +34,7 @@ pub struct Dispatch<'a> {
     pub reads: &'a [&'a Allocation],
     /// What the kernel writes.
     pub writes: &'a [&'a Allocation],
-    /// Pushed descriptors, for user SPIR-V; built-in kernels take addresses in `push`.
+    /// Storage buffers, for user SPIR-V; built-in kernels take addresses in `push`.
     pub bindings: &'a [Binding<'a>],
 }
 
@@ -109,14 +109,20 @@ impl Recorder {
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
         let push = self.batch.store(d.push);
-        let first = self.batch.bindings.len();
-        let binding =
-            |b: &Binding| vk::DescriptorBufferInfo { buffer: b.allocation.handle, offset: b.offset, range: b.range };
-        self.batch.bindings.extend(d.bindings.iter().map(binding));
-        let bindings = first..self.batch.bindings.len();
         self.batch.keep(d.pipeline);
         let (pipeline, layout) = (d.pipeline.handle(), d.pipeline.layout());
-        self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push, bindings });
+        if !d.bindings.is_empty() {
+            let first = self.batch.bindings.len();
+            let binding = |b: &Binding| vk::DescriptorBufferInfo {
+                buffer: b.allocation.handle,
+                offset: b.offset,
+                range: b.range,
+            };
+            self.batch.bindings.extend(d.bindings.iter().map(binding));
+            let bindings = first..self.batch.bindings.len();
+            self.push(Command::Bind { layout, set_layout: d.pipeline.set_layout(), bindings });
+        }
+        self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push });
         let bytes = d.reads.iter().chain(d.writes).map(|allocation| allocation.size).sum();
         self.recorded(bytes)
     }
