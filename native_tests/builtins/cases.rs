@@ -2,6 +2,7 @@
 
 use crate::Want::{Anything, Either, Exactly, Within};
 use crate::support::device;
+use crate::support::numbers::Number;
 use crate::{Case, binary, ternary, unary};
 
 /// Results that expressions take from functions of several results.
@@ -63,11 +64,19 @@ macro_rules! of_floats {
             ternary("fma(a, b, c)", |a: $float, b: $float, c: $float| match a.mul_add(b, c) {
                 fused if !fused.is_normal() => Anything,
                 fused if device().caps.fma => Exactly(fused),
+                // Formulas take a product and its error apart only where `fma` rounds once.
+                _ if (a * b / 2.0).may_be_flushed() => Anything,
                 fused => Either(fused, a * b + c),
             }),
             binary("a + b", |a: $float, b: $float| Exactly(a + b)),
             binary("a - b", |a: $float, b: $float| Exactly(a - b)),
-            binary("a * b", |a: $float, b: $float| Exactly(a * b)),
+            // The least normal number may be subnormal before it is rounded.
+            binary("a * b", |a: $float, b: $float| match a * b {
+                product if product.abs() == <$float>::MIN_POSITIVE && (product / 2.0).may_be_flushed() => {
+                    Either(product, <$float>::copysign(0.0, product))
+                }
+                product => Exactly(product),
+            }),
             binary("a / b", |a: $float, b: $float| {
                 let reciprocal_is_normal = b.is_normal() && (1.0 / b).is_normal();
                 if (a / b).is_normal() && reciprocal_is_normal { Within(a / b, QUOTIENT) } else { Anything }
@@ -110,7 +119,6 @@ macro_rules! of_integers {
             binary("uint(a >= b)", |a: $integer, b: $integer| Exactly(u32::from(a >= b))),
             binary("uint(a == b)", |a: $integer, b: $integer| Exactly(u32::from(a == b))),
             ternary("a < b ? b : c", |a: $integer, b: $integer, c: $integer| Exactly(if a < b { b } else { c })),
-            unary("float(a)", |a: $integer| Exactly(a as f32)),
             unary("double(a)", |a: $integer| Exactly(a as f64)),
             unary("uint(a)", |a: $integer| Exactly(a as u32)),
             unary("int(a)", |a: $integer| Exactly(a as i32)),
@@ -133,7 +141,13 @@ pub fn used() -> Vec<Case> {
     of_integers!(cases, i32, "31");
     of_integers!(cases, u64, "63ul");
     of_integers!(cases, i64, "63l");
+    if device().caps.int64 {
+        cases.push(float_of_uint());
+    }
     cases.extend([
+        unary("float(a)", |a: i32| Exactly(a as f32)),
+        unary("float(a)", |a: u64| Exactly(a as f32)),
+        unary("float(a)", |a: i64| Exactly(a as f32)),
         unary("fract(a)", |a: f32| if a >= 0.0 && a.is_finite() { Exactly(a.fract()) } else { Anything }),
         unary("double(a)", |a: f32| Exactly(f64::from(a))),
         // Subnormals are rounded to in units.
@@ -189,6 +203,11 @@ fn words(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
+/// The library converts by `int` where there are no 64-bit integers, because SwiftShader rounds numbers from 2^31 on twice.
+fn float_of_uint() -> Case {
+    unary("float(a)", |a: u32| Exactly(a as f32))
+}
+
 /// What some driver gets wrong. Lavapipe (Mesa 25.0.7) leaves doubles from 2^24 on as they are in both, where a vector of them is
 /// wider than the CPU's instruction for rounding.
 pub fn avoided() -> Vec<Case> {
@@ -197,6 +216,7 @@ pub fn avoided() -> Vec<Case> {
         unary("trunc(a)", |a: f64| Exactly(a.trunc())),
         unary("roundEven(a)", |a: f32| Exactly(a.round_ties_even())),
         unary("roundEven(a)", |a: f64| Exactly(a.round_ties_even())),
+        float_of_uint(),
     ]
 }
 
@@ -255,6 +275,8 @@ pub fn library() -> Vec<Case> {
     library_of_floats!(cases, f32, 4194304.0, 4194304.0);
     library_of_floats!(cases, f64, 2251799813685248.0, 2147483647.0);
     cases.extend([
+        unary("to_f32(a)", |a: u32| Exactly(a as f32)),
+        unary("to_f32(a)", |a: i32| Exactly(a as f32)),
         unary("to_f32(a)", |a: u64| Exactly(a as f32)),
         unary("to_f32(a)", |a: i64| Exactly(a as f32)),
         unary("to_f64(a)", |a: u64| Exactly(a as f64)),

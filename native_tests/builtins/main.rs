@@ -216,7 +216,7 @@ fn the_library_rounds_where_drivers_do_not() {
 #[test]
 fn lavapipe_computes_the_same_without_avx_512() {
     const CAPABILITIES: &str = "GALLIUM_OVERRIDE_CPU_CAPS";
-    if !device().caps.cpu || std::env::var_os(CAPABILITIES).is_some() {
+    if !device().caps.name.contains("llvmpipe") || std::env::var_os(CAPABILITIES).is_some() {
         return println!("left out: this device is no lavapipe, or its capabilities are set already");
     }
     let test = std::env::current_exe().unwrap();

@@ -117,6 +117,21 @@ float to_f32(double x) {
 }
 #endif
 
+// float(x) rounded once. SwiftShader rounds unsigned integers from 2^31 on twice. Half of such an integer, with the bit that is lost
+// kept in the last one, is a positive int and rounds as x does.
+float rounded_float(int x) { return float(x); }
+float rounded_float(uint x) {
+#ifdef UINT_BY_INT
+  return int(x) >= 0 ? float(int(x)) : 2.0 * float(int((x >> 1) | (x & 1u)));
+#else
+  return float(x);
+#endif
+}
+#ifdef HAS_INT64
+float rounded_float(int64_t x) { return float(x); }
+float rounded_float(uint64_t x) { return float(x); }
+#endif
+
 // From integers, without 64-bit results.
 #define NX_FROM_INT(S) \
   uint to_u2(S x) { return uint(x) & 3u; } \
@@ -129,9 +144,9 @@ float to_f32(double x) {
   int to_s8(S x) { return bitfieldExtract(int(x), 0, 8); } \
   int to_s16(S x) { return bitfieldExtract(int(x), 0, 16); } \
   int to_s32(S x) { return int(x); } \
-  float to_f32(S x) { return float(x); } \
-  NX_TO_NARROW_FLOATS(S, float) \
-  float to_bf16(S x) { return to_bf16(float(x)); } \
+  float to_f32(S x) { return rounded_float(x); } \
+  NX_TO_NARROW_FLOATS(S, rounded_float) \
+  float to_bf16(S x) { return to_bf16(rounded_float(x)); } \
   bool is_zero(S x) { return x == S(0); }
 NX_FROM_INT(int)
 NX_FROM_INT(uint)

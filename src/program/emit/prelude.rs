@@ -53,6 +53,8 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
         (caps.fma, "HAS_FMA"),
         (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
+        // Of the drivers that were tried, the one without 64-bit integers converts unsigned ones inexactly.
+        (!caps.int64, "UINT_BY_INT"),
     ] {
         if has {
             let _ = writeln!(text, "#define {name}");
