@@ -35,7 +35,7 @@ struct Precision {
     any: fn(&mut Random) -> f64,
     round: fn(f64) -> f64,
     call: fn(&str, &[Vec<f64>]) -> Vec<f64>,
-    choose: fn(&str, &[u8], &[f64], bool) -> Vec<f64>,
+    choose: fn(&str, &[u32], &[f64], bool) -> Vec<f64>,
 }
 
 fn call<T: Pod>(ty: Type, name: &str, args: &[Vec<f64>], to: fn(&f64) -> T, from: fn(&T) -> f64) -> Vec<f64> {
@@ -48,10 +48,10 @@ fn call<T: Pod>(ty: Type, name: &str, args: &[Vec<f64>], to: fn(&f64) -> T, from
 }
 
 /// `select(choices, x, name(x))`, or with the two swapped.
-fn choose<T: Pod>(ty: Type, name: &str, choices: &[u8], xs: &[f64], swapped: bool, to: fn(&f64) -> T) -> Buffer {
+fn choose<T: Pod>(ty: Type, name: &str, choices: &[u32], xs: &[f64], swapped: bool, to: fn(&f64) -> T) -> Buffer {
     let shape = [xs.len() as u64];
     let (choices, xs) = (upload(choices), upload(&xs.iter().map(to).collect::<Vec<T>>()));
-    let inputs = [(&choices, Type::U8, shape.as_slice()), (&xs, ty, shape.as_slice())];
+    let inputs = [(&choices, Type::U32, shape.as_slice()), (&xs, ty, shape.as_slice())];
     let select: &[usize] = if swapped { &[0, 2, 1] } else { &[0, 1, 2] };
     run(&[node(name, ty, &[1]), node("select", ty, select)], &inputs, &shape).unwrap()
 }
@@ -243,7 +243,7 @@ fn a_choice_between_a_value_and_its_image_takes_one_or_the_other() {
     let mut random = random();
     for precision in Precision::all() {
         let xs: Vec<f64> = (0..20_000).map(|_| (precision.from_bits)(random.next())).collect();
-        let choices: Vec<u8> = xs.iter().map(|_| random.below(2) as u8).collect();
+        let choices: Vec<u32> = xs.iter().map(|_| random.below(2) as u32).collect();
         for name in ["negate", "abs", "sign", "asinh", "sinh", "cbrt", "rsqrt"] {
             let images = (precision.call)(name, std::slice::from_ref(&xs));
             for swapped in [false, true] {

@@ -25,7 +25,14 @@ pub const MAX_UNROLLED_WINDOW: u64 = 32;
 pub(crate) mod devices {
     //! Devices to choose for in unit tests, which need none then.
 
-    use crate::device::{Capabilities, MatrixTypes};
+    use crate::device::{Capabilities, IntegerFeature, MatrixTypes, lacks};
+
+    /// Whether elements take the memory in this process that they take on the devices below. The process's own device, which other tests
+    /// use, decides on that for all.
+    pub fn packs_elements() -> bool {
+        let _ = crate::gpu::gpu();
+        ![IntegerFeature::Int8, IntegerFeature::Int16, IntegerFeature::Int64].into_iter().any(lacks)
+    }
 
     /// An NVIDIA H200 under driver 580.
     pub fn h200() -> Capabilities {

@@ -15,7 +15,7 @@ use crate::kernels::KernelSpec;
 use crate::program::layout::Layout;
 use crate::program::op;
 use crate::program::{Attribute, Axes, DynamicOffset, Input, Node, OutputView, Program, Source, Type, dense_strides};
-use crate::tuning::devices::{h200, lavapipe};
+use crate::tuning::devices::{h200, lavapipe, packs_elements};
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
 
 /// In place of the parameters' declarations.
@@ -188,6 +188,9 @@ fn kernels(program: &Program, caps: &Capabilities) -> String {
 
 #[test]
 fn kernels_are_those_of_the_golden_files() {
+    if !packs_elements() {
+        return println!("left out: in this process each narrow element has a word");
+    }
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("native_tests/golden");
     let rewrites = env::var("NX_VULKAN_GOLDEN").is_ok_and(|value| value == "write");
     let mut expected: BTreeMap<String, String> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::program::Type;
-use crate::tuning::devices::{h200, lavapipe};
+use crate::tuning::devices::{h200, lavapipe, packs_elements};
 
 /// Prefix of the lines, then types of the result and the operands, `[batch, m, n, k]`, layout and offset or a convolution's shape.
 type Case = (String, ContractionShape);
@@ -160,6 +160,9 @@ fn describe(strategy: &Strategy) -> String {
 
 #[test]
 fn strategies_are_those_of_the_table() {
+    if !packs_elements() {
+        return println!("left out: in this process each narrow element has a word");
+    }
     let mut expected = include_str!("strategies.txt").lines();
     for (device, caps) in [("h200", h200()), ("lavapipe", lavapipe())] {
         for (name, shape) in cases() {
