@@ -9,4 +9,7 @@ large? =
 ExUnit.start(exclude: if(large?, do: [:timing], else: [:timing, :huge]))
 
 # Without Nx there is nothing to compare with.
-if Code.ensure_loaded?(Nx.Vulkan.Test.Compare), do: Nx.Vulkan.Test.Compare.count()
+if Code.ensure_loaded?(Nx.Vulkan.Test.Compare) do
+  Nx.Vulkan.Test.Compare.count()
+  Nx.Vulkan.Test.Fallbacks.watch()
+end

@@ -5,6 +5,15 @@ defmodule Nx.Vulkan.NativeVTest do
 
   use Nx.Vulkan.Test.NativeCase, async: true
 
+  @tag :parent
+  test "the same where descriptors cannot be pushed" do
+    disabled = Enum.join([System.get_env("NX_VULKAN_DISABLE", ""), "push_descriptor"], ",")
+    env = [{"NX_VULKAN_DISABLE", disabled}, {"MIX_ENV", "test"}]
+    arguments = ~w(test --no-compile --no-deps-check --exclude parent) ++ [__ENV__.file]
+    {output, status} = System.cmd("mix", arguments, env: env, stderr_to_stdout: true)
+    assert status == 0 and output =~ ~r/[1-9]\d* tests, 0 failures/, output
+  end
+
   describe "buffers" do
     test "hold what was uploaded, of any size" do
       for size <- [0, 1, 3, 4, 255, 65_536, 65_537, 1_000_003] do
@@ -74,7 +83,7 @@ defmodule Nx.Vulkan.NativeVTest do
   ]
 
   test "apply_binary" do
-    for bits <- [32, 64], {op, fun} <- @binary, n <- [1, 255, 256, 1000] do
+    for bits <- widths(), {op, fun} <- @binary, n <- [1, 255, 256, 1000] do
       a = for _ <- 1..n, do: exact(:rand.uniform() * 4 + 0.5)
       b = for _ <- 1..n, do: exact(:rand.uniform() * 4 - 2)
       out = alloc!(n, bits)
@@ -103,7 +112,7 @@ defmodule Nx.Vulkan.NativeVTest do
       &(2 * :math.sinh(&1 / 2) * :math.exp(&1 / 2))
     ]
 
-    for bits <- [32, 64], {fun, op} <- Enum.with_index(ops) do
+    for bits <- widths(), {fun, op} <- Enum.with_index(ops) do
       a = for _ <- 1..300, do: exact(:rand.uniform() * 4 - 2)
       a = if op in [1, 2], do: Enum.map(a, &(abs(&1) + 0.125)), else: a
       out = alloc!(300, bits)
@@ -132,7 +141,7 @@ defmodule Nx.Vulkan.NativeVTest do
   end
 
   test "reduce_axis over the middle of (outer, reduce, inner)" do
-    for bits <- [32, 64],
+    for bits <- widths(),
         {outer, size, inner} <- [
           {1, 1, 1},
           {3, 5, 4},
@@ -170,7 +179,7 @@ defmodule Nx.Vulkan.NativeVTest do
   end
 
   test "matmul and transpose_2d" do
-    for bits <- [32, 64], {m, n, k} <- [{1, 1, 1}, {3, 4, 5}, {17, 33, 65}, {64, 16, 1}] do
+    for bits <- widths(), {m, n, k} <- [{1, 1, 1}, {3, 4, 5}, {17, 33, 65}, {64, 16, 1}] do
       a = for _ <- 1..(m * k), do: exact(:rand.uniform() * 2 - 1)
       b = for _ <- 1..(k * n), do: exact(:rand.uniform() * 2 - 1)
       {at, bt} = {List.to_tuple(a), List.to_tuple(b)}

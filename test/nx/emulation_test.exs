@@ -200,9 +200,9 @@ defmodule Nx.Vulkan.EmulationTest do
     for {_, size} = type when size >= 8 <- @integers ++ @floats do
       args = for shape <- [{7, 30}, {30}], do: Generators.tensor(shape, type, {:integer, 0..1})
       args = [hd(args), Nx.new_axis(List.last(args), 0)]
-      unless type in computed([type]), do: Fallback.put_mode(:allow)
+      unless type in computed([type]), do: Fallbacks.allow()
       results = apply(Nx.Vulkan.jit(fun), Enum.map(args, &to_device/1))
-      Fallback.put_mode(:raise)
+      Fallbacks.forbid()
 
       for [got, want] <- zip_all([Tuple.to_list(results), Tuple.to_list(apply(fun, args))]),
           do: assert_same(got, want, :definition, type: type)
@@ -416,7 +416,7 @@ defmodule Nx.Vulkan.EmulationTest do
 
   test "what a device cannot do falls back, is counted, and is right" do
     for type <- Generators.device_types() do
-      Fallback.put_mode(:allow)
+      Fallbacks.allow()
       before = Fallback.count(:tan)
       tensor = Generators.tensor({20}, type, {:integer, 0..1})
       assert_same(Nx.tan(to_device(tensor)), Nx.tan(tensor), :tan, type: type)

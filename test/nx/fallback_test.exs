@@ -7,6 +7,7 @@ defmodule Nx.Vulkan.FallbackTest do
   import ExUnit.CaptureLog
 
   setup do
+    Fallbacks.allow()
     Fallback.put_mode(nil)
     Fallback.reset()
     on_exit(fn -> Application.put_env(:nx_vulkan, :fallback, :allow) end)

@@ -186,7 +186,7 @@ defmodule Nx.Vulkan.StorageTest do
 
     test "with what is left over, repeated or discarded" do
       # The last batch is made by concatenate, which has no kernel.
-      Fallback.put_mode(:allow)
+      Fallbacks.allow()
       tensor = Generators.tensor({7, 2}, {:s, 32}, :any)
       check_batches(tensor, 3, leftover: :repeat)
       check_batches(tensor, 3, leftover: :discard)

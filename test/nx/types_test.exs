@@ -78,11 +78,11 @@ defmodule Nx.Vulkan.TypesTest do
         expected = Enum.to_list(Nx.to_batched(tensor, 2, leftover: :discard))
         for [a, b] <- zip_all([batches, expected]), do: assert_same(a, b, :to_batched)
 
-        Fallback.put_mode(:allow)
+        Fallbacks.allow()
         window = &Nx.Vulkan.Fallback.call(:window_max, &1, [&2, {2, 1}, window_options()], "test")
         out = Nx.window_max(tensor, {2, 1})
         assert_same(window.(out, to_device(tensor)), out, :window_max)
-        Fallback.put_mode(:raise)
+        Fallbacks.forbid()
       end
     end
   end

@@ -1,5 +1,5 @@
 # Runs the tests of another package, from the checkout that Mix uses, with the backend as default and
-# nothing allowed to fall back.
+# nothing allowed to fall back but what the device lacks.
 #
 # The tests compare tensors with ==, which compares where they are, too. So both sides of == and != are
 # copied to BinaryBackend first, in the files' syntax trees, where all NaN are one. Tensors in module
@@ -45,7 +45,7 @@ defmodule Nx.Vulkan.Suite do
     File.cd!(folder)
     support = Enum.sort(Path.wildcard("test/support/**/*.ex"))
     Enum.each(support ++ Enum.map(files, &Path.join("test", &1)), &compile/1)
-    Application.put_env(:nx_vulkan, :fallback, :raise)
+    Nx.Vulkan.Test.Fallbacks.forbid_everywhere()
     Nx.global_default_backend(Nx.Vulkan.VulkanoBackend)
     reasons = for {reason, module, names} <- expected, name <- names, do: {{module, name}, reason}
     :persistent_term.put(Nx.Vulkan.Suite.Outcome, Map.new(reasons))

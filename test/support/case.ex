@@ -1,12 +1,12 @@
 defmodule Nx.Vulkan.Test.Case do
   @moduledoc """
   For tests that compare the backend with BinaryBackend: nothing may fall back to the CPU unless a
-  test says so, and what a test creates is on BinaryBackend until it is moved.
+  test says so or the device lacks the type, and what a test creates is on BinaryBackend until it is moved.
   """
 
   use ExUnit.CaseTemplate
 
-  alias Nx.Vulkan.Test.{Compare, Reference}
+  alias Nx.Vulkan.Test.{Compare, Fallbacks, Reference}
 
   using do
     quote do
@@ -16,14 +16,14 @@ defmodule Nx.Vulkan.Test.Case do
       import Nx.Vulkan.Test.Compare
       import Nx.Vulkan.Test.Case
       alias Nx.Vulkan.Fallback
-      alias Nx.Vulkan.Test.{Generators, Reference}
+      alias Nx.Vulkan.Test.{Fallbacks, Generators, Reference}
       alias Nx.Vulkan.VulkanoBackend
     end
   end
 
   setup context do
     Nx.default_backend(Nx.BinaryBackend)
-    Nx.Vulkan.Fallback.put_mode(:raise)
+    Fallbacks.forbid()
     Nx.Vulkan.Test.Generators.seed({context.module, context.test})
   end
 

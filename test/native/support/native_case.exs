@@ -22,6 +22,9 @@ defmodule Nx.Vulkan.Test.NativeCase do
     Application.app_dir(:nx_vulkan, "priv/shaders/#{name}#{suffix}.spv")
   end
 
+  @doc "Bits of the floats that the device computes with."
+  def widths, do: if(Nx.Vulkan.has_f64(), do: [32, 64], else: [32])
+
   def floats(list, bits \\ 32), do: for(x <- list, into: <<>>, do: <<x::float-native-size(bits)>>)
 
   @doc "The floats of a binary. What is not finite is `:infinity`, `:neg_infinity` or `:nan`."
