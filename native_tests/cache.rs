@@ -32,7 +32,7 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
         fs::read_dir(&folder).map_or_else(|_| BTreeSet::new(), |dir| dir.map(|entry| entry.unwrap().path()).collect())
     };
     let probed = files();
-    assert_eq!(device().caps.float64 as usize + 1, probed.len(), "what the probes found is remembered: {probed:?}");
+    assert!(!probed.is_empty(), "what the probe process found is remembered");
     // A new store in memory each time, so that only the disk remembers.
     let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap());
     let build = || {

@@ -8,6 +8,7 @@ pub mod kernels;
 pub mod memory;
 mod nif;
 pub mod pipeline;
+pub mod probe;
 pub mod program;
 pub mod stream;
 mod tuning;
@@ -30,7 +31,7 @@ mod tests {
         &["graph"],
         &["program", "tuning"],
         &["kernels"],
-        &["nif"],
+        &["nif", "probe"],
     ];
 
     /// The file at a path, or all files in the folder there.

@@ -79,7 +79,8 @@ defmodule Nx.Vulkan do
 
   @doc """
   The device in use: `:name`, `:type` (such as `:discrete_gpu` or `:cpu`), `:driver`, `:api_version`,
-  `:heap_bytes`, `:features` (a list of atoms) and `:devices`, all that could be chosen.
+  `:heap_bytes`, `:features` (a list of atoms), `:refused` (features whose kernels failed when the driver
+  was tried, with the reasons) and `:devices`, all that could be chosen.
 
   Without a usable device it is `{:error, :no_device, message}`, and the message says what to install.
   """

@@ -3,9 +3,11 @@
 
 pub mod numbers;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use nx_vulkan::device::set_probe_executable;
 use nx_vulkan::error::Attempt;
 use nx_vulkan::gpu::{Gpu, gpu};
 use nx_vulkan::graph::{Context, Operand};
@@ -16,6 +18,7 @@ use nx_vulkan::program::{Attribute, Axes, Input, Node, Program, Source, Type, br
 use nx_vulkan::stream::{self, Dispatch};
 
 pub fn device() -> &'static Gpu {
+    set_probe_executable(Path::new(env!("CARGO_BIN_EXE_nx_vulkan_probe")));
     gpu().unwrap_or_else(|error| panic!("these tests need a Vulkan device: {error}"))
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
 use vulkano::shader::ShaderStages;
 
-use super::MatrixTypes;
 use super::choose::kind_name;
+use super::{Findings, MatrixTypes};
 use crate::error::{Error, Result};
 
 /// What kernels and dispatches may use on this device.
@@ -96,14 +96,25 @@ impl DisabledFeatures {
     /// Reads the variable; fails for a name that is none of the features'.
     pub fn from_env() -> Result<Self> {
         let text = std::env::var("NX_VULKAN_DISABLE").unwrap_or_default();
+        Self::parse(&text).map_err(|name| {
+            Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::NAMES.join(", ")))
+        })
+    }
+
+    /// The features of a list; fails with the first name that is none of theirs.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let names: Vec<String> =
             text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
         match names.iter().find(|name| !Self::NAMES.contains(&name.as_str())) {
             None => Ok(Self(names)),
-            Some(name) => {
-                Err(Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::NAMES.join(", "))))
-            }
+            Some(name) => Err(name.clone()),
         }
+    }
+
+    /// These and those that are refused.
+    pub fn and(mut self, refused: &Findings) -> Self {
+        self.0.extend(refused.refused().map(|(name, _)| name.to_owned()));
+        self
     }
 
     pub(super) fn matrices(&self, physical: &PhysicalDevice) -> MatrixTypes {
@@ -111,7 +122,8 @@ impl DisabledFeatures {
         if needed.iter().any(|name| self.has(name)) { MatrixTypes::default() } else { MatrixTypes::of(physical) }
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    /// Whether a feature is turned off.
+    pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|disabled| disabled == name)
     }
 }

@@ -7,6 +7,7 @@ mod clock;
 mod matrix;
 mod open;
 mod probe;
+mod probe_process;
 mod timeline;
 
 pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
@@ -14,5 +15,8 @@ pub use choose::{Listed, choose, instance, listed, physical_devices};
 pub use clock::{Clock, ClockState};
 pub use matrix::MatrixTypes;
 pub use open::open;
-pub use probe::{doubles_are_fast, fma_rounds_once};
+pub use probe::{Probed, doubles_are_fast, fma_rounds_once};
+pub use probe_process::{
+    DEVICE, Findings, SUPERVISE, TRY, Verdict, beginning, end, line, set_probe_executable, supervise, try_device,
+};
 pub use timeline::Timeline;

@@ -43,7 +43,8 @@ mod double {
     vulkano_shaders::shader! { ty: "compute", define: [("REAL", "double")], path: "src/device/rate.comp" }
 }
 
-type Probed<T> = Result<T, Box<dyn std::error::Error>>;
+/// The answer of a kernel that is asked something of the device.
+pub type Probed<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Whether the device's `fma` rounds once, so that `fma(a, b, -(a · b))` is the rounding error of the product. Vulkan
 /// allows it to round twice, which gives 0.

@@ -3,14 +3,16 @@
 
 mod exit;
 mod transfer;
+mod tried;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
+use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{Device, Queue};
 
-use crate::device::{self, Capabilities, Clock, DisabledFeatures, Listed};
+use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Listed, Probed};
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
@@ -34,6 +36,8 @@ pub struct Gpu {
     pub clock: Clock,
     /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
     pub listed: Vec<Listed>,
+    /// What the probe process found of the device; empty where there was none.
+    pub findings: Findings,
     /// Whether the last kernel over large tensors traversed them in reverse.
     pub reversed: AtomicBool,
 }
@@ -54,30 +58,60 @@ pub fn gpu_if_ready() -> Attempt<&'static Gpu> {
     GPU.get().ok_or(Retry::Blocking.into())
 }
 
+/// The device at an index of the list as it is, without what is turned off: for the process that finds out what else has to be. `ask` is
+/// called as in [`Gpu::open`].
+pub fn open_untried(index: &str, disabled: DisabledFeatures, ask: Ask) -> Result<&'static Gpu> {
+    GPU.get_or_try_init(|| {
+        let devices = device::physical_devices(&device::instance()?)?;
+        let physical = device::choose(&devices, Some(index))?;
+        Gpu::open(&devices, &physical, &disabled, ask)
+    })
+}
+
+/// Answers whether the device has a feature that its driver does not report, by the feature's name or the kernel that finds it out.
+type Ask<'a> = &'a dyn Fn(&str, &dyn Fn() -> bool) -> bool;
+
 impl Gpu {
     fn new() -> Result<Self> {
-        let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
+        let wanted = std::env::var("NX_VULKAN_DEVICE").ok().filter(|wanted| !wanted.is_empty());
         let devices = device::physical_devices(&device::instance()?)?;
-        let physical = device::choose(&devices, wanted.as_deref())?;
         let disabled = DisabledFeatures::from_env()?;
-        let (device, queue) = device::open(&physical, &disabled)?;
-        let disk = DiskCache::new(&physical)?;
-        // A probe that fails answers no, which is only slower.
-        let ask = |question, probe: fn(&Arc<Queue>) -> _| disk.remember(question, || probe(&queue)).unwrap_or(false);
-        let fma = ask("whether fma rounds once", device::fma_rounds_once);
-        let has_float64 = device.enabled_features().shader_float64;
-        let fast_float64 = has_float64 && ask("whether doubles are fast", device::doubles_are_fast);
-        let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
+        let (physical, findings) = tried::choose(&devices, wanted.as_deref())?;
+        match findings {
+            Some(findings) => {
+                let ask = |name: &str, _: &dyn Fn() -> bool| findings.works(name);
+                let gpu = Self::open(&devices, &physical, &disabled.and(&findings), &ask)?;
+                Ok(Self { findings, ..gpu })
+            }
+            None => Self::open(&devices, &physical, &disabled, &|_, kernel| kernel()),
+        }
+    }
+
+    fn open(
+        devices: &[Arc<PhysicalDevice>],
+        physical: &Arc<PhysicalDevice>,
+        disabled: &DisabledFeatures,
+        ask: Ask,
+    ) -> Result<Self> {
+        let (device, queue) = device::open(physical, disabled)?;
+        // A kernel that fails finds nothing, which is only slower.
+        let probe = |name, kernel: fn(&Arc<Queue>) -> Probed<bool>| {
+            !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
+        };
+        let fma = probe("fma", device::fma_rounds_once);
+        let fast_float64 = device.enabled_features().shader_float64 && probe("fast_float64", device::doubles_are_fast);
+        let caps = Capabilities::of(physical, [fma, fast_float64], disabled);
         caps.fix_layout();
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
-            pipelines: Pipelines::new(device.clone(), disk),
-            clock: Clock::hold(&physical)?,
+            pipelines: Pipelines::new(device.clone(), DiskCache::new(physical)?),
+            clock: Clock::hold(physical)?,
             device,
             caps,
-            listed: device::listed(&devices),
+            listed: device::listed(devices),
+            findings: Findings::default(),
             reversed: AtomicBool::new(false),
         })
     }

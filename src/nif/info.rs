@@ -26,6 +26,9 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
             Term::map_from_term_arrays(env, &keys, &values).unwrap_or_else(|_| d.name.encode(env))
         };
         let devices: Vec<Term> = gpu.listed.iter().enumerate().map(listed).collect();
+        let (names, reasons): (Vec<_>, Vec<_>) =
+            gpu.findings.refused().map(|(name, reason)| (atom(name), reason.encode(env))).unzip();
+        let refused = Term::map_from_term_arrays(env, &names, &reasons).unwrap_or_else(|_| atoms::nil().encode(env));
         let pairs = [
             (atoms::name(), caps.name.encode(env)),
             (atoms::r#type(), atom(caps.kind)),
@@ -38,6 +41,7 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
             ),
             (atoms::cache_limit(), gpu.pipelines.disk_limit().encode(env)),
             (atoms::features(), features.encode(env)),
+            (atoms::refused(), refused),
             (atoms::devices(), devices.encode(env)),
         ];
         Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))

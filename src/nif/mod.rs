@@ -18,24 +18,34 @@ mod scatter;
 mod sort;
 mod window;
 
+use std::path::Path;
+
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::gpu::Readback;
 use crate::memory::Buffer;
 use args::*;
-pub(crate) use halt::load;
 
 mod atoms {
     rustler::atoms! {
         ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
-        name, r#type = "type", driver, api_version, features, devices, index, used,
+        name, r#type = "type", driver, api_version, features, refused, devices, index, used,
         limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
         dot, contract, assemble, scalar, same, tensor, view,
     }
+}
+
+/// Called with the path of this library when the BEAM loads it: the probe's executable is beside it.
+pub(crate) fn load(env: Env, library: Term) -> bool {
+    if let Ok(library) = library.decode::<String>() {
+        crate::device::set_probe_executable(&Path::new(&library).with_file_name("nx_vulkan_probe"));
+    }
+    halt::wait_at_halt(env);
+    true
 }
 
 /// A result: a device buffer as a BEAM resource.

@@ -26,9 +26,9 @@ pub struct DiskCache {
 
 /// What a file holds.
 pub struct CachedPipeline {
-    /// SPIR-V, or the answer of a probe.
+    /// SPIR-V; empty where the file holds an answer about the device.
     pub words: Vec<u32>,
-    /// The driver's own data for building the pipeline faster.
+    /// The driver's own data for building the pipeline faster, or the answer's text.
     pub driver_data: Vec<u8>,
 }
 
@@ -88,14 +88,14 @@ impl DiskCache {
         }
     }
 
-    /// What `ask` says of the device, asked once for each device and driver. An error is not remembered.
-    pub fn remember<E>(&self, question: &str, ask: impl FnOnce() -> Result<bool, E>) -> Option<bool> {
-        let key = self.key(&[b"device", question.as_bytes()]);
-        if let Some(&[answer]) = self.read(key).as_ref().map(|entry| entry.words.as_slice()) {
-            return Some(answer != 0);
+    /// What `ask` says of the device, asked once for each device, driver and version of this library. `None` is not remembered.
+    pub fn remember(&self, question: &str, ask: impl FnOnce() -> Option<String>) -> Option<String> {
+        let key = self.key(&[b"device", question.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]);
+        if let Some(entry) = self.read(key) {
+            return String::from_utf8(entry.driver_data).ok();
         }
-        let answer = ask().ok()?;
-        self.write(key, &CachedPipeline { words: vec![answer.into()], driver_data: vec![] });
+        let answer = ask()?;
+        self.write(key, &CachedPipeline { words: vec![], driver_data: answer.clone().into_bytes() });
         Some(answer)
     }
 

@@ -27,7 +27,11 @@ defmodule Nx.Vulkan.PrecompiledTest do
   defp sha256(path), do: Base.encode16(:crypto.hash(:sha256, File.read!(path)), case: :lower)
   defp library(priv), do: File.read(Path.join(priv, "native/libnx_vulkan.so"))
 
-  @good [{"native/libnx_vulkan.so", "library"}, {"shaders/matmul.spv", "shader"}]
+  @good [
+    {"native/libnx_vulkan.so", "library"},
+    {"native/nx_vulkan_probe", "probe"},
+    {"shaders/matmul.spv", "shader"}
+  ]
 
   test "an archive's files are installed, once", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
@@ -35,10 +39,14 @@ defmodule Nx.Vulkan.PrecompiledTest do
     assert unpacked?(priv)
     assert library(priv) == {:ok, "library"}
     assert File.read!(Path.join(priv, "shaders/matmul.spv")) == "shader"
+    # It can be started.
+    probe = Path.join(priv, "native/nx_vulkan_probe")
+    assert Bitwise.band(File.stat!(probe).mode, 0o777) == 0o755
     assert unpack(path, nil, priv) == :noop
 
     assert unpack(archive(folder, [{"native/libnx_vulkan.so", "newer"}]), nil, priv) == :ok
     assert library(priv) == {:ok, "newer"}
+    refute File.exists?(probe), "a probe of another build does not go with the library"
   end
 
   test "what was removed is installed again", %{folder: folder, priv: priv} do
@@ -71,7 +79,7 @@ defmodule Nx.Vulkan.PrecompiledTest do
 
     assert Enum.sort(Enum.map(found, &Path.relative_to(&1, folder))) ==
              ~w(here nx_vulkan.tar.gz nx_vulkan.tar.gz.sha256 priv/native/libnx_vulkan.so) ++
-               ~w(priv/native/precompiled.sha256 priv/shaders/matmul.spv)
+               ~w(priv/native/nx_vulkan_probe priv/native/precompiled.sha256 priv/shaders/matmul.spv)
   end
 
   test "what is no such archive is refused with its name", %{folder: folder, priv: priv} do

@@ -3,9 +3,9 @@ defmodule Mix.Tasks.Compile.NxVulkan do
 
   @moduledoc """
   Builds the crate `nx_vulkan` with cargo (release profile) and puts the library at
-  `priv/native/libnx_vulkan.so`, where the BEAM loads it.
+  `priv/native/libnx_vulkan.so`, where the BEAM loads it, and the program that tries drivers beside it.
 
-  Cargo decides whether anything has to be built. The library is copied only when cargo's is newer,
+  Cargo decides whether anything has to be built. Both files are copied only when cargo's differ,
   under another name first: a running BEAM keeps the file it has mapped.
 
   `CARGO_TARGET_DIR` is honoured; plain `cargo build --release` and `cargo test --release` share this
@@ -23,7 +23,6 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   alias Nx.Vulkan.Precompiled
 
   @priv "priv"
-  @library "priv/native/libnx_vulkan.so"
 
   @impl true
   def run(_args) do
@@ -58,9 +57,13 @@ defmodule Mix.Tasks.Compile.NxVulkan do
     target = System.get_env("CARGO_TARGET_DIR", "target")
 
     with :ok <- command("bin/link-shaderc", []),
-         :ok <- command(cargo, ["build", "--release", "--lib", "--target-dir", target]) do
+         :ok <- command(cargo, ["build", "--release", "--lib", "--bins", "--target-dir", target]) do
       if Precompiled.unpacked?(@priv), do: clean()
-      install(Path.join([target, "release", built_name()]))
+
+      Precompiled.install(@priv, %{
+        library: File.read!(Path.join([target, "release", built_name()])),
+        probe: File.read!(Path.join([target, "release", "nx_vulkan_probe"]))
+      })
     end
   end
 
@@ -69,14 +72,6 @@ defmodule Mix.Tasks.Compile.NxVulkan do
       {_, 0} -> :ok
       {_, _} -> :error
     end
-  end
-
-  defp install(built) do
-    library = File.read!(built)
-    # The times say nothing: another target folder may hold an older build with other flags.
-    if File.read(@library) == {:ok, library},
-      do: :noop,
-      else: Precompiled.write!(@library, library)
   end
 
   # The BEAM looks for .so on macOS too.

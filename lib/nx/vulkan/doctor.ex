@@ -73,7 +73,9 @@ defmodule Nx.Vulkan.Doctor do
       {"Driver", ["#{info.driver}, Vulkan #{info.api_version}"]},
       {"Devices", others},
       {"Features",
-       [Enum.join(has, " ")] ++ if(lacks == [], do: [], else: ["lacks #{Enum.join(lacks, " ")}"])}
+       [Enum.join(has, " ")] ++
+         if(lacks == [], do: [], else: ["lacks #{Enum.join(lacks, " ")}"]) ++
+         for({name, reason} <- info.refused, do: "refused #{name}: #{reason}")}
     ]
   end
 

@@ -175,7 +175,10 @@ defmodule Nx.Vulkan.Native do
   # therefore succeeds in any case, and the first call raises with the reason, which is kept for it.
   @doc false
   def load do
-    with {:error, reason} <- :erlang.load_nif(library(), 0) do
+    library = library()
+
+    # The probe's executable is beside the library, which does not know its own path.
+    with {:error, reason} <- :erlang.load_nif(library, IO.chardata_to_string(library)) do
       :persistent_term.put({__MODULE__, :load_error}, reason)
     end
 

@@ -4,6 +4,8 @@ defmodule Nx.Vulkan.Precompiled do
   # the Mix compile step uses it.
 
   @library "native/libnx_vulkan.so"
+  # The library starts it: it tries drivers.
+  @probe "native/nx_vulkan_probe"
   # Holds the checksum of the archive that the library came from.
   @mark "native/precompiled.sha256"
 
@@ -32,6 +34,9 @@ defmodule Nx.Vulkan.Precompiled do
     else
       files = files(archive, content)
 
+      # A probe of another build does not go with the library.
+      remove(priv)
+
       for {name, content} <- files ++ [{@mark, checksum}],
           do: write!(Path.join(priv, name), content)
 
@@ -45,13 +50,26 @@ defmodule Nx.Vulkan.Precompiled do
 
   @doc "Removes the library, wherever it came from."
   @spec remove(Path.t()) :: :ok
-  def remove(priv), do: Enum.each([@library, @mark], &File.rm(Path.join(priv, &1)))
+  def remove(priv), do: Enum.each([@library, @probe, @mark], &File.rm(Path.join(priv, &1)))
 
-  @doc "Replaces a file. A running BEAM keeps the one that it has mapped."
-  @spec write!(Path.t(), iodata()) :: :ok
-  def write!(path, content) do
+  @doc "Puts what cargo built into the folder `priv`, where it differs from what is there."
+  @spec install(Path.t(), %{library: binary(), probe: binary()}) :: :ok | :noop
+  def install(priv, built) do
+    # The times say nothing: another target folder may hold an older build with other flags.
+    changed =
+      for {name, content} <- [{@probe, built.probe}, {@library, built.library}],
+          path = Path.join(priv, name),
+          File.read(path) != {:ok, content},
+          do: write!(path, content)
+
+    if changed == [], do: :noop, else: :ok
+  end
+
+  # Replaces a file. A running BEAM keeps the one that it has mapped.
+  defp write!(path, content) do
     File.mkdir_p!(Path.dirname(path))
     File.write!(path <> ".new", content)
+    if Path.basename(path) == Path.basename(@probe), do: File.chmod!(path <> ".new", 0o755)
     File.rename!(path <> ".new", path)
   end
 

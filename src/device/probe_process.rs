@@ -1,0 +1,343 @@
+//! The probe process: a device of a driver that was not seen before is tried in a process of its own, because a fault of the driver ends
+//! the process that it happens in. This module starts that process and reads what it found; it knows no kernels.
+//!
+//! Two processes stand between the BEAM and a driver: the BEAM ignores SIGCHLD, which hides from it how a process ended, and so a
+//! supervisor, which calls no driver, starts the one that does as often as it takes.
+
+use std::ffi::c_int;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The name under which the probe process tries what no kernel can do without: a device that fails there is refused.
+pub const DEVICE: &str = "device";
+
+/// The first argument of the process that starts others, before their executable and the device's index.
+pub const SUPERVISE: &str = "supervise";
+/// The first argument of a process that tries a device, before the device's index and the features that it leaves out.
+pub const TRY: &str = "try";
+
+/// What the probe process says of one feature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The device has it, and it works.
+    Works,
+    /// The device has it not.
+    Absent,
+    /// Its kernel ended the process, hung, failed or was wrong: the words say which.
+    Refused(String),
+}
+
+/// What the probe process found: a verdict for each feature that the device claims, by the names of `NX_VULKAN_DISABLE`, and for
+/// [`DEVICE`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings(Vec<(String, Verdict)>);
+
+impl Findings {
+    /// Reads lines as [`Findings::text`] writes them; other lines are left out.
+    pub fn parse(text: &str) -> Self {
+        let mut findings = Self::default();
+        text.lines().for_each(|line| findings.read(line));
+        findings
+    }
+
+    /// A line for each verdict.
+    pub fn text(&self) -> String {
+        self.0.iter().fold(String::new(), |mut text, (name, verdict)| {
+            let _ = writeln!(text, "{}", line(name, verdict));
+            text
+        })
+    }
+
+    /// Whether the device has a feature, and it works.
+    pub fn works(&self, name: &str) -> bool {
+        self.0.iter().any(|(found, verdict)| found == name && *verdict == Verdict::Works)
+    }
+
+    /// Why a feature is refused; `None` where it is not.
+    pub fn reason_against(&self, name: &str) -> Option<&str> {
+        self.refused().find(|(refused, _)| *refused == name).map(|(_, reason)| reason)
+    }
+
+    /// The features that are refused, with the reasons.
+    pub fn refused(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(name, verdict)| match verdict {
+            Verdict::Refused(reason) => Some((name.as_str(), reason.as_str())),
+            _ => None,
+        })
+    }
+
+    fn refuse(&mut self, name: &str, reason: String) {
+        self.0.push((name.to_owned(), Verdict::Refused(reason)));
+    }
+
+    fn read(&mut self, line: &str) {
+        let Some((name, rest)) = line.strip_prefix(PREFIX).and_then(|line| line.split_once(' ')) else { return };
+        let verdict = match rest {
+            "works" => Verdict::Works,
+            "absent" => Verdict::Absent,
+            _ => match rest.strip_prefix("refused ") {
+                Some(reason) => Verdict::Refused(reason.to_owned()),
+                None => return,
+            },
+        };
+        self.0.push((name.to_owned(), verdict));
+    }
+}
+
+/// What the process's own lines begin with: drivers and layers may print others.
+const PREFIX: &str = "nx_vulkan: ";
+
+/// The line that says a verdict.
+pub fn line(name: &str, verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Works => format!("{PREFIX}{name} works"),
+        Verdict::Absent => format!("{PREFIX}{name} absent"),
+        // A reason is one line.
+        Verdict::Refused(reason) => format!("{PREFIX}{name} refused {}", reason.replace('\n', " ")),
+    }
+}
+
+/// The line that says that the process begins to try a feature.
+pub fn beginning(name: &str) -> String {
+    format!("{PREFIX}{name}{TRIED}")
+}
+
+const TRIED: &str = " is tried";
+
+/// The line that says that all was tried.
+pub fn end() -> String {
+    format!("{PREFIX}{END}")
+}
+
+const END: &str = "end";
+
+static EXECUTABLE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says where the probe's executable is; the first call counts. Without one, no device is tried before it is used.
+pub fn set_probe_executable(path: &Path) {
+    let _ = EXECUTABLE.set(path.to_owned());
+}
+
+/// How long the process may take for one feature. Drivers build a kernel in a second at most, on a busy machine in some more.
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the process may take to end once it has closed its output.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Has a device tried, which is given by its index. `None` where there is no executable, or what ended the process says nothing about the
+/// device.
+pub fn try_device(index: usize) -> Option<Findings> {
+    let executable = EXECUTABLE.get()?;
+    let mut command = Command::new(executable);
+    // The process is over before a clock counts.
+    command.arg(SUPERVISE).arg(executable).arg(index.to_string()).env("NX_VULKAN_HOLD_CLOCK", "0");
+    let mut supervisor = start(&mut command)?;
+    let mut text = String::new();
+    let read = supervisor.stdout.take()?.read_to_string(&mut text);
+    // In a BEAM the system forgets the process by itself.
+    let _ = supervisor.wait();
+    read.ok().filter(|_| text.lines().last() == Some(end().as_str()))?;
+    Some(Findings::parse(&text))
+}
+
+/// What the supervisor finds out: it starts `executable` with the device's index and the features that it is to leave out, until it
+/// has tried all others.
+pub fn supervise(executable: &Path, index: &str) -> Option<Findings> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const SIGCHLD: c_int = 17;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const SIGCHLD: c_int = 20;
+    const DEFAULT: usize = 0;
+    // SAFETY: the number is that of SIGCHLD, and the default action of it needs no handler.
+    unsafe { signal(SIGCHLD, DEFAULT) };
+    ask(executable, index, STEP_LIMIT)
+}
+
+unsafe extern "C" {
+    fn signal(number: c_int, handler: usize) -> usize;
+}
+
+fn start(command: &mut Command) -> Option<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
+}
+
+fn ask(executable: &Path, index: &str, limit: Duration) -> Option<Findings> {
+    let mut refused = Findings::default();
+    loop {
+        match run(executable, index, &refused, limit)? {
+            Run::Complete(mut findings) => {
+                findings.0.extend(refused.0);
+                return Some(findings);
+            }
+            // Once more without what ended the process.
+            Run::Ended(name, reason) if refused.refused().all(|(earlier, _)| earlier != name) => {
+                let device = name == DEVICE;
+                refused.refuse(&name, reason);
+                if device {
+                    return Some(refused);
+                }
+            }
+            Run::Ended(..) => return None,
+        }
+    }
+}
+
+/// How a run of the process ended.
+enum Run {
+    /// It tried everything.
+    Complete(Findings),
+    /// It ended, or had to be ended, while it tried a feature.
+    Ended(String, String),
+}
+
+fn run(executable: &Path, index: &str, refused: &Findings, limit: Duration) -> Option<Run> {
+    let without: Vec<_> = refused.refused().map(|(name, _)| name).collect();
+    let mut child = start(Command::new(executable).args([TRY, index, &without.join(",")]))?;
+    let lines = lines(&mut child)?;
+    let (mut findings, mut trying) = (Findings::default(), None::<String>);
+    loop {
+        match lines.recv_timeout(limit) {
+            Ok(line) if line == end() => {
+                reap(child);
+                return Some(Run::Complete(findings));
+            }
+            Ok(line) => {
+                findings.read(&line);
+                let begun = line.strip_prefix(PREFIX).and_then(|line| line.strip_suffix(TRIED));
+                trying = begun.map(str::to_owned).or(trying);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let _ = child.kill();
+                reap(child);
+                return Some(Run::Ended(trying?, format!("the process took more than {} s", limit.as_secs_f32())));
+            }
+            // The process ends after a kernel that failed.
+            Err(RecvTimeoutError::Disconnected) if findings.refused().next().is_some() => {
+                reap(child);
+                let (name, reason) = findings.refused().next()?;
+                return Some(Run::Ended(name.to_owned(), reason.to_owned()));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = ended(&mut child);
+                reap(child);
+                let reason = status.filter(of_the_driver).map(|status| format!("the process ended ({status})"))?;
+                return Some(Run::Ended(trying?, reason));
+            }
+        }
+    }
+}
+
+/// The lines that the process prints, as they come.
+fn lines(child: &mut Child) -> Option<Receiver<String>> {
+    let output = BufReader::new(child.stdout.take()?);
+    let (sender, receiver) = channel();
+    let read = move || {
+        for line in output.lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("nx_vulkan probe".into()).spawn(read).ok()?;
+    Some(receiver)
+}
+
+/// How the process ended; `None` where it has not.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < END_LIMIT {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) => thread::sleep(Duration::from_millis(1)),
+            Err(_) => return None,
+        }
+    }
+    let _ = child.kill();
+    None
+}
+
+/// Waits for the process without keeping anyone waiting: a driver may hang while the process ends.
+fn reap(mut child: Child) {
+    let wait = move || drop(child.wait());
+    // Without a thread the process stays in the system's table until this one ends.
+    let _ = thread::Builder::new().name("nx_vulkan probe".into()).spawn(wait);
+}
+
+/// Whether the driver ended the process: the user, the system or its memory's shortage end processes by these signals.
+fn of_the_driver(status: &ExitStatus) -> bool {
+    const FROM_OUTSIDE: [i32; 4] = [1, 2, 9, 15];
+    !status.success() && status.signal().is_none_or(|signal| !FROM_OUTSIDE.contains(&signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A probe process that does what a script says; `$3` has the features that it leaves out.
+    fn findings_of(name: &str, script: &str) -> Option<Findings> {
+        let path = std::env::temp_dir().join(format!("nx_vulkan_probe_{name}_{}", std::process::id()));
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let findings = ask(&path, "0", Duration::from_millis(500));
+        fs::remove_file(&path).unwrap();
+        findings
+    }
+
+    const FINE: &str = "echo 'nx_vulkan: device works'; echo 'a word of the driver'; echo 'nx_vulkan: fma absent'\n";
+    const END_LINE: &str = "echo 'nx_vulkan: end'\n";
+
+    /// Tries float64, which the script does; left out in the next run.
+    fn trying(fault: &str) -> String {
+        let tried = format!("echo 'nx_vulkan: float64 is tried'; {fault}");
+        format!("{FINE} case $3 in *float64*) ;; *) {tried} ;; esac\n{END_LINE}")
+    }
+
+    #[test]
+    fn what_ends_or_hangs_the_process_is_refused_and_the_rest_is_tried() {
+        for (name, fault, reason) in [
+            ("ends", "kill -ILL $$", "SIGILL"),
+            ("hangs", "exec sleep 100", "0.5 s"),
+            ("exits", "exit 3", "exit status: 3"),
+        ] {
+            let findings = findings_of(name, &trying(fault)).unwrap();
+            assert!(findings.works(DEVICE) && !findings.works("fma"), "{findings:?}");
+            let [(feature, why)] = findings.refused().collect::<Vec<_>>()[..] else { panic!("{findings:?}") };
+            assert!(feature == "float64" && why.contains(reason), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_ends_the_process_is_refused() {
+        let findings = findings_of("device", "echo 'nx_vulkan: device is tried'; kill -SEGV $$").unwrap();
+        assert!(findings.refused().any(|(name, reason)| name == DEVICE && reason.contains("SIGSEGV")));
+    }
+
+    #[test]
+    fn what_ends_the_process_from_outside_says_nothing_of_the_device() {
+        for (name, fault) in [("kill", "kill -KILL $$"), ("term", "kill -TERM $$"), ("end", "exit 0")] {
+            assert_eq!(findings_of(name, &trying(fault)), None);
+        }
+        assert_eq!(ask(Path::new("/nonexistent"), "0", STEP_LIMIT), None);
+        // It claims to leave out what it tries.
+        assert_eq!(findings_of("again", "echo 'nx_vulkan: int8 is tried'; kill -ILL $$"), None);
+    }
+
+    #[test]
+    fn findings_are_read_as_they_are_written() {
+        let mut findings = Findings::parse("nx_vulkan: fma works\nnx_vulkan: int8 absent\nnonsense\n");
+        findings.refuse("float64", "signal: 4 (SIGILL)".into());
+        assert_eq!(findings.text().lines().count(), 3);
+        assert_eq!(Findings::parse(&findings.text()), findings);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the probe process does: it runs a small kernel of the engine's own for each feature that a device claims, so that a fault of the
+//! driver ends this process and not a user's. This module runs kernels and prints what came of them; `device::probe_process` starts the
+//! process and decides what follows from it.
+
+use std::io::Write as _;
+use std::ops::Add;
+use std::path::Path;
+use std::process::exit;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use smallvec::smallvec;
+
+use crate::device::{Capabilities, DEVICE, DisabledFeatures, SUPERVISE, TRY, Verdict, beginning, end, line, supervise};
+use crate::error::{Attempt, Error, Unfinished};
+use crate::gpu;
+use crate::graph::{Context, Operand};
+use crate::kernels::dot::{self, Factor};
+use crate::kernels::{Tensor, fusion};
+use crate::memory::{Allocation, Blocking, Buffer};
+use crate::pipeline::{Pipeline, PipelineCreateInfo, glsl};
+use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
+use crate::stream::{Binding, Dispatch};
+
+/// A kernel that needs a feature.
+struct Step {
+    /// The feature's name for `NX_VULKAN_DISABLE`, or [`DEVICE`] for what every device must have.
+    name: &'static str,
+    /// Whether the device claims the feature.
+    claimed: fn(&Capabilities) -> bool,
+    /// Runs the kernel, and tells whether its result is right.
+    run: fn(&Context) -> Attempt<bool>,
+}
+
+/// The steps in their order. Kernels on floats of 32 bits use subnormals and, on CPU devices, subgroups where they are there, and no other
+/// feature: what is refused first is what they can do without.
+const STEPS: [Step; 10] = [
+    Step { name: "denorm_preserve", claimed: |caps| caps.denorm_preserve, run: |cx| adds::<f32>(cx, Type::F32) },
+    Step { name: "subgroup", claimed: |caps| caps.subgroup > 0, run: |cx| adds::<f32>(cx, Type::F32) },
+    Step { name: DEVICE, claimed: |_| true, run: |cx| adds::<f32>(cx, Type::F32) },
+    Step { name: "int64", claimed: |caps| caps.int64, run: |cx| adds::<i64>(cx, Type::S64) },
+    Step { name: "float64", claimed: |caps| caps.float64, run: |cx| adds::<f64>(cx, Type::F64) },
+    Step { name: "int8", claimed: |caps| caps.int8, run: |cx| adds::<u8>(cx, Type::U8) },
+    Step { name: "int16", claimed: |caps| caps.int16, run: |cx| adds::<i16>(cx, Type::S16) },
+    Step { name: "push_descriptor", claimed: |caps| caps.push_descriptor, run: counts },
+    Step {
+        name: "cooperative_matrix",
+        claimed: |caps| caps.matrices.float16 || caps.matrices.bfloat16,
+        run: multiplies,
+    },
+    Step { name: DEVICE, claimed: |_| true, run: sums },
+];
+
+/// Prints what it finds and ends the process. Its arguments say whether it is the one that tries the device, or the one that starts those.
+pub fn main() -> ! {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [SUPERVISE, executable, index] => {
+            if let Some(findings) = supervise(Path::new(executable), index) {
+                findings.text().lines().for_each(say);
+                say(&end());
+            }
+            exit(0)
+        }
+        [TRY, index, without] => try_features(index, without),
+        _ => exit(0),
+    }
+}
+
+/// Tries the device at an index without the features that are named.
+fn try_features(index: &str, without: &str) -> ! {
+    say(&beginning(DEVICE));
+    let Ok(disabled) = DisabledFeatures::parse(without) else { exit(0) };
+    // An error that the driver reports, it reports to the user's process, too.
+    let Ok(gpu) = gpu::open_untried(index, disabled, &ask) else { exit(0) };
+    let cx = Context::new(gpu, Blocking::Allowed);
+    for step in STEPS.iter().filter(|step| (step.claimed)(cx.caps())) {
+        say(&beginning(step.name));
+        match (step.run)(&cx) {
+            Ok(true) => say(&line(step.name, &Verdict::Works)),
+            Ok(false) => refuse(step.name, "its kernel's result is wrong"),
+            // Memory is short on this machine now: that says nothing of the driver.
+            Err(Unfinished::Failed(Error::OutOfMemory(_)) | Unfinished::Retry(_)) => exit(0),
+            Err(Unfinished::Failed(error)) => refuse(step.name, &error.to_string()),
+        }
+    }
+    say(&end());
+    exit(0)
+}
+
+/// Says whether a kernel finds a feature.
+fn ask(name: &str, probe: &dyn Fn() -> bool) -> bool {
+    say(&beginning(name));
+    let found = probe();
+    say(&line(name, if found { &Verdict::Works } else { &Verdict::Absent }));
+    found
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    // Without a reader there is nothing to find out.
+    if writeln!(output, "{line}").and_then(|()| output.flush()).is_err() {
+        exit(0);
+    }
+}
+
+/// Ends the process: what failed may have taken the device along.
+fn refuse(name: &str, reason: &str) -> ! {
+    say(&line(name, &Verdict::Refused(reason.to_owned())));
+    exit(1)
+}
+
+/// Elements of the vectors. Their sums fit every type that is tried.
+const ELEMENTS: u8 = 100;
+
+/// Adds two vectors of the numbers from 0 on.
+fn adds<T: Pod + From<u8> + Add<Output = T> + PartialEq>(cx: &Context, ty: Type) -> Attempt<bool> {
+    let numbers: Vec<T> = (0..ELEMENTS).map(T::from).collect();
+    let sums: Vec<T> = numbers.iter().map(|&number| number + number).collect();
+    let operand = upload(cx, &numbers)?;
+    let result = compute(cx, ("add", ty, Attribute::None), &[&operand, &operand])?;
+    Ok(read::<T>(cx, &result)? == sums)
+}
+
+/// Sums a vector that several threads share.
+fn sums(cx: &Context) -> Attempt<bool> {
+    let ones = upload(cx, &[1_f32; 5000])?;
+    let axes = Attribute::Axes(smallvec![0]);
+    Ok(read::<f32>(cx, &compute(cx, ("sum", Type::F32, axes), &[&ones])?)? == [5000.0])
+}
+
+/// One node over vectors of one type.
+fn compute(cx: &Context, (name, ty, attribute): (&str, Type, Attribute), operands: &[&Buffer]) -> Attempt<Buffer> {
+    let op = op::find(name).ok_or_else(|| Error::Invalid(format!("there is no operation {name}")))?;
+    let view = Input { ty, source: Source::View { offset: 0, strides: smallvec![1] } };
+    let elements = operands.first().map_or(0, |operand| operand.len() / ty.size());
+    let program = Program {
+        inputs: operands.iter().map(|_| view.clone()).collect(),
+        nodes: smallvec![Node { op, ty, args: (0..operands.len()).collect(), attribute }],
+        shape: smallvec![elements],
+        output: None,
+    };
+    let allocations = operands.iter().map(|operand| operand.allocation()).collect::<Result<Vec<_>, _>>()?;
+    let operand = |(allocation, operand): (_, &&Buffer)| Operand::Buffer(allocation, operand.len());
+    let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(operands).map(operand).collect();
+    fusion::run(cx, &program, &operands)
+}
+
+/// A kernel with a descriptor, as user SPIR-V has them.
+const COUNTING: &str = "#version 460\n\
+    layout(local_size_x = 64) in;\n\
+    layout(set = 0, binding = 0) buffer Words { uint v[]; };\n\
+    void main() { v[gl_GlobalInvocationID.x] += 1u; }\n";
+
+/// Adds 1 to each word of a buffer.
+fn counts(cx: &Context) -> Attempt<bool> {
+    let gpu = cx.uncaptured();
+    let info = PipelineCreateInfo { push_bytes: 0, bindings: 1, entry_point: "main" };
+    let pipeline = Arc::new(Pipeline::build(&gpu.device, &glsl::compile(COUNTING)?, &info, &[])?.0);
+    let buffer = gpu.zeroed(256, Blocking::Allowed)?;
+    let allocation = buffer.allocation()?;
+    let bindings = [Binding { allocation: &allocation, offset: 0, range: 256 }];
+    let writes: [&Allocation; 1] = [&allocation];
+    let dispatch =
+        Dispatch { pipeline: &pipeline, push: &[], groups: [1; 3], reads: &[], writes: &writes, bindings: &bindings };
+    gpu.stream.dispatch(&dispatch)?;
+    Ok(read::<u32>(cx, &buffer)? == [1; 64])
+}
+
+/// Multiplies matrices of ones of each type that cooperative matrices have.
+fn multiplies(cx: &Context) -> Attempt<bool> {
+    const SIDE: u64 = 128;
+    // One and 128 in each type.
+    let types = [
+        (cx.caps().matrices.float16, Type::F16, 0x3C00_u16, 0x5800_u16),
+        (cx.caps().matrices.bfloat16, Type::BF16, 0x3F80, 0x4300),
+    ];
+    for (_, ty, one, sum) in types.into_iter().filter(|&(has, ..)| has) {
+        let ones = upload(cx, &[one; (SIDE * SIDE) as usize])?;
+        let tensor = Tensor { buffer: &ones, ty, shape: &[SIDE, SIDE] };
+        let factor = |axis| Factor { tensor, contract: smallvec![axis], batch: smallvec![] };
+        let product = dot::run(cx, ty, &factor(1), &factor(0))?;
+        if read::<u16>(cx, &product)?.iter().any(|&element| element != sum) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn upload<T: Pod>(cx: &Context, elements: &[T]) -> Attempt<Buffer> {
+    cx.uncaptured().upload(bytemuck::cast_slice(elements), Blocking::Allowed)
+}
+
+fn read<T: Pod>(cx: &Context, buffer: &Buffer) -> Attempt<Vec<T>> {
+    Ok(bytemuck::allocation::pod_collect_to_vec(cx.uncaptured().read(buffer, 0, buffer.len())?.bytes()))
+}
