@@ -10,7 +10,7 @@
 mod support;
 
 use nx_vulkan::error::{Attempt, Error, Retry};
-use nx_vulkan::graph::{Context, Graph, Operand};
+use nx_vulkan::graph::{Context, Graph, Operand, Recording, ResultSource};
 use nx_vulkan::kernels::contraction::{Axis, Contraction, OperandView};
 use nx_vulkan::kernels::linalg::{Matrices, cholesky};
 use nx_vulkan::kernels::{Tensor, fusion};
@@ -180,4 +180,75 @@ fn what_commands_do_not_tell_the_whole_of_has_no_graph() {
     // A call that fails.
     let failed = Graph::capture::<1>(&context(), &operands, |_| Err(Error::SizeMismatch.into()));
     assert!(failed.is_err());
+}
+
+/// A recording of two calls: the sums of a vector's products with 3 and of another's with 5.
+fn record(a: &Buffer, b: &Buffer) -> (Recording, [Buffer; 2]) {
+    let allocations = [a, b].map(|buffer| buffer.allocation().unwrap());
+    let operands = [0, 1].map(|i| Operand::Buffer(&allocations[i], 4 * N));
+    let recording = Recording::new(&operands);
+    let first = [operands[0], scalar(1, 3.0)];
+    let (recording, first) = recording.call(&context(), |cx| scaled_sum(cx, &first));
+    // What is to be repeated is captured once.
+    let refused = |cx: &Context| {
+        scaled_sum(cx, &[operands[1], scalar(1, 1.0)])?;
+        Err::<[Buffer; 1], _>(Retry::Blocking.into())
+    };
+    let (recording, repeated) = recording.unwrap().call(&context(), refused);
+    assert!(repeated.is_err());
+    let second = [operands[1], scalar(1, 5.0)];
+    let (recording, second) = recording.unwrap().call(&context(), |cx| scaled_sum(cx, &second));
+    let ([first], [second]) = (first.unwrap(), second.unwrap());
+    (recording.unwrap(), [first, second])
+}
+
+#[test]
+fn recorded_calls_are_one_graph() {
+    let buffers = [1f32, 2.0, 4.0].map(|x| upload(&vec![x; N as usize]));
+    let (recording, [first, second]) = record(&buffers[0], &buffers[1]);
+    let (graph, sources) = recording.graph(&[&second, &buffers[1], &second, &first]).unwrap();
+    use ResultSource::{Input, Made};
+    assert_eq!(sources, [Made(0), Input(1), Made(0), Made(1)]);
+    assert_eq!(graph.commands(), 4);
+    let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
+    let operands = [2, 0].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
+    assert!(graph.fits(&operands));
+    let results = graph.replay_all(&context(), &operands).unwrap();
+    let expected = [5.0, 12.0].map(|x| vec![x * N as f32]);
+    assert_eq!([0, 1].map(|i: usize| download::<f32>(&results[i])), expected);
+}
+
+#[test]
+fn a_recording_of_one_buffer_twice_is_for_one_buffer_twice() {
+    let [a, b] = [1f32, 2.0].map(|x| upload(&vec![x; N as usize]));
+    let allocations = [&a, &b].map(|buffer| buffer.allocation().unwrap());
+    let operands = |i: usize, j: usize| [i, j].map(|i| Operand::Buffer(&allocations[i], 4 * N));
+    let (recording, [sum, _]) = record(&a, &a);
+    let graph = recording.graph(&[&sum]).unwrap().0;
+    assert!(graph.fits(&operands(1, 1)) && !graph.fits(&operands(0, 1)));
+    let (recording, [sum, _]) = record(&a, &b);
+    let graph = recording.graph(&[&sum]).unwrap().0;
+    assert!(graph.fits(&operands(1, 0)) && graph.fits(&operands(1, 1)));
+}
+
+#[test]
+fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
+    let ones = upload(&vec![1f32; N as usize]);
+    let allocation = ones.allocation().unwrap();
+    let operands = [Operand::Buffer(&allocation, 4 * N), scalar(1, 2.0)];
+    let (recording, _) = Recording::new(&[]).call(&context(), |cx| scaled_sum(cx, &operands));
+    assert!(recording.is_none());
+    let mut recording = Recording::new(&[]);
+    recording.constant(allocation.clone());
+    let (recording, sum) = recording.call(&context(), |cx| scaled_sum(cx, &operands));
+    let graph = recording.unwrap().graph(&[&sum.unwrap()[0]]).unwrap().0;
+    drop(allocation);
+    ones.free();
+    // Other memory is not that of the constant.
+    let _others: Vec<_> = (0..3).map(|_| upload(&vec![7f32; N as usize])).collect();
+    let results = graph.replay_all(&context(), &[]).unwrap();
+    assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32]);
+    // The result must be made by the calls.
+    let other = upload(&[1f32]);
+    assert!(Recording::new(&[]).graph(&[&other]).is_none());
 }

@@ -6,13 +6,21 @@ use smallvec::SmallVec;
 
 use super::context::Operand;
 use super::params::{Params, Slot};
-use crate::memory::Allocation;
+use crate::memory::{Allocation, AllocationHandle};
 use crate::pipeline::Pipeline;
 use crate::stream::Copy;
 
-/// An allocation of a captured call: the call's operands come first, by their positions among those that are buffers, then the
-/// allocations that the commands write, in the order of their first writes.
+/// An allocation of a capture: the operands come first, by their positions among those that are buffers, then the constants and the
+/// allocations that the commands write, in the order in which they were met.
 pub(super) type Index = usize;
+
+/// An allocation that is no operand.
+pub(super) struct InnerAllocation {
+    pub id: u64,
+    pub size: u64,
+    /// Kept alive where its contents are those of each replay; `None` where commands write it.
+    pub constant: Option<Arc<AllocationHandle>>,
+}
 
 /// A captured command.
 pub(super) enum CapturedCommand {
@@ -53,14 +61,17 @@ impl CapturedCommand {
 /// Why a command cannot be replayed: it depends on an allocation or a value that is no operand and that no command made.
 struct Unreplayable;
 
-/// What is captured of a call that still runs.
+/// What is captured of a call that still runs, or of the calls of a definition.
 pub(super) struct Capture {
     /// The operands' values; `None` for buffers.
     values: SmallVec<[Option<[u8; 16]>; 4]>,
+    /// Whether values are those of each replay, and not operands.
+    fixed_values: bool,
     /// Identities of the operands' allocations.
-    operands: SmallVec<[u64; 4]>,
-    /// Identities and sizes of the allocations that commands write.
-    pub made: SmallVec<[(u64, u64); 4]>,
+    pub operands: SmallVec<[u64; 4]>,
+    /// Bytes of the operands' buffers; `None` for values.
+    pub operand_bytes: SmallVec<[Option<u64>; 4]>,
+    pub inner: SmallVec<[InnerAllocation; 4]>,
     pub commands: Vec<CapturedCommand>,
     /// Whether the commands are all that the call did, and can be replayed on other operands.
     pub complete: bool,
@@ -74,11 +85,35 @@ impl Capture {
         };
         Self {
             values: operands.iter().map(value).collect(),
+            fixed_values: false,
             operands: operands.iter().filter_map(Operand::allocation).map(|allocation| allocation.id).collect(),
-            made: SmallVec::new(),
+            operand_bytes: operands.iter().map(Operand::bytes).collect(),
+            inner: SmallVec::new(),
             commands: vec![],
             complete: true,
         }
+    }
+
+    /// A capture of several calls, whose values are those of each replay.
+    pub fn of_calls(operands: &[Operand]) -> Self {
+        Self { fixed_values: true, ..Self::new(operands) }
+    }
+
+    /// Adds an allocation whose contents are those of each replay.
+    pub fn constant(&mut self, allocation: Arc<AllocationHandle>) {
+        let (id, size) = (allocation.id, allocation.size);
+        self.inner.push(InnerAllocation { id, size, constant: Some(allocation) });
+    }
+
+    /// The numbers of commands and inner allocations.
+    pub fn lengths(&self) -> (usize, usize) {
+        (self.commands.len(), self.inner.len())
+    }
+
+    /// Forgets the commands and inner allocations from these numbers on.
+    pub fn truncate(&mut self, (commands, inner): (usize, usize)) {
+        self.commands.truncate(commands);
+        self.inner.truncate(inner);
     }
 
     /// Gives the capture up, because the call does something that its commands do not show.
@@ -127,6 +162,7 @@ impl Capture {
                     add(&mut words[position..], target.address.wrapping_neg());
                     Slot::Address(self.known(target.id)?)
                 }
+                Slot::Scalar { .. } if self.fixed_values => continue,
                 Slot::Scalar { operand, words: len } => {
                     let value = self.values.get(operand).copied().flatten().ok_or(Unreplayable)?;
                     let words = &mut words[position..position + len];
@@ -149,26 +185,28 @@ impl Capture {
     }
 
     fn known(&self, id: u64) -> Result<Index, Unreplayable> {
-        let mut known = self.operands.iter().copied().chain(self.made.iter().map(|made| made.0));
-        known.position(|known| known == id).ok_or(Unreplayable)
+        // Most are the results of commands shortly before.
+        let inner = self.inner.iter().rposition(|inner| inner.id == id).map(|inner| self.operands.len() + inner);
+        inner.or_else(|| self.operands.iter().position(|&operand| operand == id)).ok_or(Unreplayable)
     }
 
     /// The index of an allocation that is written.
     fn written(&mut self, allocation: &Allocation) -> Index {
         self.read(allocation).unwrap_or_else(|Unreplayable| {
-            self.made.push((allocation.id, allocation.size));
-            self.operands.len() + self.made.len() - 1
+            self.inner.push(InnerAllocation { id: allocation.id, size: allocation.size, constant: None });
+            self.operands.len() + self.inner.len() - 1
         })
     }
 
-    /// The position of an allocation among those that commands made.
+    /// The position among the inner allocations of one that commands write.
     pub fn position_made(&self, allocation: &Allocation) -> Option<usize> {
-        self.made.iter().position(|made| made.0 == allocation.id)
+        self.inner.iter().position(|inner| inner.id == allocation.id && inner.constant.is_none())
     }
 
-    /// How many operands are buffers.
-    pub fn buffers(&self) -> usize {
-        self.operands.len()
+    /// The positions among the inner allocations of those that a command uses and commands write.
+    pub fn made_by(&self, command: &CapturedCommand) -> SmallVec<[usize; 6]> {
+        let inner = command.uses().into_iter().filter_map(|index| index.checked_sub(self.operands.len()));
+        inner.filter(|&position| self.inner[position].constant.is_none()).collect()
     }
 }
 

@@ -9,9 +9,11 @@ mod capture;
 mod context;
 mod params;
 mod plan;
+mod recording;
 mod replay;
 
 pub use cache::{Cache, Found};
 pub use context::{Context, Operand};
 pub use params::{Name, Params, Signature};
+pub use recording::{Recording, ResultSource};
 pub use replay::Graph;

@@ -1,27 +1,40 @@
 //! Graphs: the commands of a call, to be replayed on other operands.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::capture::{Capture, CapturedCommand, CapturedLaunch, Index, add};
+use super::capture::{Capture, CapturedCommand, CapturedLaunch, Index, InnerAllocation, add};
 use super::context::{Context, Operand};
 use super::params::Slot;
 use super::plan::MemoryPlan;
 use crate::error::{Attempt, Error};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 
-/// The commands of a call, valid as long as the device, which lives as long as the process.
+/// The commands of a call, or of all calls of a definition. It is valid as long as the device, which lives as long as the process.
 pub struct Graph {
     /// Bytes of the operands' buffers; `None` for values.
     operands: SmallVec<[Option<u64>; 4]>,
+    /// Operands that are the buffer of an earlier one: the positions of both among the buffers.
+    aliases: SmallVec<[(usize, usize); 1]>,
     /// Sizes of the memory that the commands write.
     memory: SmallVec<[u64; 2]>,
-    /// For each allocation that the commands write the position of its memory.
-    slots: SmallVec<[usize; 4]>,
+    /// For each allocation that is no operand where a replay finds it.
+    sources: SmallVec<[Source; 4]>,
     /// The positions of the results' memory, and their sizes in bytes.
     results: SmallVec<[(usize, u64); 2]>,
     commands: Vec<CapturedCommand>,
+    /// Whether all commands are submitted together, as the device pauses between submissions.
+    batched: bool,
+}
+
+/// Where a replay finds an allocation that is no operand.
+enum Source {
+    /// At this position of the replay's memory.
+    Memory(usize),
+    /// In the graph.
+    Constant(Arc<AllocationHandle>),
 }
 
 impl Graph {
@@ -36,33 +49,50 @@ impl Graph {
         let capture = Some(RefCell::new(Capture::new(operands)));
         let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture };
         let results = call(&capturing)?;
-        let graph = capturing.capture.and_then(|capture| Self::of(capture.into_inner(), operands, &results));
+        let graph = capturing.capture.and_then(|capture| Self::of(capture.into_inner(), &results, true));
         Ok((results, graph))
     }
 
-    fn of(capture: Capture, operands: &[Operand], results: &[Buffer]) -> Option<Self> {
+    /// The graph of a complete capture with these results, which commands must have written.
+    pub(super) fn of<'b>(
+        capture: Capture,
+        results: impl IntoIterator<Item = &'b Buffer>,
+        batched: bool,
+    ) -> Option<Self> {
         if !capture.complete {
             return None;
         }
-        let made = |buffer: &Buffer| capture.position_made(&*buffer.allocation().ok()?);
-        let kept: Vec<usize> = results.iter().map(made).collect::<Option<_>>()?;
-        let buffers = capture.buffers();
-        let uses: Vec<SmallVec<[usize; 6]>> = capture.commands.iter().map(|c| made_of(c, buffers)).collect();
-        let sizes: Vec<u64> = capture.made.iter().map(|made| made.1).collect();
-        let plan = MemoryPlan::new(&sizes, &uses, &kept);
-        let result = |(&made, buffer): (&usize, &Buffer)| (plan.slots[made], buffer.len());
+        let made = |buffer: &Buffer| Some((capture.position_made(&*buffer.allocation().ok()?)?, buffer.len()));
+        let kept: Vec<(usize, u64)> = results.into_iter().map(made).collect::<Option<_>>()?;
+        let uses: Vec<SmallVec<[usize; 6]>> = capture.commands.iter().map(|c| capture.made_by(c)).collect();
+        let sizes: Vec<u64> = capture.inner.iter().map(|inner| inner.size).collect();
+        let plan = MemoryPlan::new(&sizes, &uses, &kept.iter().map(|kept| kept.0).collect::<Vec<_>>());
+        let alias = |(i, id)| Some((i, capture.operands[..i].iter().position(|earlier| earlier == id)?));
+        let aliases = capture.operands.iter().enumerate().filter_map(alias).collect();
+        let source = |(inner, slot): (InnerAllocation, usize)| match inner.constant {
+            Some(constant) => Source::Constant(constant),
+            None => Source::Memory(slot),
+        };
         Some(Self {
-            operands: operands.iter().map(Operand::bytes).collect(),
-            results: kept.iter().zip(results).map(result).collect(),
+            operands: capture.operand_bytes,
+            aliases,
+            results: kept.iter().map(|&(made, bytes)| (plan.slots[made], bytes)).collect(),
             memory: SmallVec::from_vec(plan.sizes),
-            slots: SmallVec::from_vec(plan.slots),
+            sources: capture.inner.into_iter().zip(plan.slots).map(source).collect(),
             commands: capture.commands,
+            batched,
         })
     }
 
-    /// Whether the operands have buffers of the captured sizes, and values where the captured ones had.
+    /// Whether the operands have buffers of the captured sizes, and values where the captured ones had, and whether those are one buffer
+    /// that were.
     pub fn fits(&self, operands: &[Operand]) -> bool {
-        self.operands.iter().copied().eq(operands.iter().map(Operand::bytes))
+        self.operands.iter().copied().eq(operands.iter().map(Operand::bytes)) && self.fits_aliases(operands)
+    }
+
+    fn fits_aliases(&self, operands: &[Operand]) -> bool {
+        let id = |position: usize| operands.iter().filter_map(Operand::allocation).nth(position).map(|a| a.id);
+        self.aliases.iter().all(|&(later, earlier)| id(later) == id(earlier))
     }
 
     /// How many commands a replay records.
@@ -72,6 +102,12 @@ impl Graph {
 
     /// Records the commands on operands that fit; the results are new dense buffers.
     pub fn replay<const N: usize>(&self, cx: &Context, operands: &[Operand]) -> Attempt<[Buffer; N]> {
+        let wrong = |_| Error::DispatchFailed("a graph was replayed for a call of other results".into()).into();
+        self.replay_all(cx, operands)?.into_vec().try_into().map_err(wrong)
+    }
+
+    /// As [`Graph::replay`], for a number of results that the caller does not know.
+    pub fn replay_all(&self, cx: &Context, operands: &[Operand]) -> Attempt<SmallVec<[Buffer; 4]>> {
         cx.blocking.require_for(self.commands.len() as u64)?;
         let mut memory: SmallVec<[Option<AllocationHandle>; 2]> = SmallVec::new();
         for &bytes in &self.memory {
@@ -81,22 +117,21 @@ impl Graph {
             // Pushing takes several hundred instructions less than collecting, of some 7,000 that a call takes.
             let mut allocations: SmallVec<[&Allocation; 8]> = SmallVec::new();
             operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
-            self.slots.iter().flat_map(|&slot| &memory[slot]).for_each(|handle| allocations.push(handle));
-            let _guard = (self.commands.len() > 1).then(|| cx.batch());
+            for source in &self.sources {
+                match source {
+                    Source::Memory(slot) => memory[*slot].iter().for_each(|handle| allocations.push(handle)),
+                    Source::Constant(handle) => allocations.push(handle),
+                }
+            }
+            let _guard = (self.batched && self.commands.len() > 1).then(|| cx.batch());
             self.commands.iter().try_for_each(|command| command.replay(cx, operands, &allocations))?;
         }
         let mut results: SmallVec<[Buffer; 4]> = SmallVec::new();
         for &(slot, bytes) in &self.results {
             results.extend(memory[slot].take().map(|handle| Buffer::new(bytes, handle)));
         }
-        let wrong = |_| Error::DispatchFailed("a graph was replayed for a call of other results".into()).into();
-        results.into_vec().try_into().map_err(wrong)
+        Ok(results)
     }
-}
-
-/// The allocations that a command uses among those that commands make.
-fn made_of(command: &CapturedCommand, buffers: usize) -> SmallVec<[usize; 6]> {
-    command.uses().iter().filter_map(|index| index.checked_sub(buffers)).collect()
 }
 
 impl CapturedCommand {
@@ -146,10 +181,12 @@ impl Graph {
         let command = |_| CapturedCommand::Zero { target: 0, bytes: 0 };
         Self {
             operands: SmallVec::new(),
+            aliases: SmallVec::new(),
             memory: SmallVec::new(),
-            slots: SmallVec::new(),
+            sources: SmallVec::new(),
             results: SmallVec::new(),
             commands: (0..commands).map(command).collect(),
+            batched: true,
         }
     }
 }

@@ -17,8 +17,10 @@ fn alloc(n_bytes: Term, blocking: Blocking) -> Attempt<BufferRef> {
 }
 
 fn upload(data: Term, blocking: Blocking) -> Attempt<BufferRef> {
-    let data = bytes_arg(data, "data")?;
-    gpu(blocking)?.upload(&data, blocking).map(BufferRef::from)
+    let bytes = bytes_arg(data, "data")?;
+    let buffer = gpu(blocking)?.upload(&bytes, blocking)?;
+    definitions::constant(data.get_env(), &buffer)?;
+    Ok(buffer.into())
 }
 
 fn upload_into(buffer: Term, data: Term, blocking: Blocking) -> Attempt<()> {
@@ -42,6 +44,7 @@ const MAX_COPIED_BYTES: usize = 64 << 10;
 
 fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Term<'a>> {
     let gpu = gpu(blocking)?;
+    definitions::give_up(env);
     Ok(binary(
         env,
         match blocking {

@@ -8,7 +8,7 @@ use rustler::types::tuple::make_tuple;
 use rustler::{Encoder, Env, Term};
 use smallvec::SmallVec;
 
-use super::gpu;
+use super::{definitions, gpu};
 use crate::error::Attempt;
 use crate::graph::{Cache, Context, Found, Graph, Operand};
 use crate::memory::{Blocking, Buffer};
@@ -33,7 +33,8 @@ impl Graphs {
 
 static GRAPHS: LazyLock<Mutex<Graphs>> = LazyLock::new(|| Mutex::new(Graphs::new()));
 
-/// The results of a call: replayed where its graph is there, captured where it has come once before.
+/// The results of a call: replayed where its graph is there, captured where it has come once before. The calls of a definition that is
+/// recorded become part of its graph.
 pub(super) fn run<'a, const N: usize>(
     env: Env<'a>,
     mut key: KeyTerms<'a>,
@@ -42,6 +43,10 @@ pub(super) fn run<'a, const N: usize>(
     call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
 ) -> Attempt<[Buffer; N]> {
     let cx = Context::new(gpu(blocking)?, blocking);
+    let call = match definitions::record(env, &cx, call) {
+        Ok(results) => return results,
+        Err(call) => call,
+    };
     if operands.len() > MAX_OPERANDS {
         return call(&cx);
     }

@@ -4,6 +4,7 @@ mod args;
 mod assemble;
 mod buffer;
 mod contract;
+mod definitions;
 mod dot;
 mod fourier;
 mod graphs;
@@ -21,6 +22,7 @@ mod window;
 use std::path::Path;
 
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+use smallvec::SmallVec;
 
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::gpu::Readback;

@@ -10,22 +10,23 @@ defmodule Nx.Vulkan.CompilerTest do
 
   alias Nx.Defn.Evaluator
   alias Nx.Vulkan.Compiler
+  alias Nx.Vulkan.Test.Definitions
 
   @definitions 40
-  @operations 12
 
   describe "definitions drawn at random" do
     test "of element-wise operations, views and conversions give the same bits" do
       for n <- 1..@definitions do
         type = Generators.pick([{:f, 32} | Generators.all_types()])
-        {steps, inputs} = definition(type, &elementwise/1)
+        {steps, inputs} = Definitions.draw(type, &Definitions.elementwise/1)
         compare(steps, inputs, [{:steps, steps}, {:definition, n}], :bits)
       end
     end
 
     test "with reductions in between are as close as their sums" do
       for n <- 1..@definitions do
-        {steps, inputs} = definition({:f, 32}, &Generators.pick([elementwise(&1), reduction(&1)]))
+        step = &Generators.pick([Definitions.elementwise(&1), Definitions.reduction(&1)])
+        {steps, inputs} = Definitions.draw({:f, 32}, step)
         compare(steps, inputs, [{:steps, steps}, {:definition, n}], :near)
       end
     end
@@ -314,83 +315,8 @@ defmodule Nx.Vulkan.CompilerTest do
     error in [ArgumentError, ArithmeticError] -> error
   end
 
-  ## Definitions at random: a list of functions of the list of values so far, which each gets longer by one
-
-  defp definition(type, step) do
-    shapes = Enum.take_random([{4, 6}, {6}, {1, 6}, {4, 1}, {}, {4, 6}], 3)
-    inputs = for shape <- shapes, do: Generators.tensor(shape, type, {:integer, -9..9})
-    {steps, _values} = Enum.map_reduce(1..@operations, inputs, &draw(step, &1, &2))
-    {steps, inputs}
-  end
-
-  # One that Nx takes for the values there are.
-  defp draw(step, n, values) do
-    drawn = step.(values)
-    {drawn, values ++ [perform(drawn, values)]}
-  rescue
-    _ in [ArgumentError, ArithmeticError] -> draw(step, n, values)
-  end
-
-  @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
-  @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
-
-  defp elementwise(values) do
-    a = index(values)
-
-    Generators.pick([
-      {:unary, Generators.pick(@unary), a},
-      {:binary, Generators.pick(@binary), a, index(values)},
-      {:binary, Generators.pick(@binary), a, index(values)},
-      {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2, 0.5])},
-      {:select, a, index(values), index(values)},
-      {:type, a, Generators.pick(Generators.all_types())},
-      {:view, Generators.pick([:transpose, :reverse, :row, :part, :column, :broadcast, :flat]), a}
-    ])
-  end
-
-  defp reduction(values) do
-    op = Generators.pick([:sum, :reduce_max, :argmin, :product, :any])
-    {:reduce, op, index(values), Generators.pick([true, false])}
-  end
-
-  defp index(values), do: :rand.uniform(length(values)) - 1
-
-  defp perform(step, values) do
-    at = &Enum.at(values, &1)
-
-    case step do
-      {:unary, op, a} -> apply(Nx, op, [at.(a)])
-      {:binary, op, a, b} -> apply(Nx, op, [at.(a), at.(b)])
-      {:number, op, a, number} -> apply(Nx, op, [at.(a), number])
-      {:select, a, b, c} -> Nx.select(at.(a), at.(b), at.(c))
-      {:type, a, type} -> Nx.as_type(at.(a), type)
-      {:view, view, a} -> view(view, at.(a))
-      {:reduce, op, a, keep} -> reduce(op, at.(a), keep)
-    end
-  end
-
-  defp view(:transpose, x), do: Nx.transpose(x)
-  defp view(:reverse, x), do: Nx.reverse(x)
-  defp view(:row, x), do: x[0]
-  defp view(:part, x), do: Nx.slice_along_axis(x, 1, Nx.axis_size(x, -1) - 1, axis: -1)
-  defp view(:column, x), do: Nx.new_axis(x, -1)
-  defp view(:broadcast, x), do: Nx.broadcast(x, Tuple.insert_at(x.shape, 0, 2))
-  defp view(:flat, x), do: Nx.flatten(x)
-
-  defp reduce(op, x, keep) when op in [:argmin], do: Nx.argmin(x, axis: -1, keep_axis: keep)
-  defp reduce(op, x, keep), do: apply(Nx, op, [x, [axes: [-1], keep_axes: keep]])
-
-  # Some of the values are results, the last one always.
   defp compare(steps, inputs, context, how) do
-    results = Enum.take_random(1..@operations, 2)
-
-    fun = fn inputs ->
-      inputs = Tuple.to_list(inputs)
-      values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2)]))
-      made = Enum.drop(values, length(inputs))
-      List.to_tuple([List.last(made) | Enum.map(results, &Enum.at(made, &1 - 1))])
-    end
-
+    fun = Definitions.fun(steps)
     args = Nx.backend_copy(List.to_tuple(inputs), VulkanoBackend)
 
     [got, want] =
@@ -408,24 +334,6 @@ defmodule Nx.Vulkan.CompilerTest do
 
   defp compiled(fun, compiler \\ Compiler), do: Nx.Defn.jit(fun, compiler: compiler)
 
-  # How many programs the definition runs; of the first call, as what it creates may be kept.
-  defp kernels(fun, args) do
-    jitted = Nx.Defn.jit(fun, compiler: Compiler)
-    counter = spawn_link(fn -> count(0) end)
-    :erlang.trace_pattern({Nx.Vulkan.Native, :run, 3}, true, [])
-    :erlang.trace(self(), true, [:call, {:tracer, counter}])
-    apply(jitted, args)
-    :erlang.trace(self(), false, [:call])
-    delivered = :erlang.trace_delivered(self())
-    receive do: ({:trace_delivered, _, ^delivered} -> :ok)
-    send(counter, {:count, self()})
-    receive do: ({:counted, count} -> count)
-  end
-
-  defp count(n) do
-    receive do
-      {:trace, _pid, :call, _mfa} -> count(n + 1)
-      {:count, pid} -> send(pid, {:counted, n})
-    end
-  end
+  # Of the first call, as what it creates may be kept.
+  defp kernels(fun, args), do: programs(fn -> apply(compiled(fun), args) end)
 end

@@ -33,6 +33,26 @@ defmodule Nx.Vulkan.Test.Case do
   @doc "The tensor on the host."
   def host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
 
+  @doc "How many programs `fun` runs, called from Elixir one by one."
+  def programs(fun) do
+    counter = spawn_link(fn -> count(0) end)
+    :erlang.trace_pattern({Nx.Vulkan.Native, :run, 3}, true, [])
+    :erlang.trace(self(), true, [:call, {:tracer, counter}])
+    fun.()
+    :erlang.trace(self(), false, [:call])
+    delivered = :erlang.trace_delivered(self())
+    receive do: ({:trace_delivered, _, ^delivered} -> :ok)
+    send(counter, {:count, self()})
+    receive do: ({:counted, count} -> count)
+  end
+
+  defp count(n) do
+    receive do
+      {:trace, _pid, :call, _mfa} -> count(n + 1)
+      {:count, pid} -> send(pid, {:counted, n})
+    end
+  end
+
   @doc "The tensors as Nx hands them: one at least on the device, the others there or on the host."
   def operands(tensors) do
     on_device = :rand.uniform(length(tensors)) - 1

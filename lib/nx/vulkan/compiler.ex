@@ -10,6 +10,9 @@ defmodule Nx.Vulkan.Compiler do
   as with `Nx.Defn.Evaluator`. Elements have the same bits as from operations that run one by one; sums
   of floats may be added up in another order.
 
+  From the third call on, a definition that reads nothing on its way and has no hooks runs as one native graph: one
+  call from Elixir for all its kernels.
+
   Inputs of other backends are copied to the device first, and tensors that the definition creates are created
   there. Which kernels an operation runs is decided by the backend.
 
@@ -34,7 +37,7 @@ defmodule Nx.Vulkan.Compiler do
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, LoopUnrolling, TraceCache}
+  alias Nx.Vulkan.Compiler.{DefinitionGraph, Fusion, LoopUnrolling, TraceCache}
   alias Nx.Vulkan.VulkanoBackend
 
   @impl true
@@ -96,16 +99,20 @@ defmodule Nx.Vulkan.Compiler do
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
+    graph = DefinitionGraph.new(expr, arguments)
+
     fn args_list, hooks ->
       args_list = for args <- args_list, do: forced(args, arguments)
 
-      results =
-        with_hooks(hooks, fn ->
-          Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
-        end)
+      DefinitionGraph.run(graph, args_list, fn args_list ->
+        results =
+          with_hooks(hooks, fn ->
+            Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
+          end)
 
-      # A definition may return a tensor that it captured, as it was.
-      for result <- results, do: Composite.traverse(result, &on_device/1)
+        # A definition may return a tensor that it captured, as it was.
+        for result <- results, do: Composite.traverse(result, &on_device/1)
+      end)
     end
   end
 

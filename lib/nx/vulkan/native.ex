@@ -23,6 +23,7 @@ defmodule Nx.Vulkan.Native do
     leapfrog_chain_normal: 8,
     pack: 3,
     unpack: 4,
+    definition_run: 2,
     run: 3,
     dot: 7,
     contract: 4,
@@ -46,6 +47,9 @@ defmodule Nx.Vulkan.Native do
     buf_byte_size: 1,
     buf_free: 1,
     leapfrog_chain_synth: 8,
+    definition_new: 0,
+    definition_record: 1,
+    definition_keep: 3,
     device_info: 0,
     clock: 0,
     type_support: 0

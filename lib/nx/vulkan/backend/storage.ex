@@ -35,7 +35,9 @@ defmodule Nx.Vulkan.Backend.Storage do
     scalar(out, to_stored(Nx.BinaryBackend.to_binary(host, 1), type))
   end
 
-  defp scalar(out, binary), do: %{out | data: %B{scalar: {binary, :atomics.new(1, [])}}}
+  # The tensor of one element, as buffers store it.
+  @spec scalar(T.t(), binary()) :: T.t()
+  def scalar(out, binary), do: %{out | data: %B{scalar: {binary, :atomics.new(1, [])}}}
 
   defp upload(binary) do
     case Native.call(buf_upload(binary)) do

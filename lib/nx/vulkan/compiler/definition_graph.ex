@@ -1,0 +1,142 @@
+defmodule Nx.Vulkan.Compiler.DefinitionGraph do
+  @moduledoc false
+  # Runs a definition that comes again as one native graph: one NIF call in place of one for each kernel. It
+  # decides which definitions may have a graph and gives it its inputs; how a definition is evaluated is its
+  # caller's.
+  #
+  # The first call is evaluated, the second evaluated while src/nif/definitions.rs records its NIF calls, and
+  # later ones are replayed. That is right where the NIF calls are the same each time but for the elements of
+  # the inputs. Numbers of the host that are inputs become buffers therefore. A definition that reads from the
+  # device on its way, for the condition of a loop say, is evaluated each time. One with hooks is, too, and one
+  # whose inputs are all numbers of the host: what depends on them alone is computed there.
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Defn.{Composite, Expr, Tree}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.Storage
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @enforce_keys [:ref, :used, :constants, :outputs]
+  defstruct [:ref, :used, :constants, :outputs]
+
+  # `used` says of each argument, up to the last one that the definition uses, whether it does; `constants` are
+  # the tensors on the device that the definition captured.
+  @type t :: %__MODULE__{
+          ref: reference(),
+          used: [boolean()],
+          constants: [T.t()],
+          outputs: Nx.Container.t()
+        }
+
+  @doc """
+  The graph of the definition with this expression, which uses these arguments; `nil` where it may have none.
+  """
+  @spec new(Nx.Container.t(), [boolean()]) :: t() | nil
+  def new(expr, used) do
+    tensors = Composite.reduce(expr, %{}, &tensors/2) |> Map.values()
+
+    if not Enum.any?(tensors, &(&1.data.op in [:io_call, :runtime_call])) do
+      constants = for %T{data: %Expr{op: :tensor, args: [captured]}} <- tensors, do: captured
+
+      %__MODULE__{
+        ref: Native.call(definition_new()),
+        used: used,
+        constants: constants |> Enum.filter(&is_reference(operand(&1))) |> Enum.uniq(),
+        outputs: Composite.traverse(expr, &Nx.to_template/1)
+      }
+    end
+  end
+
+  # All tensors of the expression.
+  defp tensors(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
+
+  defp tensors(%T{data: %Expr{id: id}} = tensor, seen) do
+    seen = Map.put(seen, id, tensor)
+    Tree.apply_args(tensor, seen, &{&1, tensors(&1, &2)}) |> elem(1)
+  end
+
+  @doc "The results of the definition on the arguments, functions that give tensors on the device."
+  @spec run(t() | nil, [[fun()]], ([[fun()]] -> [Nx.Container.t()])) :: [Nx.Container.t()]
+  def run(%__MODULE__{used: used} = graph, [args] = args_list, evaluate) do
+    inputs = for({argument, true} <- Enum.zip(args, used), do: argument.()) ++ graph.constants
+    operands = Enum.map(inputs, &operand/1)
+
+    with true <- Enum.any?(operands, &is_reference/1),
+         true <- :unknown not in operands,
+         {:ok, replayed} <- Native.call(definition_run(graph.ref, operands)) do
+      case replayed do
+        :record -> record(graph, args, inputs, evaluate)
+        :evaluate -> evaluate.(args_list)
+        results -> [output(graph.outputs, results, inputs)]
+      end
+    else
+      # An error is that of the operation which is the first to meet it.
+      _ -> evaluate.(args_list)
+    end
+  end
+
+  def run(_graph, args_list, evaluate), do: evaluate.(args_list)
+
+  # What the tensor is to the graph: a reference, or the bytes of a number.
+  defp operand(%T{data: %B{ref: ref}}) when is_reference(ref) and node(ref) == node(), do: ref
+
+  defp operand(%T{data: %B{scalar: {_, _}}} = tensor) do
+    {:scalar, _type, binary} = Storage.operand(tensor)
+    binary
+  end
+
+  defp operand(_tensor), do: :unknown
+
+  defp output(outputs, results, inputs) do
+    {output, []} =
+      Composite.traverse(outputs, results, fn out, [result | results] ->
+        {result(out, result, inputs), results}
+      end)
+
+    output
+  end
+
+  defp result(out, ref, _inputs) when is_reference(ref), do: %{out | data: %B{ref: ref}}
+  defp result(out, binary, _inputs) when is_binary(binary), do: Storage.scalar(out, binary)
+  defp result(out, index, inputs), do: %{out | data: Enum.at(inputs, index).data}
+
+  defp record(graph, args, inputs, evaluate) do
+    inputs = Enum.map(inputs, &buffer/1)
+
+    case Native.call(definition_record(Enum.map(inputs, &operand/1))) do
+      {:ok, recording} ->
+        evaluate_recorded(graph, recording, arguments(args, graph.used, inputs), evaluate)
+
+      _deallocated ->
+        evaluate.([args])
+    end
+  end
+
+  defp evaluate_recorded(graph, recording, args, evaluate) do
+    [output] = evaluate.([args])
+    results = Composite.reduce(output, [], &[operand(&1) | &2]) |> Enum.reverse()
+    :ok = Native.call(definition_keep(graph.ref, recording, results))
+    [output]
+  catch
+    kind, reason ->
+      Native.call(definition_keep(graph.ref, recording, nil))
+      :erlang.raise(kind, reason, __STACKTRACE__)
+  end
+
+  defp buffer(%T{data: %B{scalar: {_, _}}} = tensor) do
+    {ref, _type, _shape} = Storage.buffer(tensor)
+    %{tensor | data: %B{ref: ref}}
+  end
+
+  defp buffer(tensor), do: tensor
+
+  # The arguments with the inputs in their places.
+  defp arguments([_ | args], [true | used], [input | inputs]),
+    do: [fn -> input end | arguments(args, used, inputs)]
+
+  defp arguments([argument | args], [false | used], inputs),
+    do: [argument | arguments(args, used, inputs)]
+
+  defp arguments(args, [], _constants), do: args
+end

@@ -1,0 +1,280 @@
+//! Definitions as one graph each. A definition that comes again is evaluated call by call while its calls are recorded, and is replayed
+//! in one call from then on. This module owns the recordings of the processes that evaluate, and does not know expressions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustler::types::LocalPid;
+use rustler::{Atom, Encoder, Env, NewBinary, NifResult, ResourceArc, Term};
+
+use super::*;
+use crate::graph::{Context, Graph, Operand, Recording, ResultSource};
+use crate::memory::{AllocationHandle, Blocking};
+
+mod names {
+    rustler::atoms! { evaluate, record }
+}
+
+/// How often a definition is recorded anew because its inputs do not fit its graph.
+const MAX_RECORDINGS: u32 = 8;
+/// The most commands of all definitions' graphs together. Each takes about 400 bytes.
+const MAX_COMMANDS: usize = 1 << 18;
+
+/// Commands of all definitions' graphs.
+static COMMANDS: AtomicUsize = AtomicUsize::new(0);
+
+/// A definition on inputs of certain shapes and types.
+struct DefinitionResource(Mutex<Definition>);
+
+#[rustler::resource_impl]
+impl rustler::Resource for DefinitionResource {}
+
+#[derive(Default)]
+struct Definition {
+    came_before: bool,
+    recordings: u32,
+    graph: Option<Arc<DefinitionGraph>>,
+}
+
+struct DefinitionGraph {
+    graph: Graph,
+    results: Vec<ReplayedResult>,
+}
+
+impl Drop for DefinitionGraph {
+    fn drop(&mut self) {
+        COMMANDS.fetch_sub(self.graph.commands(), Relaxed);
+    }
+}
+
+/// A result of a definition.
+enum ReplayedResult {
+    Buffer(ResultSource),
+    /// A value that the host knows.
+    Value(Vec<u8>),
+}
+
+/// The recordings of the processes that evaluate definitions.
+static RECORDINGS: Mutex<Vec<ProcessRecording>> = Mutex::new(vec![]);
+/// How many there are: calls look no further where there is none.
+static RECORDING_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+struct ProcessRecording {
+    pid: LocalPid,
+    id: usize,
+    /// `None` while a call is recorded, and once the recording was given up.
+    recording: Option<Recording>,
+}
+
+/// Ends its recording when it is dropped, as when the process dies.
+struct RecordingResource {
+    id: usize,
+}
+
+#[rustler::resource_impl]
+impl rustler::Resource for RecordingResource {}
+
+impl Drop for RecordingResource {
+    fn drop(&mut self) {
+        end_recording(self.id);
+    }
+}
+
+fn end_recording(id: usize) -> Option<Recording> {
+    let mut recordings = RECORDINGS.lock();
+    let position = recordings.iter().position(|recording| recording.id == id)?;
+    RECORDING_COUNT.fetch_sub(1, Relaxed);
+    recordings.swap_remove(position).recording
+}
+
+/// Does something with the calling process's recording, if there is one.
+fn with_recording<T>(env: Env, act: impl FnOnce(&mut ProcessRecording) -> T) -> Option<T> {
+    if RECORDING_COUNT.load(Relaxed) == 0 {
+        return None;
+    }
+    let pid = env.pid();
+    RECORDINGS.lock().iter_mut().find(|recording| recording.pid == pid).map(act)
+}
+
+/// The results of a call, which is captured where the calling process records a definition; gives the call back otherwise.
+pub(super) fn record<C, T>(env: Env, cx: &Context, call: C) -> Result<Attempt<T>, C>
+where
+    C: FnOnce(&Context) -> Attempt<T>,
+{
+    let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return Err(call) };
+    let (recording, results) = recording.call(cx, call);
+    with_recording(env, |own| own.recording = recording);
+    Ok(results)
+}
+
+/// Gives the calling process's recording up: what the host reads of the device may decide what it calls next.
+pub(super) fn give_up(env: Env) {
+    with_recording(env, |own| own.recording = None);
+}
+
+/// Has an uploaded buffer be a constant of the definition that the calling process records: the inputs are uploaded before.
+pub(super) fn constant(env: Env, buffer: &Buffer) -> Result<()> {
+    let allocation = buffer.allocation()?;
+    with_recording(env, |own| own.recording.as_mut().map(|recording| recording.constant(allocation)));
+    Ok(())
+}
+
+#[rustler::nif]
+fn definition_new(env: Env) -> Term {
+    ResourceArc::new(DefinitionResource(Mutex::default())).encode(env)
+}
+
+/// What comes of a definition's call.
+enum Outcome<'a> {
+    /// Its results: references, the indices of inputs, and binaries that are values of the host.
+    Results(Vec<Term<'a>>),
+    /// The caller evaluates it between `definition_record` and `definition_keep`.
+    Record,
+    /// The caller evaluates it.
+    Evaluate,
+}
+
+impl Encoder for Outcome<'_> {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match self {
+            Self::Results(results) => results.encode(env),
+            Self::Record => names::record().encode(env),
+            Self::Evaluate => names::evaluate().encode(env),
+        }
+    }
+}
+
+pair!(definition_run, definition_run_dirty, (definition, inputs), reply, run);
+
+/// Each of `inputs` is a reference, or a binary that is a value of the host.
+fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attempt<Outcome<'a>> {
+    let env = definition.get_env();
+    // A definition that was sent comes without what it refers to here.
+    let Ok(definition) = definition_arg(definition) else { return Ok(Outcome::Evaluate) };
+    let graph = {
+        let mut definition = definition.lock();
+        match &definition.graph {
+            _ if with_recording(env, |_| ()).is_some() => return Ok(Outcome::Evaluate),
+            Some(graph) => graph.clone(),
+            None => return Ok(definition.next_recording()),
+        }
+    };
+    let gpu = gpu(blocking)?;
+    let mut buffers: SmallVec<[(Arc<AllocationHandle>, u64); 8]> = SmallVec::new();
+    for input in list_arg(inputs, "inputs")? {
+        if input.is_binary() {
+            let uploaded = gpu.upload(&bytes_arg(input, "inputs")?, blocking)?;
+            buffers.push((uploaded.allocation()?, uploaded.len()));
+        } else {
+            let buffer = buffer_arg(input, "inputs")?;
+            buffers.push((buffer.allocation()?, buffer.len()));
+        }
+    }
+    let operands = operands(&buffers);
+    if !graph.graph.fits(&operands) {
+        return Ok(definition.lock().next_recording());
+    }
+    let made = graph.graph.replay_all(&Context::new(gpu, blocking), &operands)?;
+    let made: SmallVec<[Term; 4]> = made.into_iter().map(|buffer| BufferRef::from(buffer).encode(env)).collect();
+    let result = |result: &ReplayedResult| match result {
+        ReplayedResult::Buffer(ResultSource::Input(index)) => index.encode(env),
+        ReplayedResult::Buffer(ResultSource::Made(position)) => made[*position],
+        ReplayedResult::Value(bytes) => binary_term(env, bytes),
+    };
+    Ok(Outcome::Results(graph.results.iter().map(result).collect()))
+}
+
+impl Definition {
+    /// Most definitions that come a second time come often.
+    fn next_recording<'a>(&mut self) -> Outcome<'a> {
+        if !std::mem::replace(&mut self.came_before, true) || self.recordings == MAX_RECORDINGS {
+            return Outcome::Evaluate;
+        }
+        self.recordings += 1;
+        Outcome::Record
+    }
+}
+
+fn binary_term<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
+    let mut binary = NewBinary::new(env, bytes.len());
+    binary.copy_from_slice(bytes);
+    binary.into()
+}
+
+fn operands(buffers: &[(Arc<AllocationHandle>, u64)]) -> SmallVec<[Operand<'_>; 8]> {
+    buffers.iter().map(|(allocation, bytes)| Operand::Buffer(allocation, *bytes)).collect()
+}
+
+fn definition_arg<'a>(term: Term<'a>) -> Result<&'a Mutex<Definition>> {
+    let resource: &DefinitionResource = term.decode().map_err(|_| wrong("definition", "a definition's reference"))?;
+    Ok(&resource.0)
+}
+
+/// Records the calling process's calls from now on; `inputs` are references.
+#[rustler::nif]
+fn definition_record<'a>(env: Env<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> {
+    let start = || -> Result<ResourceArc<RecordingResource>> {
+        let buffer = |input| {
+            let buffer = buffer_arg(input, "inputs")?;
+            Ok((buffer.allocation()?, buffer.len()))
+        };
+        let buffers: Vec<_> = list_arg(inputs, "inputs")?.map(buffer).collect::<Result<_>>()?;
+        static IDS: AtomicUsize = AtomicUsize::new(0);
+        let id = IDS.fetch_add(1, Relaxed);
+        let recording = Some(Recording::new(&operands(&buffers)));
+        RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, recording });
+        RECORDING_COUNT.fetch_add(1, Relaxed);
+        Ok(ResourceArc::new(RecordingResource { id }))
+    };
+    reply(env, start())
+}
+
+/// Ends a recording. Where `results` is a list, of references and of binaries that are values of the host, the definition keeps its graph.
+#[rustler::nif]
+fn definition_keep<'a>(env: Env<'a>, definition: Term<'a>, recording: Term<'a>, results: Term<'a>) -> NifResult<Atom> {
+    // Calls look for recordings no longer, whatever the arguments are.
+    let keep = || -> Result<()> {
+        let recording: &RecordingResource =
+            recording.decode().map_err(|_| wrong("recording", "a recording's reference"))?;
+        let recording = end_recording(recording.id);
+        if is_nil(results) {
+            return Ok(());
+        }
+        let graph = match recording {
+            Some(recording) => recorded_graph(recording, results)?,
+            None => None,
+        };
+        let definition = definition_arg(definition)?;
+        let mut definition = definition.lock();
+        match graph {
+            Some(graph) => definition.graph = Some(Arc::new(graph)),
+            None => definition.recordings = MAX_RECORDINGS,
+        }
+        Ok(())
+    };
+    match keep() {
+        Ok(()) => Ok(atoms::ok()),
+        Err(error) => Err(failure(env, error).err().unwrap_or(rustler::Error::BadArg)),
+    }
+}
+
+/// `None` where the recording does not tell all, or there are too many commands already.
+fn recorded_graph(recording: Recording, results: Term) -> Result<Option<DefinitionGraph>> {
+    let mut buffers = vec![];
+    let mut values = vec![];
+    for result in list_arg(results, "results")? {
+        let value = result.is_binary().then(|| bytes_arg(result, "results")).transpose()?;
+        if value.is_none() {
+            buffers.push(buffer_arg(result, "results")?);
+        }
+        values.push(value.map(|value| value.to_vec()));
+    }
+    let Some((graph, sources)) = recording.graph(&buffers) else { return Ok(None) };
+    let mut sources = sources.into_iter().map(ReplayedResult::Buffer);
+    let result = |value: Option<Vec<u8>>| value.map(ReplayedResult::Value).or_else(|| sources.next());
+    let results = values.into_iter().filter_map(result).collect();
+    let before = COMMANDS.fetch_add(graph.commands(), Relaxed);
+    let kept = DefinitionGraph { graph, results };
+    Ok((before <= MAX_COMMANDS).then_some(kept))
+}

@@ -1,0 +1,268 @@
+defmodule Nx.Vulkan.DefinitionGraphTest do
+  @moduledoc """
+  A definition that comes again runs as one graph, and gives the bits that its evaluation gives, whatever its inputs are.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  import Nx.Defn
+
+  alias Nx.Vulkan.Compiler
+  alias Nx.Vulkan.Test.Definitions
+
+  @definitions 40
+  # The first is evaluated, the second recorded.
+  @calls 4
+
+  defp compiled(fun), do: Nx.Defn.jit(fun, compiler: Compiler)
+  defp evaluated(fun), do: Nx.Defn.jit(fun, compiler: Compiler, cache: false)
+  defp numbers(tensor), do: Nx.to_flat_list(tensor)
+
+  # The function, called until its definition has a graph.
+  defp recorded(fun, args) do
+    compiled = compiled(fun)
+    for _ <- 1..3, do: apply(compiled, args)
+    compiled
+  end
+
+  defp step(values) do
+    Generators.pick([
+      Definitions.elementwise(values),
+      Definitions.reduction(values),
+      Definitions.other(values)
+    ])
+  end
+
+  # Other elements for inputs of these shapes and types.
+  defp like(inputs) do
+    for input <- inputs, into: [] do
+      Generators.tensor(input.shape, input.type, {:integer, -9..9})
+    end
+  end
+
+  test "definitions drawn at random give the same bits on other inputs, in several processes" do
+    graphs =
+      for n <- 1..@definitions do
+        {steps, inputs} =
+          Definitions.draw(Generators.pick([{:f, 32}, {:s, 32}, {:u, 8}]), &step/1)
+
+        fun = Definitions.fun(steps)
+        {compiled, evaluated} = {compiled(fun), evaluated(fun)}
+
+        inputs =
+          for _ <- 1..@calls,
+              do: inputs |> like() |> List.to_tuple() |> Nx.backend_copy(VulkanoBackend)
+
+        expected = Enum.map(inputs, &(evaluated.(&1) |> Nx.backend_copy(Nx.BinaryBackend)))
+        context = [steps: steps, definition: n]
+
+        for {inputs, expected} <- Enum.zip(inputs, expected),
+            do: assert_results(compiled.(inputs), expected, context)
+
+        Enum.zip(inputs, expected)
+        |> Task.async_stream(fn {inputs, expected} -> {compiled.(inputs), expected} end)
+        |> Enum.each(fn {:ok, {results, expected}} ->
+          assert_results(results, expected, context)
+        end)
+
+        programs(fn -> compiled.(hd(inputs)) end) == 0
+      end
+
+    # Those without a loop whose condition is read.
+    assert Enum.count(graphs, & &1) > div(@definitions, 3)
+  end
+
+  defp assert_results(results, expected, context) do
+    for {got, want} <- Enum.zip(Tuple.to_list(results), Tuple.to_list(expected)),
+        do: assert_same(got, want, :graph, context)
+  end
+
+  test "its kernels are no calls" do
+    x = to_device(Nx.iota({3, 4}, type: :f32))
+    chain = fn x -> Enum.reduce(1..20, x, fn _, y -> Nx.dot(Nx.tanh(y), Nx.eye(4)) end) end
+    compiled = recorded(chain, [x])
+    assert programs(fn -> compiled.(x) end) == 0
+    assert_same(compiled.(x), host(evaluated(chain).(x)), :chain)
+    precompiled = Nx.Defn.compile(chain, [x], compiler: Compiler)
+    for _ <- 1..3, do: assert_same(precompiled.(x), host(evaluated(chain).(x)), :chain)
+    assert programs(fn -> precompiled.(x) end) == 0
+  end
+
+  test "inputs that were one buffer may be two, and the reverse" do
+    [a, b] = for k <- [1, 2], do: to_device(Nx.multiply(Nx.iota({5}), k))
+    fun = fn x, y -> Nx.subtract(Nx.dot(x, Nx.multiply(y, 2)), y) end
+    expected = fn x, y -> numbers(fun.(host(x), host(y))) end
+
+    for calls <- [[{a, a}, {a, b}, {b, b}], [{a, b}, {a, a}, {b, a}]] do
+      compiled = compiled(fun)
+
+      for {x, y} <- List.duplicate(hd(calls), 3) ++ calls ++ calls,
+          do: assert(numbers(compiled.(x, y)) == expected.(x, y))
+    end
+  end
+
+  test "numbers of the host are inputs" do
+    x = to_device(Nx.tensor([1.0, 2.0]))
+    compiled = compiled(fn x, factor, count -> {Nx.multiply(x, factor), Nx.add(count, 1)} end)
+
+    for n <- 1..6 do
+      {scaled, next} = compiled.(x, n / 2, n)
+      assert numbers(scaled) == [n / 2, n * 1.0]
+      assert Nx.to_number(next) == n + 1
+    end
+
+    slice = compiled(fn x, start -> Nx.slice(x, [start], [1]) end)
+    for start <- [0, 1, 0, 1, 0], do: assert(numbers(slice.(x, start)) == [start + 1.0])
+
+    # What depends on them alone stays on the host.
+    next = recorded(fn n -> Nx.add(n, 1) end, [1])
+    assert %VulkanoBackend{scalar: {_, _}} = next.(5).data
+    assert Nx.to_number(next.(5)) == 6
+  end
+
+  test "results are inputs, numbers, captured tensors, or one buffer" do
+    x = to_device(Nx.iota({2, 3}))
+    captured = Nx.tensor([7, 8])
+
+    fun = fn x, n ->
+      y = Nx.add(x, n)
+
+      %{
+        input: x,
+        number: n,
+        five: Nx.tensor(5),
+        captured: captured,
+        y: y,
+        flat: {Nx.reshape(y, {6}), y}
+      }
+    end
+
+    compiled = compiled(fun)
+
+    for n <- 1..5 do
+      results = compiled.(x, n)
+      assert_same(results.input, host(x), :input)
+      assert Nx.to_number(results.number) == n
+      assert Nx.to_number(results.five) == 5
+      assert numbers(results.captured) == [7, 8]
+      assert numbers(results.y) == Enum.map(0..5, &(&1 + n))
+      assert numbers(elem(results.flat, 0)) == numbers(elem(results.flat, 1))
+      assert elem(results.flat, 0).shape == {6}
+    end
+  end
+
+  test "results have memory of their own" do
+    compiled = recorded(fn x -> {Nx.add(x, 1), Nx.dot(x, x)} end, [to_device(Nx.iota({4}))])
+    kept = for k <- 0..20, do: compiled.(to_device(Nx.broadcast(k, {4})))
+
+    for {{sum, product}, k} <- Enum.with_index(kept) do
+      assert numbers(sum) == List.duplicate(k + 1, 4)
+      assert Nx.to_number(product) == 4 * k * k
+    end
+  end
+
+  test "an input that was deallocated is reported as it is when the definition is evaluated" do
+    [x, gone] = for _ <- 1..2, do: to_device(Nx.iota({4}))
+    fun = fn x -> Nx.dot(Nx.add(x, 1), x) end
+    compiled = recorded(fun, [x])
+    Nx.backend_deallocate(gone)
+
+    [error, expected] =
+      for f <- [compiled, evaluated(fun)], do: assert_raise(Nx.Vulkan.Error, fn -> f.(gone) end)
+
+    assert error == expected
+    assert Nx.to_number(compiled.(x)) == 20
+  end
+
+  defn(halved(x), do: while(x, Nx.any(x > 1), do: x / 2))
+
+  defn branches(x, flag) do
+    if flag > 0, do: Nx.dot(x, x), else: Nx.sum(x)
+  end
+
+  defn(hooked(x), do: io_call(x * 2, :seen) + 1)
+
+  test "definitions whose calls depend on elements, and those with hooks, are evaluated" do
+    halved = compiled(&halved/1)
+    for k <- 1..6, do: assert(numbers(halved.(to_device(Nx.tensor([2.0 ** k])))) == [1.0])
+
+    branches = compiled(&branches/2)
+
+    for flag <- [1, -1, 1, -1, 1, -1] do
+      result = branches.(to_device(Nx.tensor([3, 4])), to_device(Nx.tensor([flag]))[0])
+      assert Nx.to_number(result) == if(flag > 0, do: 25, else: 7)
+    end
+
+    test = self()
+
+    hooked =
+      Nx.Defn.jit(&hooked/1,
+        compiler: Compiler,
+        hooks: %{seen: &send(test, {:seen, numbers(&1)})}
+      )
+
+    for k <- 1..4 do
+      assert numbers(hooked.(to_device(Nx.tensor([k])))) == [2 * k + 1]
+      assert_received {:seen, [doubled]} when doubled == 2 * k
+    end
+  end
+
+  test "a call that fails while it is recorded leaves nothing behind" do
+    shift = compiled(fn x, n -> Nx.left_shift(Nx.add(x, 1), n) end)
+    x = to_device(Nx.tensor([1, 2]))
+
+    for n <- [1, -1, 1, 2], amount = to_device(Nx.tensor([n])) do
+      if n < 0,
+        do: assert_raise(ArgumentError, ~r/cannot left shift/, fn -> shift.(x, amount) end),
+        else: assert(numbers(shift.(x, amount)) == [2 * 2 ** n, 3 * 2 ** n])
+    end
+  end
+end
+
+defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
+  @moduledoc "Graphs of definitions hold no memory but their constants."
+
+  use Nx.Vulkan.Test.Case, async: false
+
+  test "memory is flat over many calls, and free once the definition is gone" do
+    x = to_device(Nx.iota({64, 64}, type: :f32))
+    before = buffers()
+
+    in_process(fn ->
+      fun = fn x -> Enum.reduce(1..10, x, fn i, y -> Nx.dot(Nx.tanh(y), x) |> Nx.add(i) end) end
+      compiled = Nx.Defn.compile(fun, [x], compiler: Nx.Vulkan.Compiler)
+      for _ <- 1..3, do: compiled.(x)
+      assert programs(fn -> compiled.(x) end) == 0
+
+      counts =
+        for _ <- 1..200 do
+          compiled.(x)
+          :erlang.garbage_collect()
+          buffers()
+        end
+
+      assert Enum.max(counts) <= before + 4
+    end)
+
+    assert freed?(before, 100)
+    assert Nx.to_number(x[0][1]) == 1.0
+  end
+
+  # Once the process is gone, so is what it held.
+  defp in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
+
+  defp freed?(_most, 0), do: false
+
+  defp freed?(most, tries) do
+    buffers() <= most or
+      (
+        Process.sleep(20)
+        freed?(most, tries - 1)
+      )
+  end
+
+  defp buffers do
+    :ok = Nx.Vulkan.synchronize()
+    Nx.Vulkan.memory_info().buffers
+  end
+end

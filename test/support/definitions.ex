@@ -1,0 +1,143 @@
+defmodule Nx.Vulkan.Test.Definitions do
+  @moduledoc """
+  Definitions at random: lists of steps, each of which computes a value from those before, the inputs first.
+  """
+
+  import Nx.Defn
+
+  alias Nx.Vulkan.Test.Generators
+
+  @operations 12
+
+  @doc """
+  The steps of a definition and inputs for it. `step` draws one that follows these values; drawn anew is one that Nx
+  refuses.
+  """
+  def draw(type, step) do
+    shapes = Enum.take_random([{4, 6}, {6}, {1, 6}, {4, 1}, {}, {4, 6}], 3)
+    inputs = for shape <- shapes, do: Generators.tensor(shape, type, {:integer, -9..9})
+    {steps, _values} = Enum.map_reduce(1..@operations, inputs, &draw(step, &1, &2))
+    {steps, inputs}
+  end
+
+  defp draw(step, n, values) do
+    drawn = step.(values)
+    {drawn, values ++ [perform(drawn, values)]}
+  rescue
+    _ in [ArgumentError, ArithmeticError] -> draw(step, n, values)
+  end
+
+  @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
+  @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
+
+  @doc "The steps as a function of the tuple of inputs. Some of the values are its results, the last one always."
+  def fun(steps) do
+    results = Enum.take_random(1..length(steps), 2)
+
+    fn inputs ->
+      inputs = Tuple.to_list(inputs)
+      values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2)]))
+      made = Enum.drop(values, length(inputs))
+      List.to_tuple([List.last(made) | Enum.map(results, &Enum.at(made, &1 - 1))])
+    end
+  end
+
+  @doc "An element-wise operation, a view or a conversion."
+  def elementwise(values) do
+    a = index(values)
+
+    Generators.pick([
+      {:unary, Generators.pick(@unary), a},
+      {:binary, Generators.pick(@binary), a, index(values)},
+      {:binary, Generators.pick(@binary), a, index(values)},
+      {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2, 0.5])},
+      {:select, a, index(values), index(values)},
+      {:type, a, Generators.pick(Generators.all_types())},
+      {:view, Generators.pick([:transpose, :reverse, :row, :part, :column, :broadcast, :flat]), a}
+    ])
+  end
+
+  @doc "A reduction along the last axis."
+  def reduction(values) do
+    op = Generators.pick([:sum, :reduce_max, :argmin, :product, :any])
+    {:reduce, op, index(values), Generators.pick([true, false])}
+  end
+
+  @doc "An operation with a kernel of its own, or a loop whose condition is read."
+  def other(values) do
+    names = [
+      :fold,
+      :sort,
+      :argsort,
+      :cumulative,
+      :twice,
+      :product,
+      :window,
+      :write,
+      :take,
+      :captured
+    ]
+
+    {:other, Generators.pick([:loop | names ++ names]), index(values)}
+  end
+
+  defp index(values), do: :rand.uniform(length(values)) - 1
+
+  defp perform(step, values) do
+    at = &Enum.at(values, &1)
+
+    case step do
+      {:unary, op, a} -> apply(Nx, op, [at.(a)])
+      {:binary, op, a, b} -> apply(Nx, op, [at.(a), at.(b)])
+      {:number, op, a, number} -> apply(Nx, op, [at.(a), number])
+      {:select, a, b, c} -> Nx.select(at.(a), at.(b), at.(c))
+      {:type, a, type} -> Nx.as_type(at.(a), type)
+      {:view, view, a} -> view(view, at.(a))
+      {:reduce, op, a, keep} -> reduce(op, at.(a), keep)
+      {:other, name, a} -> other(name, at.(a))
+    end
+  end
+
+  defp view(:transpose, x), do: Nx.transpose(x)
+  defp view(:reverse, x), do: Nx.reverse(x)
+  defp view(:row, x), do: x[0]
+  defp view(:part, x), do: Nx.slice_along_axis(x, 1, Nx.axis_size(x, -1) - 1, axis: -1)
+  defp view(:column, x), do: Nx.new_axis(x, -1)
+  defp view(:broadcast, x), do: Nx.broadcast(x, Tuple.insert_at(x.shape, 0, 2))
+  defp view(:flat, x), do: Nx.flatten(x)
+
+  defp reduce(op, x, keep) when op in [:argmin], do: Nx.argmin(x, axis: -1, keep_axis: keep)
+  defp reduce(op, x, keep), do: apply(Nx, op, [x, [axes: [-1], keep_axes: keep]])
+
+  defp other(_name, %{shape: {}}), do: raise(ArgumentError, "no axis")
+  defp other(:sort, x), do: Nx.sort(x, axis: -1)
+  defp other(:fold, x), do: Nx.reduce(x, 0, [axes: [-1]], &Nx.subtract(Nx.max(&1, 1), &2))
+  defp other(:argsort, x), do: Nx.argsort(x, axis: -1)
+  defp other(:cumulative, x), do: Nx.cumulative_sum(x, axis: -1)
+  defp other(:twice, x), do: Nx.concatenate([x, x], axis: -1) |> small()
+  defp other(:product, x), do: Nx.dot(x, Nx.transpose(x)) |> small()
+  defp other(:window, x), do: Nx.window_max(x, x.shape, padding: :same)
+
+  defp other(:write, x),
+    do:
+      Nx.put_slice(
+        x,
+        Nx.shape(x) |> Tuple.to_list() |> Enum.map(&(&1 - 1)),
+        Nx.reshape(7, one(x))
+      )
+
+  defp other(:take, x), do: Nx.take(x, Nx.tensor([0, 0]), axis: -1)
+  defp other(:captured, x), do: Nx.add(x, Nx.tensor(3)) |> Nx.multiply(Nx.tensor([2]))
+  defp other(:loop, x), do: halve(x)
+
+  defp one(x),
+    do: x |> Nx.shape() |> Tuple.to_list() |> Enum.map(fn _ -> 1 end) |> List.to_tuple()
+
+  # Definitions must not grow with each step.
+  defp small(x), do: if(Nx.size(x) <= 400, do: x, else: raise(ArgumentError, "too large"))
+
+  defn halve(x) do
+    {x, _} = while({x = Nx.as_type(x, :f32), i = 0}, Nx.any(x > 1) and i < 5, do: {x / 2, i + 1})
+    x
+  end
+end
