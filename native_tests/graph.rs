@@ -186,7 +186,7 @@ fn what_commands_do_not_tell_the_whole_of_has_no_graph() {
 fn record(a: &Buffer, b: &Buffer) -> (Recording, [Buffer; 2]) {
     let allocations = [a, b].map(|buffer| buffer.allocation().unwrap());
     let operands = [0, 1].map(|i| Operand::Buffer(&allocations[i], 4 * N));
-    let recording = Recording::new(&operands);
+    let recording = Recording::new(&operands, true);
     let first = [operands[0], scalar(1, 3.0)];
     let (recording, first) = recording.call(&context(), |cx| scaled_sum(cx, &first));
     // What is to be repeated is captured once.
@@ -236,9 +236,9 @@ fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
     let ones = upload(&vec![1f32; N as usize]);
     let allocation = ones.allocation().unwrap();
     let operands = [Operand::Buffer(&allocation, 4 * N), scalar(1, 2.0)];
-    let (recording, _) = Recording::new(&[]).call(&context(), |cx| scaled_sum(cx, &operands));
+    let (recording, _) = Recording::new(&[], false).call(&context(), |cx| scaled_sum(cx, &operands));
     assert!(recording.is_none());
-    let mut recording = Recording::new(&[]);
+    let mut recording = Recording::new(&[], false);
     recording.constant(allocation.clone());
     let (recording, sum) = recording.call(&context(), |cx| scaled_sum(cx, &operands));
     let graph = recording.unwrap().graph(&[&sum.unwrap()[0]]).unwrap().0;
@@ -250,5 +250,39 @@ fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
     assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32]);
     // The result must be made by the calls.
     let other = upload(&[1f32]);
-    assert!(Recording::new(&[]).graph(&[&other]).is_none());
+    assert!(Recording::new(&[], false).graph(&[&other]).is_none());
+}
+
+#[test]
+fn what_is_computed_of_constants_alone_is_computed_once() {
+    let [ones, inputs] = [1f32, 2.0].map(|x| upload(&vec![x; N as usize]));
+    let [constant, input] = [&ones, &inputs].map(|buffer| buffer.allocation().unwrap());
+    let operands = [Operand::Buffer(&constant, 4 * N), scalar(1, 2.0)];
+    let record = |folding| {
+        let mut recording = Recording::new(&[Operand::Buffer(&input, 4 * N)], folding);
+        recording.constant(constant.clone());
+        let (recording, sum) = recording.call(&context(), |cx| scaled_sum(cx, &operands));
+        let [sum] = sum.unwrap();
+        let sums = sum.allocation().unwrap();
+        let beside_input = |cx: &Context| {
+            let to = cx.allocate(8)?;
+            for (from, to_offset) in [(&sums, 0), (&input, 4)] {
+                cx.copy(&Copy { from, from_offset: 0, to: &to, to_offset, len: 4, to_host: false })?;
+            }
+            Ok([Buffer::new(8, to)])
+        };
+        let (recording, both) = recording.unwrap().call(&context(), beside_input);
+        (recording.unwrap(), sum, both.unwrap())
+    };
+    for (folding, commands) in [(true, 2), (false, 4)] {
+        let (recording, _, [both]) = record(folding);
+        assert_eq!(recording.folded(), folding);
+        let graph = recording.graph(&[&both]).unwrap().0;
+        assert_eq!(graph.commands(), commands);
+        let other = upload(&vec![5f32; N as usize]);
+        let results = graph.replay_all(&context(), &[Operand::Buffer(&other.allocation().unwrap(), 4 * N)]).unwrap();
+        assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32, 5.0]);
+    }
+    // A result has memory of its own.
+    assert!([true, false].map(record).map(|(recording, sum, _)| recording.graph(&[&sum]).is_none()) == [true, false]);
 }

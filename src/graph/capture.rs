@@ -179,6 +179,16 @@ impl Capture {
         Ok(CapturedLaunch { pipeline: pipeline.clone(), groups, words, slots, reads, writes })
     }
 
+    /// Whether the commands from these numbers on, of which there are some, read nothing but constants and what they wrote.
+    pub fn is_constant_from(&self, (commands, inner): (usize, usize)) -> bool {
+        let constant = |index: Index| {
+            let position = index.checked_sub(self.operands.len());
+            position.is_some_and(|position| position >= inner || self.inner[position].constant.is_some())
+        };
+        let commands = &self.commands[commands..];
+        !commands.is_empty() && commands.iter().all(|command| command.uses().into_iter().all(constant))
+    }
+
     /// The index of an allocation that is read: an operand's, or one that was written before.
     fn read(&self, allocation: &Allocation) -> Result<Index, Unreplayable> {
         self.known(allocation.id)

@@ -22,36 +22,67 @@ pub enum ResultSource {
     Made(usize),
 }
 
+/// The most bytes that a definition's graph keeps because its calls compute them from constants alone.
+const MAX_FOLDED_BYTES: u64 = 4 << 20;
+
 /// What is captured of a definition that still runs. Its operands are the definition's inputs. The values that calls have from the
 /// host become part of the graph: a definition whose values differ from call to call must not be recorded.
-pub struct Recording(Capture);
+pub struct Recording {
+    capture: Capture,
+    /// Bytes of results that were folded; `None` where none may be.
+    folded: Option<u64>,
+}
 
 impl Recording {
-    /// The recording of a definition on these inputs, which must be buffers.
-    pub fn new(inputs: &[Operand]) -> Self {
-        Self(Capture::of_calls(inputs))
+    /// The recording of a definition on these inputs, which must be buffers. With `folding`, results of calls that read nothing but
+    /// constants are kept: they must not be results of the definition, whose memory is their owner's.
+    pub fn new(inputs: &[Operand], folding: bool) -> Self {
+        Self { capture: Capture::of_calls(inputs), folded: folding.then_some(0) }
+    }
+
+    /// Whether results were folded.
+    pub fn folded(&self) -> bool {
+        self.folded.is_some_and(|bytes| bytes > 0)
     }
 
     /// Runs a call of the definition, and captures it with the calls before. Of a call that fails, and of one that is to be repeated,
     /// nothing is captured. The recording is `None` where the call went past its context.
-    pub fn call<T>(self, cx: &Context, call: impl FnOnce(&Context) -> Attempt<T>) -> (Option<Self>, Attempt<T>) {
-        let lengths = self.0.lengths();
-        let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture: Some(RefCell::new(self.0)) };
+    pub fn call<const N: usize>(
+        self,
+        cx: &Context,
+        call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
+    ) -> (Option<Self>, Attempt<[Buffer; N]>) {
+        let lengths = self.capture.lengths();
+        let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture: Some(RefCell::new(self.capture)) };
         let results = call(&capturing);
         let capture = capturing.capture.map(RefCell::into_inner);
         let capture = capture.filter(|capture| capture.complete && capture.commands.len() <= MAX_RECORDED_COMMANDS);
-        let recording = capture.map(|mut capture| {
-            if results.is_err() {
-                capture.truncate(lengths);
-            }
-            Self(capture)
-        });
+        let recording = capture.map(|capture| Self { capture, ..self }.after(lengths, results.as_ref().ok()));
         (recording, results)
+    }
+
+    /// Keeps what a call added to the capture, from these lengths on.
+    fn after<const N: usize>(mut self, lengths: (usize, usize), results: Option<&[Buffer; N]>) -> Self {
+        let Some(results) = results else {
+            self.capture.truncate(lengths);
+            return self;
+        };
+        let bytes = results.iter().map(Buffer::len).sum::<u64>();
+        let allocations: Option<Vec<_>> = results.iter().map(|result| result.allocation().ok()).collect();
+        if let (Some(folded), Some(allocations)) = (&mut self.folded, allocations)
+            && *folded + bytes <= MAX_FOLDED_BYTES
+            && self.capture.is_constant_from(lengths)
+        {
+            *folded += bytes;
+            self.capture.truncate(lengths);
+            allocations.into_iter().for_each(|allocation| self.capture.constant(allocation));
+        }
+        self
     }
 
     /// Has a buffer that no call made, and that no call will write, keep its contents for each replay.
     pub fn constant(&mut self, allocation: Arc<AllocationHandle>) {
-        self.0.constant(allocation);
+        self.capture.constant(allocation);
     }
 
     /// The graph of the calls, and for each of the definition's results where it comes from. `None` where a result is neither an input nor
@@ -61,7 +92,7 @@ impl Recording {
         let mut sources = vec![];
         for &result in results {
             let id = result.allocation().ok()?.id;
-            let input = self.0.operands.iter().position(|&input| input == id).map(ResultSource::Input);
+            let input = self.capture.operands.iter().position(|&input| input == id).map(ResultSource::Input);
             sources.push(input.unwrap_or_else(|| {
                 let position = made.iter().position(|made| made.0 == id).unwrap_or_else(|| {
                     made.push((id, result));
@@ -70,7 +101,7 @@ impl Recording {
                 ResultSource::Made(position)
             }));
         }
-        let graph = Graph::of(self.0, made.iter().map(|made| made.1), false)?;
+        let graph = Graph::of(self.capture, made.iter().map(|made| made.1), false)?;
         Some((graph, sources))
     }
 }

@@ -34,6 +34,8 @@ impl rustler::Resource for DefinitionResource {}
 struct Definition {
     came_before: bool,
     recordings: u32,
+    /// Whether results of the definition are constants, which its graph computes each time then.
+    constant_results: bool,
     graph: Option<Arc<DefinitionGraph>>,
 }
 
@@ -98,9 +100,9 @@ fn with_recording<T>(env: Env, act: impl FnOnce(&mut ProcessRecording) -> T) -> 
 }
 
 /// The results of a call, which is captured where the calling process records a definition; gives the call back otherwise.
-pub(super) fn record<C, T>(env: Env, cx: &Context, call: C) -> Result<Attempt<T>, C>
+pub(super) fn record<C, const N: usize>(env: Env, cx: &Context, call: C) -> Result<Attempt<[Buffer; N]>, C>
 where
-    C: FnOnce(&Context) -> Attempt<T>,
+    C: FnOnce(&Context) -> Attempt<[Buffer; N]>,
 {
     let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return Err(call) };
     let (recording, results) = recording.call(cx, call);
@@ -213,7 +215,7 @@ fn definition_arg<'a>(term: Term<'a>) -> Result<&'a Mutex<Definition>> {
 
 /// Records the calling process's calls from now on; `inputs` are references.
 #[rustler::nif]
-fn definition_record<'a>(env: Env<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> {
+fn definition_record<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> {
     let start = || -> Result<ResourceArc<RecordingResource>> {
         let buffer = |input| {
             let buffer = buffer_arg(input, "inputs")?;
@@ -222,7 +224,8 @@ fn definition_record<'a>(env: Env<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> 
         let buffers: Vec<_> = list_arg(inputs, "inputs")?.map(buffer).collect::<Result<_>>()?;
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let id = IDS.fetch_add(1, Relaxed);
-        let recording = Some(Recording::new(&operands(&buffers)));
+        let folding = !definition_arg(definition)?.lock().constant_results;
+        let recording = Some(Recording::new(&operands(&buffers), folding));
         RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, recording });
         RECORDING_COUNT.fetch_add(1, Relaxed);
         Ok(ResourceArc::new(RecordingResource { id }))
@@ -241,6 +244,7 @@ fn definition_keep<'a>(env: Env<'a>, definition: Term<'a>, recording: Term<'a>, 
         if is_nil(results) {
             return Ok(());
         }
+        let folded = recording.as_ref().is_some_and(Recording::folded);
         let graph = match recording {
             Some(recording) => recorded_graph(recording, results)?,
             None => None,
@@ -249,6 +253,7 @@ fn definition_keep<'a>(env: Env<'a>, definition: Term<'a>, recording: Term<'a>, 
         let mut definition = definition.lock();
         match graph {
             Some(graph) => definition.graph = Some(Arc::new(graph)),
+            None if folded => definition.constant_results = true,
             None => definition.recordings = MAX_RECORDINGS,
         }
         Ok(())

@@ -57,6 +57,39 @@ defmodule Nx.Vulkan.CompilerTest do
       assert kernels(fn x -> Nx.all(Nx.less(Nx.abs(x), 10)) end, [x]) == 1
     end
 
+    test "equal expressions are one, and squares are products" do
+      x = device({4, 6})
+      twice = fn x -> Nx.divide(Nx.sum(Nx.exp(x)), Nx.add(Nx.sum(Nx.exp(x)), 1)) end
+      assert kernels(twice, [x]) == 2
+
+      for type <- [{:f, 32}, {:f, 64}, {:s, 32}, {:u, 8}], exponent <- [2, 2.0] do
+        values = if elem(type, 0) == :f, do: {:float, -9.0, 9.0}, else: :any
+        x = Generators.tensor({40}, type, values)
+        result = compiled(&Nx.pow(&1, exponent)).(to_device(x))
+
+        assert_same(
+          result,
+          Nx.multiply(Nx.as_type(x, result.type), Nx.as_type(x, result.type)),
+          :multiply
+        )
+      end
+    end
+
+    defn shifted(x, n) do
+      checked = if n[0] >= 0, do: Nx.left_shift(x, n) + 1, else: x
+      again = if n[0] >= 0, do: Nx.left_shift(x, n) + 2, else: x
+      {checked, again}
+    end
+
+    test "of one branch are not those of another, nor of what follows" do
+      x = to_device(Nx.tensor([1, 2]))
+
+      for {n, sums} <- [{1, {[3, 5], [4, 6]}}, {-1, {[1, 2], [1, 2]}}] do
+        {a, b} = compiled(&shifted/2).(x, to_device(Nx.tensor([n, n])))
+        assert {Nx.to_flat_list(a), Nx.to_flat_list(b)} == sums
+      end
+    end
+
     test "a view of a view is right, also beside the view itself" do
       x = device({5, 5})
 

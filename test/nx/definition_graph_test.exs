@@ -151,6 +151,22 @@ defmodule Nx.Vulkan.DefinitionGraphTest do
     end
   end
 
+  test "what depends on no input is computed once, and as a result each time" do
+    x = to_device(Nx.iota({64, 64}, type: :f32))
+    mask = fn -> Nx.greater(Nx.iota({64, 64}, axis: 0), Nx.iota({64, 64}, axis: 1)) end
+    masked = fn x -> Nx.dot(x, Nx.sort(Nx.as_type(mask.(), :f32))) end
+    compiled = recorded(masked, [x])
+    assert programs(fn -> compiled.(x) end) == 0
+    assert_same(compiled.(x), host(evaluated(masked).(x)), :dot)
+
+    returned = recorded(fn x -> {Nx.dot(x, x), Nx.sort(mask.())} end, [x])
+    [{_, first}, {_, second}] = for _ <- 1..2, do: returned.(x)
+    Nx.backend_deallocate(first)
+    assert_same(second, Nx.sort(mask.()), :sort)
+    {_, third} = returned.(x)
+    assert_same(third, Nx.sort(mask.()), :sort)
+  end
+
   test "results have memory of their own" do
     compiled = recorded(fn x -> {Nx.add(x, 1), Nx.dot(x, x)} end, [to_device(Nx.iota({4}))])
     kept = for k <- 0..20, do: compiled.(to_device(Nx.broadcast(k, {4})))

@@ -48,7 +48,7 @@ defmodule Nx.Vulkan.Native do
     buf_free: 1,
     leapfrog_chain_synth: 8,
     definition_new: 0,
-    definition_record: 1,
+    definition_record: 2,
     definition_keep: 3,
     device_info: 0,
     clock: 0,

@@ -104,7 +104,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   defp record(graph, args, inputs, evaluate) do
     inputs = Enum.map(inputs, &buffer/1)
 
-    case Native.call(definition_record(Enum.map(inputs, &operand/1))) do
+    case Native.call(definition_record(graph.ref, Enum.map(inputs, &operand/1))) do
       {:ok, recording} ->
         evaluate_recorded(graph, recording, arguments(args, graph.used, inputs), evaluate)
 

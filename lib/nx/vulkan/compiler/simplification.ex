@@ -1,0 +1,111 @@
+defmodule Nx.Vulkan.Compiler.Simplification do
+  @moduledoc false
+  # Makes of a definition's expression one that computes the same bits with fewer operations: expressions that are
+  # equal become one, and squares products. It changes nothing else, and leaves groups to
+  # `Nx.Vulkan.Compiler.Fusion`.
+  #
+  # Functions that call the same function on the same tensor make such expressions. Only operations are merged that
+  # depend on their arguments alone. Loops have a scope of their own, within which equal expressions become one.
+
+  alias Nx.Defn.{Composite, Expr, Tree}
+  alias Nx.Tensor, as: T
+
+  # Not merged: those with an effect, with a scope of their own, with functions for arguments, and tensors, which may
+  # be large.
+  @unmerged [
+    :parameter,
+    :tensor,
+    :io_call,
+    :runtime_call,
+    :block,
+    :fun,
+    :cond,
+    :while,
+    :reduce,
+    :window_reduce
+  ]
+
+  @doc "The definition's expression, a tensor or a container of tensors, with fewer operations."
+  @spec simplify(Nx.Container.t()) :: Nx.Container.t()
+  def simplify(expr) do
+    {expr, _state} = Composite.traverse(expr, %{done: %{}, known: %{}}, &rewrite/2)
+    expr
+  end
+
+  # `done` is what the expressions became, by their ids; `known` has the expressions of the scope by what they
+  # compute. A result keeps its own names and vectorized axes.
+  defp rewrite(%T{} = tensor, state) do
+    {%T{data: data}, state} = value(tensor, state)
+    {%{tensor | data: data}, state}
+  end
+
+  defp value(%T{data: %Expr{op: :constant}} = tensor, state), do: {tensor, state}
+
+  defp value(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}, state),
+    do: value(tensor, state)
+
+  defp value(%T{data: %Expr{id: id}} = tensor, state) do
+    case state.done do
+      %{^id => done} ->
+        {done, state}
+
+      %{} ->
+        {args, state} = arguments(tensor, state)
+        {done, state} = tensor |> with_arguments(args) |> square() |> merge(state)
+        {done, put_in(state.done[id], done)}
+    end
+  end
+
+  # Expressions within a loop refer to none outside.
+  defp arguments(%T{data: %Expr{op: :while, args: [initial, arg, pred, block]}}, state) do
+    {initial, state} = Composite.traverse(initial, state, &rewrite/2)
+    {pred, block} = simplify({pred, block})
+    {[initial, arg, pred, block], state}
+  end
+
+  # What a branch computes is computed only there.
+  defp arguments(%T{data: %Expr{op: :cond}} = tensor, state) do
+    {args, inner} = Tree.apply_args(tensor, :scope, state, &rewrite/2)
+    {args, %{inner | known: state.known}}
+  end
+
+  defp arguments(tensor, state), do: Tree.apply_args(tensor, :scope, state, &rewrite/2)
+
+  defp with_arguments(%T{data: expr} = tensor, args), do: %{tensor | data: %{expr | args: args}}
+
+  # The product is the square rounded once, as BinaryBackend's power is.
+  defp square(%T{type: {kind, _}, data: %Expr{op: :pow, args: [x, exponent]} = expr} = tensor)
+       when kind != :c do
+    case exponent do
+      %T{data: %Expr{op: :constant, args: [two]}} when two == 2 ->
+        %{tensor | data: %{expr | op: :multiply, args: [x, x]}}
+
+      _ ->
+        tensor
+    end
+  end
+
+  defp square(tensor), do: tensor
+
+  defp merge(%T{data: %Expr{op: op}} = tensor, state) when op in @unmerged, do: {tensor, state}
+
+  defp merge(%T{data: %Expr{op: op, args: args}} = tensor, state) do
+    key = {op, tensor.type, tensor.shape, tensor.names, tensor.vectorized_axes, key(args)}
+
+    case state.known do
+      %{^key => known} -> {known, state}
+      %{} -> {tensor, put_in(state.known[key], tensor)}
+    end
+  end
+
+  # Arguments by what they compute. A float's bits tell 0.0 from -0.0.
+  defp key(%T{data: %Expr{op: :constant, args: args}, type: type, shape: shape}),
+    do: {type, shape, key(args)}
+
+  defp key(%T{data: %Expr{id: id}, type: type, shape: shape, names: names}),
+    do: {id, type, shape, names}
+
+  defp key(list) when is_list(list), do: Enum.map(list, &key/1)
+  defp key(float) when is_float(float), do: <<float::float>>
+  defp key(other), do: other
+end
