@@ -92,7 +92,7 @@ pub fn big(x: f64) -> BigFloat {
     b
 }
 
-fn one() -> BigFloat {
+pub fn one() -> BigFloat {
     big(1.0)
 }
 
@@ -102,26 +102,26 @@ fn acosh(x: f64) -> f64 {
 }
 
 /// Where exponential functions have long over- or underflowed.
-fn clamp(x: &BigFloat) -> BigFloat {
+pub fn clamp(x: &BigFloat) -> BigFloat {
     if x.abs() > big(1e4) { big(if x.is_negative() { -1e4 } else { 1e4 }) } else { x.clone() }
 }
 
-fn is_tiny(x: &BigFloat) -> bool {
+pub fn is_tiny(x: &BigFloat) -> bool {
     x.exponent().is_some_and(|e| e < -100)
 }
 
-fn exp(x: &BigFloat, c: &mut Consts) -> BigFloat {
+pub fn exp(x: &BigFloat, c: &mut Consts) -> BigFloat {
     clamp(x).exp(P, M, c)
 }
 
-fn expm1(x: &BigFloat, c: &mut Consts) -> BigFloat {
+pub fn expm1(x: &BigFloat, c: &mut Consts) -> BigFloat {
     if is_tiny(x) {
         return x.add(&x.mul(x, P, M).mul(&big(0.5), P, M), P, M);
     }
     clamp(x).exp(2 * P, M, c).sub(&one(), P, M)
 }
 
-fn log1p(x: &BigFloat, c: &mut Consts) -> BigFloat {
+pub fn log1p(x: &BigFloat, c: &mut Consts) -> BigFloat {
     if is_tiny(x) {
         return x.sub(&x.mul(x, P, M).mul(&big(0.5), P, M), P, M);
     }
@@ -194,7 +194,7 @@ fn pow(x: &BigFloat, y: &BigFloat, c: &mut Consts) -> BigFloat {
     if x.is_negative() && odd { magnitude.neg() } else { magnitude }
 }
 
-fn atan2(y: &BigFloat, x: &BigFloat, c: &mut Consts) -> BigFloat {
+pub fn atan2(y: &BigFloat, x: &BigFloat, c: &mut Consts) -> BigFloat {
     if y.is_zero() && !x.is_negative() {
         return y.clone();
     }
@@ -214,7 +214,7 @@ pub fn to_double(x: &BigFloat) -> f64 {
 }
 
 /// x / 2^n as a double, to about 2^-63.
-fn scaled(x: &BigFloat, n: i32) -> f64 {
+pub fn scaled(x: &BigFloat, n: i32) -> f64 {
     if x.is_nan() {
         return f64::NAN;
     }

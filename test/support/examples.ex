@@ -364,7 +364,7 @@ defmodule Nx.Vulkan.Test.Examples do
   # Beyond 2^24 an integer is no f32, and the function of the nearest one is another number.
   defp function_of_one(op, type) do
     values = if integer?(type), do: {:integer, 0..100}, else: floats(type)
-    reference = if complex?(type), do: &apply(Nx, op, &1), else: Reference.unary(op)
+    reference = if complex?(type), do: Reference.complex(op), else: Reference.unary(op)
     %{each(op, [tensor(shape(), type, values)]) | expected: reference}
   end
 end

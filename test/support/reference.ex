@@ -136,6 +136,57 @@ defmodule Nx.Vulkan.Test.Reference do
       end
   end
 
+  @inverse [:asin, :acos, :atan, :asinh, :acosh, :atanh]
+  @complex_functions Nx.Vulkan.Catalogue.names(error: :complex) ++
+                       (Nx.Vulkan.Catalogue.names(error: :function) -- [:phase, :atan2])
+
+  @doc """
+  Whether BinaryBackend's element of an operation of these numbers, some of them complex, is the right one.
+
+  Of numbers that are not finite it computes with rules of its own, and of zeros it loses the sign, which
+  decides on branch cuts. Of numbers that are large, small or next to 1 its formulas cancel or overflow. There
+  native_tests/complex compares the functions with exact arithmetic and with the C standard's annex G.
+  """
+  def right?(op, numbers) do
+    cond do
+      not Enum.any?(numbers, &is_struct(&1, Complex)) -> true
+      op in [:abs, :multiply] -> Enum.all?(numbers, &finite?/1)
+      op == :divide -> Enum.all?(numbers, &finite?/1) and size(List.last(numbers)) > 0
+      op == :pow -> Enum.all?(numbers, &(finite?(&1) and size(&1) < 256))
+      op not in @complex_functions -> true
+      not Enum.all?(numbers, &moderate?/1) -> false
+      op in [:log, :log1p, :sqrt, :rsqrt, :cbrt | @inverse] -> Enum.all?(numbers, &off_axes?/1)
+      true -> true
+    end
+  end
+
+  defp finite?(%Complex{re: re, im: im}), do: is_number(re) and is_number(im)
+  defp finite?(number), do: is_number(number)
+
+  defp moderate?(%Complex{re: re, im: im} = z) do
+    finite?(z) and size(z) < 16 and (re - 1) * (re - 1) + im * im > 0.001 and
+      re * re + im * im > 0.001
+  end
+
+  defp off_axes?(%Complex{re: re, im: im}), do: min(abs(re), abs(im)) > 0.001
+
+  defp size(%Complex{re: re, im: im}), do: max(abs(re), abs(im))
+  defp size(number), do: abs(number)
+
+  @doc """
+  The function of one operand, of complex numbers. BinaryBackend's acos and acosh are either one of the two
+  numbers that differ by their sign; C's have no negative real part.
+  """
+  def complex(op) when op in [:acos, :acosh] do
+    fn [z] ->
+      result = apply(Nx, op, [z])
+      zero = Nx.tensor(0, backend: Nx.BinaryBackend)
+      Nx.select(Nx.less(Nx.real(result), zero), Nx.negate(result), result)
+    end
+  end
+
+  def complex(op), do: &apply(Nx, op, &1)
+
   # Where BinaryBackend's own formula cancels, the reference is computed here in f64. The others are
   # BinaryBackend's.
   def unary(op) when op in [:expm1, :log1p, :cbrt], do: fn [x] -> accurate(op, x) end

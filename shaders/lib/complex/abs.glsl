@@ -1,7 +1,7 @@
 // Owns nx_abs of complex numbers.
 //
 // Algorithm: |z| = l sqrt(1 + t^2), where l is the larger part's magnitude and |t| <= 1 the quotient of the parts.
-// Domain: all numbers. NaN where both parts are NaN; otherwise infinite where a part is not finite.
+// Domain: all numbers. Infinite where a part is infinite, otherwise NaN where a part is NaN.
 // Error and source: see formula.glsl.
 #ifndef NX_COMPLEX_ABS
 #define NX_COMPLEX_ABS
@@ -11,8 +11,8 @@
 #include "lib/math/root.glsl"
 
 REAL nx_abs(COMPLEX z) {
-  if (is_nan(z.x) && is_nan(z.y)) return REAL_NAN;
-  if (!is_finite(z)) return REAL_INF;
+  if (is_infinity(z)) return REAL_INF;
+  if (is_nan(z)) return REAL_NAN;
   REAL x = nx_abs(z.x), y = nx_abs(z.y);
   if (is_zero(x)) return y;
   if (is_zero(y)) return x;

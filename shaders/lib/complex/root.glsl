@@ -1,47 +1,57 @@
-// Owns nx_sqrt, nx_rsqrt and nx_cbrt of complex numbers.
+// Owns nx_sqrt, nx_rsqrt and nx_cbrt of complex numbers, and c_scaled_abs.
 //
-// Algorithm: sqrt from w = sqrt((|x| + |z|) / 2), scaled by the larger part, and y / 2w; rsqrt = 1 / sqrt; cbrt by polar
-//   coordinates.
-// Domain: all numbers. sqrt is the root in the right half plane, and on the negative real axis the one in the upper half
-//   plane for an imaginary part of either zero. cbrt of infinite numbers has Complex's angles: 5π/4 before division by 3 in
-//   the third quadrant, ±π/2 for NaN ± Inf i.
-// Error and source: see formula.glsl.
+// Algorithm: sqrt from w = sqrt((|x| + |z|) / 2) and |y| / 2w, of z scaled by a power of 4; rsqrt = 1 / sqrt; cbrt by polar
+//   coordinates of z scaled by a power of 8.
+// Domain: all numbers. sqrt is the root in the right half plane; on the negative real axis the sign of a zero imaginary part
+//   chooses between the two. cbrt is the root whose angle is a third of z's.
+// Error: see formula.glsl.
+// Source: W. Kahan, "Branch cuts for complex elementary functions, or much ado about nothing's sign bit" (1987); C17, annex
+//   G.6.4.2.
 #ifndef NX_COMPLEX_ROOT
 #define NX_COMPLEX_ROOT
 
-#include "lib/complex/abs.glsl"
 #include "lib/complex/arithmetic.glsl"
-#include "lib/math/atan.glsl"
-#include "lib/math/pow.glsl"
+#include "lib/complex/exp.glsl"
+#include "lib/complex/log.glsl"
 #include "lib/math/root.glsl"
-#include "lib/math/trig.glsl"
+
+// |z| for z whose larger part is in [1, 8).
+REAL c_scaled_abs(COMPLEX z) {
+  precise REAL norm = z.x * z.x + z.y * z.y;
+  return nx_sqrt(norm);
+}
+
+// The root of infinite z.
+COMPLEX c_infinite_sqrt(COMPLEX z) {
+  if (is_infinity(z.y)) return COMPLEX(REAL_INF, z.y);
+  REAL other = is_nan(z.y) ? z.y : fp_copysign(REAL(0), z.y);
+  return is_negative(z.x) ? COMPLEX(nx_abs(other), fp_copysign(REAL_INF, z.y)) : COMPLEX(REAL_INF, other);
+}
 
 COMPLEX nx_sqrt(COMPLEX z) {
-  if (is_nan(z)) return COMPLEX(REAL_NAN);
-  if (is_infinity(z.y)) return COMPLEX(REAL_INF, z.y);
-  if (is_infinity(z.x)) return is_negative(z.x) ? COMPLEX(0, REAL_INF) : COMPLEX(REAL_INF, 0);
-  if (is_zero(z)) return z;
   REAL x = nx_abs(z.x), y = nx_abs(z.y);
-  bool x_is_larger = x >= y;
-  REAL t = x_is_larger ? nx_divide(y, x) : nx_divide(x, y);
-  precise REAL q = nx_sqrt(REAL(1) + t * t);
-  precise REAL inner = REAL(0.5) * ((x_is_larger ? REAL(1) : t) + q);
-  precise REAL w = nx_sqrt(x_is_larger ? x : y) * nx_sqrt(inner);
-  if (z.x >= REAL(0)) return COMPLEX(w, nx_divide(z.y, w + w));
-  REAL v = z.y >= REAL(0) ? w : nx_negate(w);
-  return COMPLEX(nx_divide(z.y, v + v), v);
+  int half_exponent = fp_exponent(c_larger(z)) >> 1;
+  COMPLEX scaled = c_ldexp(COMPLEX(x, y), -2 * half_exponent);
+  precise REAL mean = REAL(0.5) * (scaled.x + c_scaled_abs(scaled));
+  REAL w = c_ldexp(nx_sqrt(mean), half_exponent), v = nx_divide(y, w + w);
+  COMPLEX r = is_negative(z.x) && !is_zero(z.x) ? COMPLEX(v, w) : COMPLEX(w, v);
+  r = is_zero(z) ? COMPLEX(0) : (is_nan(z) ? COMPLEX(REAL_NAN) : r);
+  return is_infinity(z) ? c_infinite_sqrt(z) : COMPLEX(r.x, fp_copysign(r.y, z.y));
 }
 
 COMPLEX nx_rsqrt(COMPLEX z) { return nx_divide(one(), nx_sqrt(z)); }
 
 COMPLEX nx_cbrt(COMPLEX z) {
-  REAL angle = nx_atan2(z.y, is_infinity(z.y) && !is_infinity(z.x) ? REAL(0) : z.x);
-  if (is_infinity(z.x) && is_infinity(z.y) && is_negative(z.x) && is_negative(z.y)) angle = REAL(1.25) * REAL_PI;
-  angle = nx_divide(angle, REAL(3));
-  // Complex takes the cube root of |z| as a power.
-  REAL r = nx_pow(nx_abs(z), REAL_THIRD);
-  if (is_zero(angle)) return COMPLEX(r, 0);
-  return c_multiply(COMPLEX(r, 0), COMPLEX(nx_cos(angle), nx_sin(angle)));
+  REAL larger = c_larger(z);
+  int third_exponent = (fp_exponent(larger) + 3000) / 3 - 1000;
+  REAL r = nx_cbrt(c_scaled_abs(c_ldexp(z, -3 * third_exponent)));
+  r = is_infinity(z) ? REAL_INF : c_ldexp(r, third_exponent);
+  COMPLEX cis = c_cis(nx_divide(c_angle(z), REAL(3)));
+  precise COMPLEX v = COMPLEX(r * cis.x, is_zero(cis.y) ? cis.y : r * cis.y);
+  // The angle of y that is far below x may be subnormal.
+  precise REAL small = z.y / (REAL(3) * r * r);
+  bool is_flat = z.x > REAL(0) && nx_abs(z.y) < c_ldexp(larger, -REAL_DIGITS) && is_finite(larger);
+  return COMPLEX(v.x, is_flat ? small : v.y);
 }
 
 #endif
