@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
+use vulkano::device::physical::{DriverId, PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
 use vulkano::shader::ShaderStages;
 
 use super::choose::kind_name;
@@ -46,6 +46,9 @@ pub struct Capabilities {
     pub fast_float64: bool,
     /// Descriptors can be pushed. Elsewhere user SPIR-V gets its buffers by descriptor sets.
     pub push_descriptor: bool,
+    /// The driver builds a kernel in a time that doubles with each branch inside a loop: SwiftShader looks for paths through a loop
+    /// without remembering where it was.
+    pub exponential_loops: bool,
     /// Which types cooperative matrices have.
     pub matrices: MatrixTypes,
     /// Multiprocessors, which run workgroups side by side: streaming multiprocessors or compute units.
@@ -187,6 +190,7 @@ impl Capabilities {
             fma: fma && !disabled.has("fma"),
             fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
+            exponential_loops: p.driver_id == Some(DriverId::GoogleSwiftshader),
             matrices: disabled.matrices(physical),
             multiprocessors: multiprocessors.filter(|&count| count > 0).map_or(DEFAULT_MULTIPROCESSORS, u64::from),
             max_groups: p.max_compute_work_group_count,

@@ -54,6 +54,7 @@ pub(crate) mod devices {
             fma: true,
             fast_float64: true,
             push_descriptor: true,
+            exponential_loops: false,
             matrices: MatrixTypes { float16: true, bfloat16: true },
             multiprocessors: 132,
             max_groups: [2_147_483_647, 65_535, 65_535],

@@ -3,7 +3,7 @@
 //
 // The kernel defines before it includes this:
 //   THREADS                    threads of a workgroup
-//   CHUNKED, UNROLLED, ROLLED  one of them: see MapTraversal in src/program/emit/schedule.rs
+//   CHUNKED, SINGLE, UNROLLED, ROLLED   one of them: see MapTraversal in src/program/emit/schedule.rs
 //   VECTORS                    defined where threads make vectors
 //   VECTORS_PER_THREAD, SCALARS_PER_THREAD
 //   RESULT, RESULT_AT(i), STORE_RESULTS(v, a, b, c, d)   the result's storage type, an element of it, and storing its vector v
@@ -46,6 +46,9 @@ void main() {
   IDX end = min((group + 1) * p.chunk, p.count);
   for (IDX i = group * p.chunk + INVOCATION; i < end; i += THREADS) make_scalar(i);
 #endif
+#elif defined SINGLE
+  IDX i = group * THREADS + INVOCATION;
+  if (i < p.count) make_scalar(i);
 #elif defined ROLLED
 #define GROUP_SCALARS (THREADS * SCALARS_PER_THREAD)
   IDX i = group * GROUP_SCALARS + INVOCATION;

@@ -18,6 +18,7 @@ impl Emitter<'_> {
         define(text, "VECTORS_PER_THREAD", VECTORS_PER_THREAD);
         let traversal = match traversal {
             MapTraversal::Chunk => "CHUNKED",
+            MapTraversal::Single => "SINGLE",
             MapTraversal::Unrolled => "UNROLLED",
             MapTraversal::Rolled => "ROLLED",
         };

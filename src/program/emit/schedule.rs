@@ -53,6 +53,8 @@ pub enum LoopNest {
 pub enum MapTraversal {
     /// A chunk, whose extent is a parameter, in a loop.
     Chunk,
+    /// One a thread, without a loop, for compilers that are slow with those.
+    Single,
     /// [`SCALARS_PER_THREAD`] or [`VECTORS_PER_THREAD`] a thread, unrolled: the loads overlap.
     Unrolled,
     /// [`SCALARS_PER_THREAD`] a thread in a loop, so that the kernel holds the program once.

@@ -91,6 +91,11 @@ impl FusionProblem<'_> {
 
     fn map(&self) -> FusionLaunch {
         let (cpu, outputs) = (self.caps.cpu, self.layout.outputs());
+        if self.caps.exponential_loops {
+            let (threads, traversal) = (MIN_MAP_THREADS, MapTraversal::Single);
+            let nest = LoopNest::Map { threads, traversal, vectors: None };
+            return self.launch(nest, 0, outputs.div_ceil(threads.into()));
+        }
         if let Some(mut tile) = self.tile() {
             tile.staging = match (self.tile_in_vectors(&tile), cpu) {
                 (true, false) => Staging::SharedVectors,

@@ -66,7 +66,7 @@ fn aligned_neighbours_are_read_in_vectors() {
 
 #[test]
 fn groups_cover_all_elements() {
-    for caps in [h200(), lavapipe()] {
+    for caps in [h200(), lavapipe(), Capabilities { exponential_loops: true, ..lavapipe() }] {
         for n in [1u64, 3, 4, 255, 256, 4096, 4099, 1 << 20, (1 << 24) + 7] {
             for stride in [1, 2] {
                 let launch = one_pass(&negate(&[n], view(Type::F32, 0, &[stride])), &caps);
@@ -74,11 +74,12 @@ fn groups_cover_all_elements() {
                 let width = if vectors.is_some() { 4 } else { 1 };
                 let each = match traversal {
                     MapTraversal::Chunk => launch.chunk * width,
+                    MapTraversal::Single => threads.into(),
                     _ if vectors.is_some() => u64::from(threads * 4 * VECTORS_PER_THREAD),
                     _ => u64::from(threads * SCALARS_PER_THREAD),
                 };
                 assert!(launch.groups.max(1) * each + width > n, "{n} {launch:?}");
-                assert_eq!(traversal == MapTraversal::Chunk, caps.cpu);
+                assert_eq!(traversal == MapTraversal::Chunk, caps.cpu && !caps.exponential_loops);
                 assert_eq!(launch.schedule.reversible, !caps.cpu);
             }
         }
