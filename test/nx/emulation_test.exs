@@ -7,7 +7,8 @@ defmodule Nx.Vulkan.EmulationTest do
   use Nx.Vulkan.Test.Case, async: true
 
   @integers for kind <- [:u, :s], size <- [2, 4, 8, 16, 32, 64], do: {kind, size}
-  @floats Generators.narrow_float_types() ++ Generators.float_types()
+  @floats Generators.narrow_float_types() ++
+            (Generators.real_types() -- Generators.integer_types())
 
   # A check of the dependencies would compile those from a folder anew, under the BEAMs that run already.
   @as_built "--no-compile --no-deps-check"
@@ -415,7 +416,7 @@ defmodule Nx.Vulkan.EmulationTest do
   end
 
   test "what a device cannot do falls back, is counted, and is right" do
-    for type <- Generators.device_types() do
+    for type <- Generators.real_types() do
       Fallbacks.allow()
       before = Fallback.count(:tan)
       tensor = Generators.tensor({20}, type, {:integer, 0..1})

@@ -9,10 +9,15 @@ defmodule Nx.Vulkan.Test.Generators do
   @integers for kind <- [:u, :s], size <- [8, 16, 32, 64], do: {kind, size}
   @floats [{:f, 16}, {:bf, 16}, {:f, 32}, {:f, 64}]
 
-  @doc "The types that kernels compute with."
-  def device_types, do: @integers ++ @floats
+  @doc "The real types of a byte and more."
+  def real_types, do: @integers ++ @floats
+
+  @doc "Those that kernels compute with: without f64 where the device has none."
+  def device_types, do: computed(real_types())
   def integer_types, do: @integers
-  def float_types, do: @floats
+  def float_types, do: computed(@floats)
+
+  defp computed(types), do: if(Nx.Vulkan.has_f64(), do: types, else: types -- [{:f, 64}])
 
   @narrow_integers for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
   @narrow_floats [{:f, 8}, {:f8_e4m3fn, 8}]
@@ -23,11 +28,11 @@ defmodule Nx.Vulkan.Test.Generators do
   def narrow_float_types, do: @narrow_floats
 
   @doc "All types of Nx."
-  def all_types, do: device_types() ++ narrow_types() ++ [{:c, 64}, {:c, 128}]
+  def all_types, do: real_types() ++ narrow_types() ++ [{:c, 64}, {:c, 128}]
 
   @doc "Pairs of different types whose merge is worth a look."
   def mixed_types do
-    [
+    pairs = [
       {{:u, 8}, {:s, 8}},
       {{:u, 8}, {:f, 32}},
       {{:u, 32}, {:s, 32}},
@@ -42,6 +47,10 @@ defmodule Nx.Vulkan.Test.Generators do
       {{:s, 16}, {:f, 16}},
       {{:u, 8}, {:bf, 16}}
     ]
+
+    if Nx.Vulkan.has_f64(),
+      do: pairs,
+      else: for({a, b} <- pairs, {:f, 64} not in [a, b], do: {a, b})
   end
 
   @doc "Shapes of every rank from 0 to 6, with axes of size 1."
