@@ -5,9 +5,8 @@
 //   twice.
 // Domain: all numbers, as Nx.as_type/2 and Nx.BinaryBackend define it. Integers wrap. Floats become integers by truncation
 //   towards zero, then wrap; NaN becomes 0 and infinities become the type's limits.
-// Error: correctly rounded to nearest even for f16, f32 and f64. bf16 truncates. f8 and f8_e4m3fn round as told at their
-//   functions. Integers become f32 and f64 as the device converts them, which native_tests/builtins tests. The tests of
-//   Nx.as_type compare every pair of types with BinaryBackend bit by bit.
+// Error: correctly rounded to nearest even for all floats. Integers become f32 and f64 as the device converts them, which
+//   native_tests/builtins tests. The tests of Nx.as_type compare every pair of types bit by bit.
 // Source: for rounding to odd, S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
 //   rounding to odd" (2008).
 
@@ -33,9 +32,12 @@ uint float_to_f16(float x) {
   return a > 0x7f800000u ? 0x7e00u : ((b >> 16) & 0x8000u) | r;
 }
 
-// bf16 is the high half of an f32. Rounding to it drops the low half, as BinaryBackend does.
+// bf16 is the high half of an f32. Beyond the largest number the sum carries into the exponent of infinity.
 float bf16_to_float(uint h) { return uintBitsToFloat(h << 16); }
-uint float_to_bf16(float x) { return is_nan(x) ? 0x7fc0u : floatBitsToUint(x) >> 16; }
+uint float_to_bf16(float x) {
+  uint b = floatBitsToUint(x);
+  return is_nan(x) ? 0x7fc0u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+}
 
 // f8 (5 bits of exponent, 2 of significand) is the high byte of an f16. BinaryBackend reads the exponent field 0 as if it
 // were not subnormal, but rounds to true subnormals. float_to_f8 therefore recognises the values that f8_to_float reads there
@@ -47,7 +49,14 @@ float f8_to_float(uint h) {
   return uintBitsToFloat(s | ((a + 448u) << 21));
 }
 
-uint round_to_f8(float x) { return float_to_f16(x) >> 8; }
+uint round_to_f8(float x) {
+  uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
+  // As in float_to_f16: 128 has units of 2^-16.
+  precise float shifted = uintBitsToFloat(a) + 128.0;
+  uint subnormal = floatBitsToUint(shifted) - 0x43000000u, normal = (a - 0x38000000u + 0xfffffu + ((a >> 21) & 1u)) >> 21;
+  uint r = a < 0x38800000u ? subnormal : min(normal, 0x7cu);
+  return a > 0x7f800000u ? 0x7eu : ((b >> 24) & 0x80u) | r;
+}
 
 uint float_to_f8(float x) {
   uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
@@ -55,8 +64,7 @@ uint float_to_f8(float x) {
   return subnormal ? ((b >> 24) & 0x80u) | ((a >> 21) - 448u) : round_to_f8(x);
 }
 
-// f8_e4m3fn (4 bits of exponent, 3 of significand) has no infinities: everything beyond 448 becomes 448. It rounds ties
-// away from zero, and never up to the next power of two.
+// f8_e4m3fn (4 bits of exponent, 3 of significand) has no infinities: everything beyond 448 becomes 448.
 float f8_e4m3fn_to_float(uint h) {
   uint s = (h & 0x80u) << 24, a = h & 0x7fu;
   if (a == 0x7fu) return F32_NAN;
@@ -65,23 +73,20 @@ float f8_e4m3fn_to_float(uint h) {
 }
 
 uint float_to_f8_e4m3fn(float x) {
-  uint b = floatBitsToUint(x), s = (b >> 24) & 0x80u, a = b & 0x7fffffffu;
-  if (a > 0x7f800000u) return 0x7fu;
-  if (a >= 0x43e00000u) return s | 0x7eu;
-  if (a < 0x3c800000u) {
-    // A subnormal result counts units of 2^-9.
-    float t = uintBitsToFloat(a) * 512.0;
-    return s | min(7u, uint(t) + uint(fract(t) >= 0.5));
-  }
-  return s | (((a >> 23) - 120u) << 3) | min(7u, ((a & 0x7fffffu) + 0x80000u) >> 20);
+  uint b = floatBitsToUint(x), a = b & 0x7fffffffu;
+  // As in float_to_f16: 16,384 has units of 2^-9.
+  precise float shifted = uintBitsToFloat(a) + 16384.0;
+  uint subnormal = floatBitsToUint(shifted) - 0x46800000u, normal = (a - 0x3c000000u + 0x7ffffu + ((a >> 20) & 1u)) >> 20;
+  uint r = a < 0x3c800000u ? subnormal : min(normal, 0x7eu);
+  return a > 0x7f800000u ? 0x7fu : ((b >> 24) & 0x80u) | r;
 }
 
-// The conversions of S to floats narrower than f32, by what makes an f32 of it that rounds to them as the number itself. bf16
-// is not among them: a double is rounded to f32 before its low half is dropped.
+// The conversions of S to floats narrower than f32, by what makes an f32 of it that rounds to them as the number itself.
 #define NX_TO_NARROW_FLOATS(S, TO_FLOAT) \
   float to_f8(S x) { return to_f8(TO_FLOAT(x)); } \
   float to_f8_e4m3fn(S x) { return to_f8_e4m3fn(TO_FLOAT(x)); } \
-  float to_f16(S x) { return to_f16(TO_FLOAT(x)); }
+  float to_f16(S x) { return to_f16(TO_FLOAT(x)); } \
+  float to_bf16(S x) { return to_bf16(TO_FLOAT(x)); }
 
 float to_f8(float x) { return f8_to_float(round_to_f8(x)); }
 float to_f8_e4m3fn(float x) { return f8_e4m3fn_to_float(float_to_f8_e4m3fn(x)); }
@@ -132,6 +137,19 @@ float rounded_float(int64_t x) { return float(x); }
 float rounded_float(uint64_t x) { return float(x); }
 #endif
 
+// An integer as f32, rounded to odd: the last bit is set where bits were lost. Rounding the result to a narrower type gives the
+// type's correctly rounded value.
+float to_odd(uint x) { return rounded_float(x < 0x1000000u ? x : (x & ~0xffu) | (uint((x & 0xffu) != 0u) << 8)); }
+float to_odd(int x) { return x < 0 ? -to_odd(0u - uint(x)) : to_odd(uint(x)); }
+// Of 64 bits: the leading 32 of them, and whether others were lost.
+float to_odd(uvec2 x) {
+  if (x.y == 0u) return to_odd(x.x);
+  int shift = findMSB(x.y) + 1;
+  uint leading = shift == 32 ? x.y : (x.y << (32 - shift)) | (x.x >> shift);
+  uint lost = shift == 32 ? x.x : x.x << (32 - shift);
+  return to_odd(leading | uint(lost != 0u)) * uintBitsToFloat(uint(127 + shift) << 23);
+}
+
 // From integers, without 64-bit results.
 #define NX_FROM_INT(S) \
   uint to_u2(S x) { return uint(x) & 3u; } \
@@ -145,8 +163,7 @@ float rounded_float(uint64_t x) { return float(x); }
   int to_s16(S x) { return bitfieldExtract(int(x), 0, 16); } \
   int to_s32(S x) { return int(x); } \
   float to_f32(S x) { return rounded_float(x); } \
-  NX_TO_NARROW_FLOATS(S, rounded_float) \
-  float to_bf16(S x) { return to_bf16(rounded_float(x)); } \
+  NX_TO_NARROW_FLOATS(S, to_odd) \
   bool is_zero(S x) { return x == S(0); }
 NX_FROM_INT(int)
 NX_FROM_INT(uint)
@@ -180,23 +197,27 @@ NX_FROM_FLOAT(double)
 double to_f64(double x) { return x; }
 double to_f64(int x) { return double(x); }
 double to_f64(uint x) { return double(x); }
-float to_bf16(double x) { return to_bf16(to_f32(x)); }
 
-// x as f32, rounded to odd: the last bit is set where the conversion is inexact. Rounding the result to a narrower type gives
-// the type's correctly rounded value. The conversion is by bits, because compilers remove a conversion to float and back.
+// x as f32, rounded to odd, by bits, because compilers remove a conversion to float and back.
 float to_odd(double x) {
   uvec2 b = unpackDouble2x32(x);
   uint s = b.y & 0x80000000u, e = (b.y >> 20) & 0x7ffu, m = ((b.y & 0xfffffu) << 3) | (b.x >> 29);
   uint rest = uint((b.x & 0x1fffffffu) != 0u);
   if (e == 0x7ffu) return uintBitsToFloat(s | 0x7f800000u | m | rest);
   if (e > 1150u) return uintBitsToFloat(s | 0x7f7fffffu);
-  if (e < 897u) return uintBitsToFloat(s | uint((e | m | rest) != 0u));
+  if (e < 897u) {
+    // A subnormal result, or none.
+    uint significand = m | (e == 0u ? 0u : 0x800000u), shift = min(897u - e, 31u), kept = significand >> shift;
+    return uintBitsToFloat(s | kept | rest | uint((kept << shift) != significand));
+  }
   return uintBitsToFloat(s | ((e - 896u) << 23) | m | rest);
 }
 NX_TO_NARROW_FLOATS(double, to_odd)
 #endif
 
 #ifdef HAS_INT64
+float to_odd(uint64_t x) { return to_odd(unpackUint2x32(x)); }
+float to_odd(int64_t x) { return x < 0 ? -to_odd(uint64_t(0) - uint64_t(x)) : to_odd(uint64_t(x)); }
 NX_FROM_INT(int64_t)
 NX_FROM_INT(uint64_t)
 uint64_t to_u64(int x) { return uint64_t(int64_t(x)); }

@@ -145,8 +145,8 @@ uint round_to_float(uvec2 magnitude) {
   int to_s32(T x) { return int(x.bits.x); } \
   S64 to_s64(T x) { return S64(x.bits); } \
   float to_f32(T x) { return uintBitsToFloat(round_to_float(nx_abs(x).bits) | (is_negative(x) ? 0x80000000u : 0u)); } \
-  NX_TO_NARROW_FLOATS(T, to_f32) \
-  float to_bf16(T x) { return to_bf16(to_f32(x)); }
+  float to_odd(T x) { return is_negative(x) ? -to_odd(nx_abs(x).bits) : to_odd(x.bits); } \
+  NX_TO_NARROW_FLOATS(T, to_odd)
 NX_INT64_OF(U64)
 NX_INT64_OF(S64)
 NX_COMPARE64(U64, U64)

@@ -24,7 +24,7 @@ defmodule Nx.Vulkan.FallbackTest do
           window_reduce: &Nx.window_reduce(&1, 0.0, {2, 2}, fn x, acc -> larger(x, acc) end)
         ] do
       before = Fallback.count(op)
-      assert_same(fun.(to_device(tensor)), fun.(tensor), op)
+      assert_same(fun.(to_device(tensor)), nearest(fun, tensor), op)
       assert Fallback.count(op) > before
       assert Fallback.counts()[op] == Fallback.count(op)
     end

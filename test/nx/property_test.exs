@@ -62,10 +62,11 @@ for {name, own?} <- [Functions: &(&1 in functions), Operations: &(&1 not in func
     end
 
     defp compare(%{compare: {:near, error}} = call, result, context),
-      do: assert_near(result, call.expected.(call.tensors), error, {call.op, context})
+      do: assert_near(result, nearest(call.expected, call.tensors), error, {call.op, context})
 
     defp compare(%{compare: :whole} = call, result, context) do
-      for [got, want] <- zip_all([results(result), results(call.expected.(call.tensors))]),
+      for [got, want] <-
+            zip_all([results(result), results(nearest(call.expected, call.tensors))]),
           do: assert_same(got, want, call.as, context)
     end
 

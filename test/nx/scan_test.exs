@@ -83,7 +83,13 @@ defmodule Nx.Vulkan.ScanTest do
       tensor = parts |> Nx.tensor(type: type) |> Nx.reshape({2, 4, 3})
       options = [axis: Generators.pick([0, 1, 2]), reverse: Generators.pick([true, false])]
       fun = &apply(Nx, op, [&1, options])
-      assert_same(fun.(to_device(tensor)), fun.(tensor), :cumulative_sum, [type: type] ++ options)
+
+      assert_same(
+        fun.(to_device(tensor)),
+        nearest(fun, tensor),
+        :cumulative_sum,
+        [type: type] ++ options
+      )
     end
   end
 
@@ -143,7 +149,13 @@ defmodule Nx.Vulkan.ScanTest do
     tensor = Generators.tensor(shape, type, values)
     options = [axis: axis, reverse: Generators.pick([true, false])]
     fun = &apply(Nx, op, [&1, options])
-    assert_same(fun.(to_device(tensor)), fun.(tensor), op, [type: type, shape: shape] ++ options)
+
+    assert_same(
+      fun.(to_device(tensor)),
+      nearest(fun, tensor),
+      op,
+      [type: type, shape: shape] ++ options
+    )
   end
 
   # The axes with that one last.

@@ -283,10 +283,60 @@ defmodule Nx.Vulkan.SemanticsTest do
 
     z = Nx.broadcast(Nx.tensor(Complex.new(1.5, -2)), {2})
     assert {z.type, list(z)} == {{:c, 64}, [Complex.new(1.5, -2.0), Complex.new(1.5, -2.0)]}
-    # bf16 drops bits, as BinaryBackend does.
-    assert Nx.to_number(Nx.tensor(1.01171875, type: :bf16)) == 1.0078125
-    assert Nx.to_number(Nx.add(Nx.tensor(256, type: :bf16), 1)) == 256.0
     assert Nx.to_number(Nx.Constants.pi(:bf16)) == 3.140625
+  end
+
+  test "numbers are rounded to the nearest float of 8 or 16 bits, of two that are as near to the even one" do
+    for {type, number, rounded} <- [
+          {:bf16, 0.2, 0.2001953125},
+          {:bf16, 257, 256.0},
+          {:bf16, 259, 260.0},
+          {:bf16, 3.4e38, :infinity},
+          {:f16, 0.2, 0.199951171875},
+          {:f16, 2049, 2048.0},
+          {:f16, 2051, 2052.0},
+          {:f8, 9, 8.0},
+          {:f8, 11, 12.0},
+          {:f8, 61_440, :infinity},
+          {:f8_e4m3fn, 17, 16.0},
+          {:f8_e4m3fn, 19, 20.0},
+          # Up to the next power of two, and at most to the largest number.
+          {:f8_e4m3fn, 15.75, 16.0},
+          {:f8_e4m3fn, 1000, 448.0}
+        ],
+        {number, rounded} <- [{number, rounded}, {-number, negative(rounded)}] do
+      context = inspect({type, number})
+      assert list(Nx.tensor(number, type: type)) == [rounded], context
+      assert list(Nx.as_type(Nx.tensor([number, number]), type)) == [rounded, rounded], context
+      padded = Nx.pad(Nx.tensor([1], type: type), number, [{0, 1, 0}])
+      # Nx takes f8_e4m3fn and a number for f32.
+      last = if padded.type == {:f, 32}, do: number, else: rounded
+      assert list(padded) == [1.0, last], context
+    end
+  end
+
+  defp negative(:infinity), do: :neg_infinity
+  defp negative(number), do: -number
+
+  test "results are rounded so, of operations and of all that a kernel fuses" do
+    for {type, large, small, one, three} <- [
+          {:bf16, 256, 1, 256.0, 260.0},
+          {:f16, 2048, 1, 2048.0, 2052.0},
+          {:f8, 8, 1, 8.0, 12.0},
+          {:f8_e4m3fn, 16, 1, 16.0, 20.0}
+        ] do
+      [large, small, sum] = for x <- [large, small, 3], do: Nx.tensor([x, x], type: type)
+      column = Nx.concatenate([large[0..0], small, small[0..0]])
+      assert list(Nx.add(large, small)) == [one, one]
+      assert list(Nx.add(large, sum)) == [three, three]
+      assert list(Nx.subtract(Nx.negate(large), sum)) == [-three, -three]
+      assert list(Nx.Vulkan.jit(&Nx.add(Nx.add(&1, &2), &2)).(large, small)) == [one, one]
+      # Sums are rounded once.
+      assert list(Nx.sum(column)) == [three]
+      assert list(Nx.dot(column, Nx.as_type(Nx.equal(column, column), type))) == [three]
+    end
+
+    assert list(Nx.divide(Nx.tensor([1], type: :bf16), 5)) == [0.2001953125]
   end
 
   test "denormals are numbers" do

@@ -113,7 +113,7 @@ defmodule Nx.Vulkan.SortTest do
       tensor = Generators.tensor(shape, type, {:integer, 0..50})
       axis = Generators.pick([nil | Enum.to_list(0..(tuple_size(shape) - 1))])
       fun = &Nx.median(&1, axis: axis)
-      assert_same(fun.(to_device(tensor)), fun.(tensor), :median, type: type, axis: axis)
+      assert_same(fun.(to_device(tensor)), nearest(fun, tensor), :median, type: type, axis: axis)
     end
   end
 
@@ -159,6 +159,7 @@ defmodule Nx.Vulkan.SortTest do
     assert_same(Nx.sort(device, options), Nx.sort(tensor, options), :sort, context)
 
     options = [{:type, Generators.pick([:s32, :s32, :u32, :s64, :u8, :f32, :bf16])} | options]
-    assert_same(Nx.argsort(device, options), Nx.argsort(tensor, options), :argsort, context)
+    argsort = &Nx.argsort(&1, options)
+    assert_same(argsort.(device), nearest(argsort, tensor), :argsort, context)
   end
 end

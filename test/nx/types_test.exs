@@ -71,8 +71,11 @@ defmodule Nx.Vulkan.TypesTest do
         tensor = Generators.tensor({7, 3}, type, :moderate)
         host = Nx.tensor(1, type: type)
 
-        assert_same(Nx.multiply(to_device(tensor), host), Nx.multiply(tensor, host), :multiply)
-        assert_same(Nx.max(tensor, to_device(host)), Nx.max(tensor, host), :max)
+        for op <- [:multiply, :max], fun = fn [a, b] -> apply(Nx, op, [a, b]) end do
+          expected = nearest(fun, [tensor, host])
+          assert_same(fun.([to_device(tensor), host]), expected, op)
+          assert_same(fun.([tensor, to_device(host)]), expected, op)
+        end
 
         batches = Enum.to_list(Nx.to_batched(to_device(tensor), 2, leftover: :discard))
         expected = Enum.to_list(Nx.to_batched(tensor, 2, leftover: :discard))
@@ -101,7 +104,7 @@ defmodule Nx.Vulkan.TypesTest do
     end
 
     test "of floats next to every value and next to the middle of every two" do
-      for to <- @floats, from <- [{:f, 32}, {:f, 64}] do
+      for to <- @floats ++ [{:bf, 16}, {:f, 16}], from <- [{:f, 32}, {:f, 64}] do
         check_elements(:as_type, [near(to, from)], fn [t] -> Nx.as_type(t, to) end)
       end
     end
@@ -178,19 +181,22 @@ defmodule Nx.Vulkan.TypesTest do
 
       [low, high] = for _ <- 1..2, do: Generators.tensor({}, type, :moderate)
       clip = fn [t, low, high] -> Nx.clip(t, low, high) end
-      assert_same(clip.(operands([a, low, high])), clip.([a, low, high]), :clip, type: type)
+
+      assert_same(clip.(operands([a, low, high])), nearest(clip, [a, low, high]), :clip,
+        type: type
+      )
     end
   end
 
   test "iota and eye" do
     for type <- @types, shape <- [{}, {5}, {300}, {3, 7}, {5, 1, 3}] do
       fun = &Nx.iota(shape, type: type, backend: &1)
-      assert_same(fun.(VulkanoBackend), fun.(Nx.BinaryBackend), :iota, type: type)
+      assert_same(fun.(VulkanoBackend), nearest(fun, NearestBackend), :iota, type: type)
     end
 
     for type <- @types do
       fun = &Nx.eye({3, 5}, type: type, backend: &1)
-      assert_same(fun.(VulkanoBackend), fun.(Nx.BinaryBackend), :eye, type: type)
+      assert_same(fun.(VulkanoBackend), nearest(fun, NearestBackend), :eye, type: type)
     end
   end
 
@@ -206,7 +212,7 @@ defmodule Nx.Vulkan.TypesTest do
             &Nx.reshape(&1, {21, 5}),
             & &1[1][2..4]
           ] do
-        assert_same(fun.(to_device(tensor)), fun.(tensor), :movement, type: type)
+        assert_same(fun.(to_device(tensor)), nearest(fun, tensor), :movement, type: type)
       end
     end
   end
@@ -224,7 +230,7 @@ defmodule Nx.Vulkan.TypesTest do
 
         fun = &apply(Nx, unquote(op), [&1, options])
         context = [type: type, shape: shape] ++ options
-        assert_same(fun.(to_device(tensor)), fun.(tensor), unquote(op), context)
+        assert_same(fun.(to_device(tensor)), nearest(fun, tensor), unquote(op), context)
       end
     end
   end
@@ -236,7 +242,7 @@ defmodule Nx.Vulkan.TypesTest do
       a = Generators.tensor(left, type, :moderate)
       b = Generators.tensor(right, other, :moderate)
       fun = fn [a, b] -> Nx.dot(a, b) end
-      assert_same(fun.(operands([a, b])), fun.([a, b]), :dot, types: {type, other})
+      assert_same(fun.(operands([a, b])), nearest(fun, [a, b]), :dot, types: {type, other})
     end
   end
 
@@ -250,16 +256,17 @@ defmodule Nx.Vulkan.TypesTest do
     Nx.from_binary(<<bits::bitstring, 1::size(size)>>, type, backend: Nx.BinaryBackend)
   end
 
-  # Finite values, the middles of neighbours, and floats shortly before and after all of them. (Not
-  # right before: from 2^k - 1 ulp of f64 BinaryBackend's logarithm rounds to k.)
+  # Finite values, the middles of neighbours, and the floats before and after all of them; of many values some.
   defp near(type, {:f, size} = from) do
     finite = for x when is_float(x) <- Nx.to_flat_list(values(type)), x >= 0, do: x
     finite = Enum.sort(Enum.uniq(finite))
-    middles = Enum.zip_with(finite, tl(finite), &((&1 + &2) / 2))
-    step = if size == 64, do: 2 ** 20, else: 1
+    neighbours = finite |> Enum.zip(tl(finite)) |> Enum.take_random(256)
 
     around =
-      for x <- finite ++ middles, d <- [-step, 0, step], x > 0 or d >= 0 do
+      for {low, high} <- neighbours,
+          x <- [low, (low + high) / 2, high],
+          d <- [-1, 0, 1],
+          x > 0 or d >= 0 do
         <<bits::size(size)>> = <<x::float-size(size)>>
         <<y::float-size(size)>> = <<bits + d::size(size)>>
         y

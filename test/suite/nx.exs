@@ -86,6 +86,11 @@ expected = [
    [
      "test cond only executes selected branches"
    ]},
+  {"expects digits of a bf16 that BinaryBackend truncated", Nx.RandomTest,
+   [
+     "test types multivariate_normal",
+     "test types uniform"
+   ]},
   {"expects the error of Erlang's remainder; IEEE 754 says NaN", Nx.NonFiniteTest,
    [
      "test binary operations remainder"

@@ -16,7 +16,7 @@ defmodule Nx.Vulkan.Test.Case do
       import Nx.Vulkan.Test.Compare
       import Nx.Vulkan.Test.Case
       alias Nx.Vulkan.Fallback
-      alias Nx.Vulkan.Test.{Fallbacks, Generators, Reference}
+      alias Nx.Vulkan.Test.{Fallbacks, Generators, NearestBackend, Reference}
       alias Nx.Vulkan.VulkanoBackend
     end
   end
@@ -29,6 +29,9 @@ defmodule Nx.Vulkan.Test.Case do
 
   @doc "The tensor on the device."
   def to_device(tensor), do: Nx.backend_copy(tensor, Nx.Vulkan.VulkanoBackend)
+
+  @doc "What the function of host tensors should give: see `Nx.Vulkan.Test.Reference.nearest/2`."
+  defdelegate nearest(fun, input), to: Reference
 
   @doc "The tensor on the host."
   def host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)

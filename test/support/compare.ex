@@ -20,8 +20,8 @@ defmodule Nx.Vulkan.Test.Compare do
 
   f32 functions are within 1 ulp of the correctly rounded value, which BinaryBackend gives: it
   computes in f64. f64 ones are within 2, and the libm that BinaryBackend calls has an ulp of its own.
-  f8_e4m3fn never rounds up to a power of two, so that what f32 rounds to one makes an ulp there.
-  Integers, and all that is not named here, are equal bit by bit.
+  What f32 rounds to the middle of two narrower floats makes an ulp of theirs. Integers, and all that is not named
+  here, are equal bit by bit.
   """
   def ulps(op, type)
 
@@ -29,7 +29,6 @@ defmodule Nx.Vulkan.Test.Compare do
   complex_functions = Nx.Vulkan.Catalogue.names(error: :complex) ++ functions
 
   def ulps(op, {:f, 64}) when op in unquote(functions), do: 3
-  def ulps(_op, {:f, 8}), do: 0
 
   # Of complex numbers they count against the larger part. In c128 BinaryBackend's own functions are
   # made of several, each with an error, whose sums cancel: they have 40 bits where `Reference.right?/2` says that

@@ -13,7 +13,7 @@ defmodule Nx.Vulkan.Test.Examples do
 
   alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Test.Examples.Algorithms
-  alias Nx.Vulkan.Test.{Generators, Reference}
+  alias Nx.Vulkan.Test.{Generators, Reference, Rounding}
 
   @shifts Catalogue.names(checks: :amount)
   @sums [:sum, :product]
@@ -116,8 +116,10 @@ defmodule Nx.Vulkan.Test.Examples do
     shape = shape()
     fun = &Nx.broadcast(Nx.tensor(&1, type: type), &2)
     elements = List.duplicate(number, Tuple.product(shape))
-    expected = Nx.reshape(Nx.tensor(elements, type: type), shape)
-    %{whole(:constant, [], [number, shape], fun) | expected: fn [] -> expected end}
+    # Nx itself makes elements of a list, and truncates them.
+    made = if Rounding.rounded?(type), do: {:f, 64}, else: type
+    expected = &Nx.reshape(Nx.as_type(Nx.tensor(elements, type: made), type), &1)
+    %{whole(:constant, [], [number, shape], fun) | expected: fn [] -> expected.(shape) end}
   end
 
   defp example(:as_type, type) do

@@ -1,11 +1,12 @@
 defmodule Nx.Vulkan.Test.Reference do
   @moduledoc """
-  What an element-wise operation should give, from BinaryBackend, which raises for a whole tensor
-  when one element has no result in Erlang.
+  What operations should give: what BinaryBackend gives, with floats of 8 and 16 bits rounded to nearest even. It
+  raises for a whole tensor when one element has no result in Erlang; element-wise operations then take one element
+  after the other.
   """
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Test.Arguments
+  alias Nx.Vulkan.Test.{Arguments, NearestBackend, Rounding}
 
   # The elements as binaries, `:undefined` where BinaryBackend raises. The type is nil where it raises for
   # every element. `inputs` are the operands in the result's shape.
@@ -41,34 +42,12 @@ defmodule Nx.Vulkan.Test.Reference do
   """
   def as_type(%T{type: {kind, 64}} = tensor, {to, size} = type)
       when kind in [:u, :s] and to not in [:u, :s] and size < 64 do
-    tensor |> rounded_to_odd() |> Nx.as_type(type)
-  end
-
-  # BinaryBackend takes a number's exponent from its logarithm, which is rounded: a double just below a power of
-  # two is taken for that power. Its neighbours a few units below have the exponent that is right for it, too.
-  def as_type(%T{type: {:f, 64}} = tensor, {:f8_e4m3fn, 8} = type) do
-    tensor
-    |> Nx.to_flat_list()
-    |> Enum.map(&below_power_of_two/1)
-    |> Nx.tensor(type: tensor.type, backend: Nx.BinaryBackend)
-    |> Nx.reshape(tensor.shape)
-    |> Nx.as_type(type)
+    if Rounding.rounded?(type),
+      do: Nx.as_type(tensor, type),
+      else: tensor |> rounded_to_odd() |> Nx.as_type(type)
   end
 
   def as_type(tensor, type), do: Nx.as_type(tensor, type)
-
-  # The number, moved 32 units towards zero where it is one of the last 16 below a power of two.
-  defp below_power_of_two(x) when is_float(x) do
-    <<bits::64>> = <<x::float>>
-    if Bitwise.band(bits, 0xFFFFFFFFFFFFF) >= 0xFFFFFFFFFFFF0, do: moved(bits - 32), else: x
-  end
-
-  defp below_power_of_two(x), do: x
-
-  defp moved(bits) do
-    <<x::float>> = <<bits::64>>
-    x
-  end
 
   # The tensor itself unless its elements are integers of 64 bits.
   defp rounded_to_odd(%T{type: {kind, 64}} = tensor) when kind in [:u, :s] do
@@ -103,6 +82,24 @@ defmodule Nx.Vulkan.Test.Reference do
     for <<element::bitstring-size(size) <- Nx.to_binary(tensor)>>, do: element
   end
 
+  @doc """
+  What the function of a tensor, or of a tuple or list of tensors, gives with results rounded to nearest even in floats
+  of 8 and 16 bits. The tensors are of BinaryBackend.
+  """
+  def nearest(fun, input) do
+    Nx.with_default_backend(NearestBackend, fn ->
+      input |> each(&NearestBackend.wrap/1) |> fun.() |> each(&NearestBackend.unwrap/1)
+    end)
+  end
+
+  defp each(list, fun) when is_list(list), do: Enum.map(list, &each(&1, fun))
+  defp each(%T{} = tensor, fun), do: fun.(tensor)
+
+  defp each(tuple, fun) when is_tuple(tuple),
+    do: tuple |> Tuple.to_list() |> each(fun) |> List.to_tuple()
+
+  defp each(other, _fun), do: other
+
   # By the rule of broadcasting, and not by Nx's code for it: trailing axes meet, and those of extent 1
   # are repeated.
   defp broadcast_shape(left, right) do
@@ -120,7 +117,7 @@ defmodule Nx.Vulkan.Test.Reference do
   end
 
   defp halve([%T{shape: {n}} | _] = tensors, fun) do
-    %T{type: type, shape: {^n}} = result = fun.(tensors)
+    %T{type: type, shape: {^n}} = result = nearest(fun, tensors)
     Enum.map(bits(result), &{&1, type})
   rescue
     error in [ArithmeticError, ArgumentError, CaseClauseError, FunctionClauseError] ->
@@ -203,7 +200,8 @@ defmodule Nx.Vulkan.Test.Reference do
     tensor
     |> Nx.to_flat_list()
     |> Enum.map(&element(op, &1))
-    |> Nx.tensor(type: type, backend: Nx.BinaryBackend)
+    |> Nx.tensor(type: if(Rounding.rounded?(type), do: {:f, 64}, else: type))
+    |> Nx.as_type(type)
   end
 
   # Kahan: u = exp(x) carries an error that ln(u) repeats, so (u - 1)·x / ln(u) has none.

@@ -41,9 +41,12 @@ defmodule Nx.Vulkan.VulkanoBackend do
     * Operands are converted to the type of the result (for comparisons: to the merged type) before
       the operation, as in XLA, where that has 32 bits or more; with narrower results they keep 32.
       BinaryBackend computes with the exact numbers and rounds once.
-    * 8-bit floats are read, written and rounded as BinaryBackend does, which reads the subnormal
-      numbers of f8 as larger ones and rounds none of f8_e4m3fn up to a power of two. A function
-      whose f32 is such a power gives it, so that those of f8_e4m3fn are within 1 ulp.
+    * Results in bf16, f8 and f8_e4m3fn are rounded to nearest, ties to even, as those in other types and
+      as in XLA. BinaryBackend truncates bf16 and f8; in f8_e4m3fn it rounds ties away from zero and
+      nothing up to a power of two. Nx itself truncates the numbers of a list (`Nx.tensor([0.2], type: :bf16)`),
+      and so does what runs on the CPU.
+    * 8-bit floats are read as BinaryBackend does, which takes the subnormal numbers of f8 for larger
+      ones. Numbers beyond 448 become 448 in f8_e4m3fn.
     * An index that is out of bounds raises. Indices on the device are checked there, and the call waits for the
       answer; it does not wait for indices of the host, nor for types that can hold no index out of
       bounds.

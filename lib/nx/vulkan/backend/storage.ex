@@ -15,10 +15,12 @@ defmodule Nx.Vulkan.Backend.Storage do
   # is read and freed by asking the node (`at_owner/3`). A scalar brings its bytes along, and its flag
   # stays there.
 
+  import Nx.Vulkan.Backend.NarrowFloat, only: [is_narrow: 1]
+
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.Trace
+  alias Nx.Vulkan.Backend.{NarrowFloat, Trace}
   alias Nx.Vulkan.{Error, ProgramBuilder}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -29,6 +31,10 @@ defmodule Nx.Vulkan.Backend.Storage do
 
   def from_binary(%T{type: type} = out, binary, _options),
     do: %{out | data: %B{ref: upload(to_stored(binary, type))}}
+
+  def number(%T{shape: {}, type: type} = out, number)
+      when is_narrow(type) and is_number(number),
+      do: scalar(out, to_stored(NarrowFloat.to_binary(number, type), type))
 
   def number(%T{shape: {}, type: type} = out, number) do
     host = Nx.BinaryBackend.constant(out, number, [])

@@ -8,6 +8,8 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
   # that view: each is `{operand, extent, step}`, `step` elements for each unit of the operand's value,
   # which is clamped to be below `extent`. Later regions overwrite earlier ones.
 
+  import Nx.Vulkan.Backend.NarrowFloat, only: [is_narrow: 1]
+
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Tensor, as: T
@@ -90,7 +92,11 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
 
   # Numbers are converted to the type of the result on the host.
   defp operand(%T{data: %B{scalar: {_, _}}} = number, type),
-    do: number |> Storage.to_host() |> Nx.as_type(type) |> Storage.operand()
+    do: number |> Storage.to_host() |> operand(type)
+
+  defp operand(%T{data: %Nx.BinaryBackend{}, shape: {}, type: from} = number, type)
+       when is_narrow(type) and from != type,
+       do: %{number | type: type} |> Storage.number(Nx.to_number(number)) |> Storage.operand()
 
   defp operand(%T{data: %Nx.BinaryBackend{}, shape: {}} = number, type),
     do: number |> Nx.as_type(type) |> Storage.operand()
