@@ -230,7 +230,7 @@ defmodule Nx.Vulkan.CompilerContractTest do
     end
 
     test "in functions of reduce and window_reduce get the values" do
-      Fallback.put_mode(:allow)
+      Fallbacks.allow()
       x = to_device(Nx.tensor([1, 2, 3], type: :u8))
 
       for compiler <- [Compiler, Evaluator], type <- [{:s, 32}, {:f, 64}] do
