@@ -14,6 +14,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use nx_vulkan::error::Unfinished;
 use nx_vulkan::memory::Blocking;
 use nx_vulkan::pipeline::{DiskCache, Pipelines};
 use support::device;
@@ -37,7 +38,8 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap());
     let build = || {
         let pipelines = empty();
-        pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned()).map(drop)
+        let pipeline = pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned())?;
+        Ok::<_, Unfinished>(pipeline.handle().map(drop)?)
     };
     build().unwrap();
     let made: Vec<PathBuf> = files().difference(&probed).cloned().collect();

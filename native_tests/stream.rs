@@ -10,11 +10,16 @@
 mod support;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
-use nx_vulkan::error::Retry;
+use nx_vulkan::device::{self, DisabledFeatures, Timeline};
+use nx_vulkan::error::{Error, Retry};
 use nx_vulkan::gpu::gpu;
 use nx_vulkan::memory::{Blocking, Buffer};
+use nx_vulkan::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use nx_vulkan::program::Type;
+use nx_vulkan::stream::{Dispatch, Stream};
 use support::{Random, device, download, node, run, upload};
 
 const N: usize = 3000;
@@ -121,4 +126,70 @@ fn what_lies_free_is_in_proportion_to_what_was_used() {
     }
     let after = device().pool.info();
     assert!(after.pool <= 5 * (before.used + largest), "{before:?} grew to {after:?}");
+}
+
+/// A kernel that writes 7 to each of the words from an address on.
+const SEVENS: &str = r"
+    #version 460
+    #extension GL_EXT_buffer_reference : require
+    layout(buffer_reference, std430) buffer Words { uint words[]; };
+    layout(push_constant) uniform Parameters { Words target; };
+    layout(local_size_x = 1) in;
+    void main() { target.words[gl_WorkGroupID.x] = 7; }";
+
+const SEVENS_INFO: PipelineCreateInfo = PipelineCreateInfo { push_bytes: 8, bindings: 0, entry_point: "main" };
+
+#[test]
+fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
+    let (gpu, words) = (device(), glsl::compile(SEVENS).unwrap());
+    let buffer = upload(&vec![1u32; N]);
+    let allocation = buffer.allocation().unwrap();
+    let pipeline = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
+    let push = &allocation.address.to_le_bytes();
+    let (groups, writes) = ([N as u32, 1, 1], [&**allocation]);
+    let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &writes, bindings: &[] };
+    gpu.stream.dispatch(&dispatch).unwrap();
+    let sum = step("add", &buffer, &buffer);
+    // Nothing here waits for the pipeline.
+    gpu.stream.submit().unwrap();
+    gpu.stream.start().unwrap();
+    assert!(gpu.stream.submit_and_poll().is_err());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| download::<u32>(&sum));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!reader.is_finished());
+        pipeline.finish(&words, "main", &[], drop);
+        assert_eq!(reader.join().unwrap(), vec![14; N]);
+    });
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_built_is_the_error_of_what_waits_for_it_and_of_all_that_follows() {
+    let list = device::physical_devices(&device::instance().unwrap()).unwrap();
+    let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
+    let physical = device::choose(&list, wanted.as_deref()).unwrap();
+    let (own, queue) = device::open(&physical, &DisabledFeatures::from_env().unwrap()).unwrap();
+    let stream = Stream::new(own.clone(), queue).unwrap();
+    let pipeline = Arc::new(Pipeline::unbuilt(&own, &SEVENS_INFO).unwrap());
+    let dispatch =
+        Dispatch { pipeline: &pipeline, push: &[0; 8], groups: [1; 3], reads: &[], writes: &[], bindings: &[] };
+    stream.dispatch(&dispatch).unwrap();
+    let failed = Error::DispatchFailed("as it should".into());
+    std::thread::scope(|scope| {
+        let waits = [0; 4].map(|_| scope.spawn(|| stream.finish()));
+        std::thread::sleep(Duration::from_millis(50));
+        pipeline.fail(failed.clone());
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Err(failed.clone()));
+        }
+    });
+    assert_eq!(stream.dispatch(&dispatch), Err(failed.clone()));
+    assert_eq!(stream.finish(), Err(failed));
+}
+
+#[test]
+fn a_wait_for_what_will_not_be_submitted_ends() {
+    let timeline = Timeline::new(device().device.clone()).unwrap();
+    timeline.abandon();
+    assert_eq!(timeline.wait(1), Err(Error::DispatchFailed("the commands were not submitted".into())));
 }

@@ -1,7 +1,7 @@
 //! The device's timeline semaphore: which submissions have run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -19,6 +19,8 @@ pub struct Timeline {
     /// The value of the last submission, which the recorder counts.
     pub submitted: AtomicU64,
     completed: AtomicU64,
+    /// Whether nothing is submitted any more: values that are not reached by then may never be.
+    abandoned: AtomicBool,
     cpu: bool,
 }
 
@@ -39,7 +41,14 @@ impl Timeline {
         let semaphore = Semaphore::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("timeline semaphore: {e:?}")))?;
         let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
-        Ok(Self { device, semaphore, submitted: AtomicU64::new(0), completed: AtomicU64::new(0), cpu })
+        Ok(Self {
+            device,
+            semaphore,
+            submitted: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            abandoned: AtomicBool::new(false),
+            cpu,
+        })
     }
 
     /// Whether the device is the CPU itself.
@@ -70,9 +79,9 @@ impl Timeline {
         self.completed.load(Relaxed) >= value || self.completed().is_ok_and(|completed| completed >= value)
     }
 
-    /// Whether all that was submitted has run.
-    pub fn idle(&self) -> bool {
-        self.reached(self.submitted.load(Relaxed))
+    /// Has waits end with an error that nothing else ends: the next submissions failed.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Relaxed);
     }
 
     /// Whether a value is reached as long as a normal scheduler may wait for it: a change to a dirty scheduler and back costs tens of
@@ -115,6 +124,8 @@ impl Timeline {
                     let now = self.completed()?;
                     if now > seen {
                         (seen, since) = (now, Instant::now());
+                    } else if self.abandoned.load(Relaxed) {
+                        return Err(Error::DispatchFailed("the commands were not submitted".into()));
                     } else if since.elapsed() > HUNG_AFTER {
                         let seconds = HUNG_AFTER.as_secs();
                         return Err(Error::DispatchFailed(format!("the device has finished nothing for {seconds} s")));

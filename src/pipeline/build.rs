@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use ash::vk;
+use once_cell::sync::OnceCell;
 use vulkano::VulkanObject;
 use vulkano::device::Device;
 use vulkano::pipeline::cache::{PipelineCache, PipelineCacheCreateInfo};
@@ -21,19 +22,25 @@ pub struct PipelineCreateInfo<'a> {
     pub entry_point: &'a str,
 }
 
-/// A compute pipeline with its layout. Made of raw handles: vulkano's own parser of SPIR-V panics on modules that a
-/// validator accepts.
+/// A compute pipeline with its layout, which the driver may still be building. Made of raw handles: vulkano's own parser of
+/// SPIR-V panics on modules that a validator accepts.
 pub struct Pipeline {
     device: Arc<Device>,
-    handle: vk::Pipeline,
+    /// Empty while the driver builds.
+    handle: OnceCell<Result<vk::Pipeline>>,
     layout: vk::PipelineLayout,
     set_layout: vk::DescriptorSetLayout,
 }
 
 impl Pipeline {
-    /// The Vulkan pipeline, which lives no longer than this value.
-    pub fn handle(&self) -> vk::Pipeline {
-        self.handle
+    /// The Vulkan pipeline, which lives no longer than this value. Waits while the driver builds.
+    pub fn handle(&self) -> Result<vk::Pipeline> {
+        self.handle.wait().clone()
+    }
+
+    /// Whether [`Pipeline::handle`] would not wait.
+    pub fn is_built(&self) -> bool {
+        self.handle.get().is_some()
     }
 
     /// The layout of its push constants and of descriptor set 0; it lives no longer than this value.
@@ -53,20 +60,39 @@ impl Pipeline {
         create_info: &PipelineCreateInfo,
         driver_data: &[u8],
     ) -> Result<(Self, Vec<u8>)> {
-        let cache_info = PipelineCacheCreateInfo { initial_data: driver_data.to_vec(), ..Default::default() };
-        // SAFETY: the data is empty or was read from a file with a checksum that the same device and driver wrote.
-        let cache = unsafe { PipelineCache::new(device.clone(), cache_info) }
-            .map_err(|e| Error::DispatchFailed(format!("pipeline cache: {e:?}")))?;
+        let pipeline = Self::unbuilt(device, create_info)?;
+        let mut new_data = vec![];
+        pipeline.finish(words, create_info.entry_point, driver_data, |data| new_data = data);
+        pipeline.handle()?;
+        Ok((pipeline, new_data))
+    }
+
+    /// A pipeline that has its layout alone. Until [`Pipeline::finish`] or [`Pipeline::fail`] is called, asking for its handle waits.
+    pub fn unbuilt(device: &Arc<Device>, create_info: &PipelineCreateInfo) -> Result<Self> {
         // Owns the handles made so far, so that an early return destroys them.
         let mut pipeline = Self {
             device: device.clone(),
-            handle: vk::Pipeline::null(),
+            handle: OnceCell::new(),
             layout: vk::PipelineLayout::null(),
             set_layout: vk::DescriptorSetLayout::null(),
         };
         pipeline.make_layout(create_info)?;
-        pipeline.make(words, create_info, cache.handle())?;
-        Ok((pipeline, cache.get_data().unwrap_or_default()))
+        Ok(pipeline)
+    }
+
+    /// Has the driver build the pipeline, from the arguments of [`Pipeline::build`]. `keep` gets the driver's data for doing so faster next
+    /// time, before anyone gets the handle.
+    pub fn finish(&self, words: &[u32], entry_point: &str, driver_data: &[u8], keep: impl FnOnce(Vec<u8>)) {
+        let built = self.make(words, entry_point, driver_data).map(|(handle, data)| {
+            keep(data);
+            handle
+        });
+        let _ = self.handle.set(built);
+    }
+
+    /// Has the pipeline be one that could not be built, unless it is finished.
+    pub fn fail(&self, error: Error) {
+        let _ = self.handle.set(Err(error));
     }
 
     fn make_layout(&mut self, create_info: &PipelineCreateInfo) -> Result<()> {
@@ -105,12 +131,16 @@ impl Pipeline {
         }
     }
 
-    fn make(&mut self, words: &[u32], create_info: &PipelineCreateInfo, cache: vk::PipelineCache) -> Result<()> {
+    fn make(&self, words: &[u32], entry_point: &str, driver_data: &[u8]) -> Result<(vk::Pipeline, Vec<u8>)> {
+        let cache_info = PipelineCacheCreateInfo { initial_data: driver_data.to_vec(), ..Default::default() };
+        // SAFETY: the data is empty or was read from a file with a checksum that the same device and driver wrote.
+        let cache = unsafe { PipelineCache::new(self.device.clone(), cache_info) }
+            .map_err(|e| Error::DispatchFailed(format!("pipeline cache: {e:?}")))?;
         let (fns, device) = (self.device.fns(), self.device.handle());
-        let name = CString::new(create_info.entry_point)
+        let name = CString::new(entry_point)
             .map_err(|_| Error::DispatchFailed("an entry point's name holds a zero byte".into()))?;
         let module_info = vk::ShaderModuleCreateInfo::default().code(words);
-        let mut module = vk::ShaderModule::null();
+        let (mut module, mut pipeline) = (vk::ShaderModule::null(), vk::Pipeline::null());
         // SAFETY: the SPIR-V is of our compiler or was validated; all pointers live over the calls; the module is destroyed once.
         let result = unsafe {
             (fns.v1_0.create_shader_module)(device, &module_info, std::ptr::null(), &mut module)
@@ -121,21 +151,23 @@ impl Pipeline {
                 .module(module)
                 .name(&name);
             let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout);
-            let result =
-                (fns.v1_0.create_compute_pipelines)(device, cache, 1, &info, std::ptr::null(), &mut self.handle);
+            let create = fns.v1_0.create_compute_pipelines;
+            let result = create(device, cache.handle(), 1, &info, std::ptr::null(), &mut pipeline);
             (fns.v1_0.destroy_shader_module)(device, module, std::ptr::null());
             result
         };
-        result.result().map_err(|e| Error::vulkan("compute pipeline", e))
+        result.result().map_err(|e| Error::vulkan("compute pipeline", e))?;
+        Ok((pipeline, cache.get_data().unwrap_or_default()))
     }
 }
 
 impl Drop for Pipeline {
     fn drop(&mut self) {
         let (fns, device) = (self.device.fns(), self.device.handle());
+        let pipeline = self.handle.get().and_then(|built| built.as_ref().ok()).copied().unwrap_or_default();
         // SAFETY: the handles were made by this value or are null; the stream keeps a pipeline until its last dispatch has run.
         unsafe {
-            (fns.v1_0.destroy_pipeline)(device, self.handle, std::ptr::null());
+            (fns.v1_0.destroy_pipeline)(device, pipeline, std::ptr::null());
             (fns.v1_0.destroy_pipeline_layout)(device, self.layout, std::ptr::null());
             (fns.v1_0.destroy_descriptor_set_layout)(device, self.set_layout, std::ptr::null());
         }

@@ -15,6 +15,7 @@ use super::prune::prune_in_background;
 use crate::error::{Error, Result};
 
 /// The cache of one device and driver.
+#[derive(Clone)]
 pub struct DiskCache {
     /// `None` where no folder for one is known.
     folder: Option<PathBuf>,

@@ -2,6 +2,7 @@
 //! compiler and the checks of user SPIR-V; it records no commands and allocates no device memory.
 
 mod build;
+mod builders;
 mod disk;
 pub mod glsl;
 mod prune;
@@ -21,9 +22,10 @@ use vulkano::device::Device;
 
 use crate::error::{Attempt, Error, Result};
 use crate::memory::Blocking;
+use builders::{BUILD_STACK_BYTES, Builders};
 pub use disk::DiskCache;
 
-/// Whether builds are refused, as the process ends. Locked for reading while a pipeline is built: the process must not end meanwhile.
+/// Whether builds are refused, as the process ends. Locked for reading while something is compiled: the process must not end meanwhile.
 static BUILDS_REFUSED: RwLock<bool> = RwLock::new(false);
 
 /// Has every later build fail, and waits up to `limit` for those in progress.
@@ -89,7 +91,7 @@ pub struct Builds {
     pub pipelines: u32,
     /// How many of them came from the cache on disk.
     pub from_disk: u32,
-    /// Wall-clock time of all builds, compilation of GLSL included.
+    /// Time that the calls took for them: that of the compilation of GLSL. Drivers build on while calls go on.
     pub elapsed: Duration,
 }
 
@@ -102,13 +104,11 @@ pub fn take_builds() -> Builds {
     BUILDS.take()
 }
 
-/// Stack of the thread that builds a pipeline: compilers recurse over nested code.
-const BUILD_STACK_BYTES: usize = 64 << 20;
-
 /// The pipelines of a device.
 pub struct Pipelines {
     device: Arc<Device>,
     disk: DiskCache,
+    builders: Builders,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
     /// By path and specialization constant.
     user_kernels: Mutex<HashMap<(String, Option<SpecializationConstant>), LoadedFile>>,
@@ -117,7 +117,7 @@ pub struct Pipelines {
 impl Pipelines {
     /// No pipelines yet; `disk` is where they come from and go to.
     pub fn new(device: Arc<Device>, disk: DiskCache) -> Self {
-        Self { disk, device, kernels: RwLock::default(), user_kernels: Mutex::default() }
+        Self { disk, builders: Builders::default(), device, kernels: RwLock::default(), user_kernels: Mutex::default() }
     }
 
     /// The folder of the cache on disk; `None` where no folder for one is known.
@@ -130,7 +130,8 @@ impl Pipelines {
         self.disk.limit()
     }
 
-    /// The pipeline of a built-in kernel: `source` is called for its GLSL where it is not in memory yet.
+    /// The pipeline of a built-in kernel: `source` is called for its GLSL where it is not in memory yet. The driver may still be building
+    /// it on return; commands with it are submitted once it is built.
     pub fn kernel(
         &self,
         key: KernelKey,
@@ -145,7 +146,7 @@ impl Pipelines {
         let source = source();
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
         let info = PipelineCreateInfo { push_bytes, bindings: 0, entry_point: "main" };
-        let pipeline = self.build(content, &info, || glsl::compile(&source))?;
+        let pipeline = self.start(content, &info, || glsl::compile(&source))?;
         Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
     }
 
@@ -175,47 +176,37 @@ impl Pipelines {
             bindings: interface.bindings,
             entry_point: &module.entry_point,
         };
-        let pipeline = self.build(content, &info, || Ok(module.words.clone()))?;
+        let pipeline = self.start(content, &info, || Ok(module.words.clone()))?;
+        // A driver may refuse what a user gives it, and the call says so.
+        pipeline.handle()?;
         let written = module.bindings.iter().filter(|b| b.written).fold(0, |bits, b| bits | 1 << b.binding);
         let kernel = UserKernel { pipeline, local_size: module.local_size, written };
         self.user_kernels.lock().insert(key, LoadedFile { kernel: kernel.clone(), stamp, interface });
         Ok(kernel)
     }
 
-    /// Builds a pipeline from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On a
-    /// thread of its own: compilers walk deeply nested code recursively, and the BEAM's schedulers have small stacks.
-    fn build(
+    /// Has a pipeline built from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On return the
+    /// module is there and checked, and the driver builds on a thread of its own.
+    fn start(
         &self,
         content: u128,
         info: &PipelineCreateInfo,
         words: impl FnOnce() -> Result<Vec<u32>> + Send,
     ) -> Result<Arc<Pipeline>> {
-        let failed = |what: String| Error::DispatchFailed(format!("building a pipeline: {what}"));
         let start = Instant::now();
-        let refused = BUILDS_REFUSED.read();
-        if *refused {
-            return Err(failed("the process ends".into()));
-        }
-        let build = || {
-            let check = |words: &[u32]| match spirv::missing_capability(&self.device, words) {
-                None => Ok(()),
-                Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device lacks"))),
-            };
-            if let Some(entry) = self.disk.read(content) {
-                check(&entry.words)?;
-                let (pipeline, _) = Pipeline::build(&self.device, &entry.words, info, &entry.driver_data)?;
-                return Ok((Arc::new(pipeline), true));
+        let (module, from_disk) = self.module(content, words)?;
+        let build = BuildInProgress(Arc::new(Pipeline::unbuilt(&self.device, info)?));
+        let (pipeline, disk, entry_point) = (build.0.clone(), self.disk.clone(), info.entry_point.to_owned());
+        self.builders.start(move || {
+            let refused = BUILDS_REFUSED.read();
+            if *refused {
+                return build.0.fail(failed("the process ends"));
             }
-            let words = words()?;
-            check(&words)?;
-            let (pipeline, driver_data) = Pipeline::build(&self.device, &words, info, &[])?;
-            self.disk.write(content, &disk::CachedPipeline { words, driver_data });
-            Ok((Arc::new(pipeline), false))
-        };
-        let (pipeline, from_disk) = std::thread::scope(|scope| {
-            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(BUILD_STACK_BYTES);
-            let thread = builder.spawn_scoped(scope, build).map_err(|e| failed(format!("no thread: {e}")))?;
-            thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked".into())))
+            build.0.finish(&module.words, &entry_point, &module.driver_data, |driver_data| {
+                if !from_disk {
+                    disk.write(content, &disk::CachedPipeline { words: module.words.clone(), driver_data });
+                }
+            });
         })?;
         let builds = BUILDS.get();
         BUILDS.set(Builds {
@@ -224,5 +215,48 @@ impl Pipelines {
             elapsed: builds.elapsed + start.elapsed(),
         });
         Ok(pipeline)
+    }
+
+    /// A pipeline's SPIR-V with the driver's data, and whether they come from the disk. The compiler of GLSL runs on a thread of its own: it
+    /// walks deeply nested code recursively, and the BEAM's schedulers have small stacks.
+    fn module(
+        &self,
+        content: u128,
+        words: impl FnOnce() -> Result<Vec<u32>> + Send,
+    ) -> Result<(disk::CachedPipeline, bool)> {
+        let refused = BUILDS_REFUSED.read();
+        if *refused {
+            return Err(failed("the process ends"));
+        }
+        let read = || {
+            let entry = self.disk.read(content);
+            let from_disk = entry.is_some();
+            let module = match entry {
+                Some(entry) => entry,
+                None => disk::CachedPipeline { words: words()?, driver_data: vec![] },
+            };
+            match spirv::missing_capability(&self.device, &module.words) {
+                None => Ok((module, from_disk)),
+                Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device lacks"))),
+            }
+        };
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(BUILD_STACK_BYTES);
+            let thread = builder.spawn_scoped(scope, read).map_err(|e| failed(&format!("no thread: {e}")))?;
+            thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked")))
+        })
+    }
+}
+
+fn failed(what: &str) -> Error {
+    Error::DispatchFailed(format!("building a pipeline: {what}"))
+}
+
+/// A pipeline that fails where this is dropped before the driver has built it: nobody waits for it forever.
+struct BuildInProgress(Arc<Pipeline>);
+
+impl Drop for BuildInProgress {
+    fn drop(&mut self) {
+        self.0.fail(failed("the driver's compiler panicked"));
     }
 }

@@ -15,8 +15,8 @@ pub(super) struct Batch {
     pub data: Vec<u8>,
     /// Storage buffers of user SPIR-V.
     pub bindings: Vec<vk::DescriptorBufferInfo>,
-    /// Keeps the commands' pipelines alive.
-    pipelines: Vec<Arc<Pipeline>>,
+    /// The dispatches' pipelines.
+    pub pipelines: Vec<Arc<Pipeline>>,
 }
 
 /// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only after their last use.
@@ -27,9 +27,9 @@ pub(super) enum Command {
         set_layout: vk::DescriptorSetLayout,
         bindings: Range<usize>,
     },
-    /// `push` lies in the batch's data.
+    /// `push` lies in the batch's data, `pipeline` in its list.
     Dispatch {
-        pipeline: vk::Pipeline,
+        pipeline: usize,
         layout: vk::PipelineLayout,
         groups: [u32; 3],
         push: Range<usize>,
@@ -61,12 +61,18 @@ impl Batch {
         Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), ..Self::default() }
     }
 
-    /// Keeps a command's pipeline. Dispatches of one kernel in a row share a reference: the counter's cache line is in use by the thread
-    /// that submits.
-    pub fn keep(&mut self, pipeline: &Arc<Pipeline>) {
+    /// Keeps a command's pipeline and returns its position. Dispatches of one kernel in a row share a reference: the counter's cache line
+    /// is in use by the thread that submits.
+    pub fn keep(&mut self, pipeline: &Arc<Pipeline>) -> usize {
         if !self.pipelines.last().is_some_and(|last| Arc::ptr_eq(last, pipeline)) {
             self.pipelines.push(pipeline.clone());
         }
+        self.pipelines.len() - 1
+    }
+
+    /// Whether the driver has built all pipelines, so that encoding does not wait.
+    pub fn is_built(&self) -> bool {
+        self.pipelines.iter().all(|pipeline| pipeline.is_built())
     }
 
     /// Stores bytes; returns their range in the batch's data.

@@ -49,8 +49,10 @@ impl Encoder {
         Ok(Self { device, timeline, pool, free: vec![], begun: None, descriptors, in_flight: VecDeque::new() })
     }
 
-    /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached.
+    /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached. Waits for pipelines
+    /// that the driver still builds.
     pub fn encode(&mut self, batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
+        let pipelines = batch.pipelines.iter().map(|pipeline| pipeline.handle()).collect::<Result<Vec<_>>>()?;
         let buffer = match self.begun.take() {
             Some(buffer) => buffer,
             None => self.begin()?,
@@ -58,7 +60,7 @@ impl Encoder {
         let handle = buffer.handle();
         let mut bound = vk::Pipeline::null();
         for command in &batch.commands {
-            self.record(handle, &batch, command, &mut bound)?;
+            self.record(handle, &batch, command, &pipelines, &mut bound)?;
         }
         // SAFETY: the command buffer is in the recording state.
         unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }
@@ -109,6 +111,7 @@ impl Encoder {
         to: vk::CommandBuffer,
         batch: &Batch,
         command: &Command,
+        pipelines: &[vk::Pipeline],
         bound: &mut vk::Pipeline,
     ) -> Result<()> {
         let fns = &self.device.fns().v1_0;
@@ -121,10 +124,10 @@ impl Encoder {
                     self.descriptors.bind(to, *layout, *set_layout, &batch.bindings[bindings.clone()])?;
                 }
                 Command::Dispatch { pipeline, layout, groups: [x, y, z], push } => {
-                    let push = &batch.data[push.clone()];
-                    if bound != pipeline {
-                        (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, *pipeline);
-                        *bound = *pipeline;
+                    let (push, pipeline) = (&batch.data[push.clone()], pipelines[*pipeline]);
+                    if *bound != pipeline {
+                        (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, pipeline);
+                        *bound = pipeline;
                     }
                     let (stage, len) = (vk::ShaderStageFlags::COMPUTE, push.len() as u32);
                     if len > 0 {

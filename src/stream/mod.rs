@@ -11,6 +11,7 @@ pub use recorder::{Binding, Copy, Dispatch};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
@@ -121,13 +122,18 @@ impl Stream {
     }
 
     /// Discards what is recorded and not yet submitted, and has every later command fail: the process ends, and nobody reads the results. A
-    /// layer whose own exit handlers have run crashes on a submission.
-    pub fn stop(&self) {
+    /// layer whose own exit handlers have run crashes on a submission. `limit` bounds the wait for another thread that submits.
+    pub fn stop(&self, limit: Duration) {
         let mut recorder = self.recorder();
         recorder.discard();
         // The device's failure ends the wait for it, too.
-        let _ = self.submitter.flush();
+        let _ = self.submitter.flush_within(limit);
         self.submitter.fail(Error::DispatchFailed(ENDING.into()));
+    }
+
+    /// Whether the device has nothing to do. What is not submitted does not count.
+    pub fn idle(&self) -> bool {
+        self.submitter.idle()
     }
 
     fn submit_now(&self) -> Result<u64> {
@@ -137,11 +143,11 @@ impl Stream {
     }
 
     fn wait(&self, value: u64) -> Result<()> {
-        let waited = self.timeline.wait(value);
-        if let Err(error) = &waited {
+        self.timeline.wait(value).map_err(|error| {
+            // The first failure is the cause of this one.
             self.submitter.fail(error.clone());
-        }
-        waited
+            self.submitter.check().err().unwrap_or(error)
+        })
     }
 }
 

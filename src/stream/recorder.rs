@@ -109,8 +109,7 @@ impl Recorder {
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
         let push = self.batch.store(d.push);
-        self.batch.keep(d.pipeline);
-        let (pipeline, layout) = (d.pipeline.handle(), d.pipeline.layout());
+        let (pipeline, layout) = (self.batch.keep(d.pipeline), d.pipeline.layout());
         if !d.bindings.is_empty() {
             let first = self.batch.bindings.len();
             let binding = |b: &Binding| vk::DescriptorBufferInfo {

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use ash::vk;
 use once_cell::sync::OnceCell;
@@ -24,15 +26,27 @@ pub(super) struct Submitter {
     /// Locked while command buffers are submitted, so that they keep their order.
     encoder: Mutex<Encoder>,
     failed: OnceCell<Error>,
-    /// Whether a thread of its own submits while callers go on. A CPU device needs the core itself.
+    /// Batches that came while the driver was building a pipeline of theirs, and are not submitted yet.
+    unbuilt: AtomicUsize,
+    /// The timeline value of the last batch that the queue has.
+    submitted: AtomicU64,
+    /// Whether the thread submits all batches while callers go on, and not only those whose pipelines the driver still builds. A CPU device
+    /// needs the core itself.
     threaded: bool,
 }
 
 #[derive(Default)]
 struct Pending {
-    /// Batches, with the timeline values that they signal.
-    list: VecDeque<(Batch, u64)>,
+    list: VecDeque<PendingBatch>,
     closed: bool,
+}
+
+struct PendingBatch {
+    batch: Batch,
+    /// The timeline value that it signals.
+    value: u64,
+    /// Whether the driver was building a pipeline when the batch came.
+    unbuilt: bool,
 }
 
 impl Submitter {
@@ -47,25 +61,27 @@ impl Submitter {
             arrived: Condvar::new(),
             encoder: Mutex::new(encoder),
             failed: OnceCell::new(),
+            unbuilt: AtomicUsize::new(0),
+            submitted: AtomicU64::new(0),
             threaded,
         });
-        if threaded {
-            let background = submitter.clone();
-            std::thread::Builder::new()
-                .name("nx_vulkan submit".into())
-                .spawn(move || background.work())
-                .map_err(|e| Error::DispatchFailed(format!("no thread: {e}")))?;
-        }
+        let background = submitter.clone();
+        std::thread::Builder::new()
+            .name("nx_vulkan submit".into())
+            .spawn(move || background.work())
+            .map_err(|e| Error::DispatchFailed(format!("no thread: {e}")))?;
         Ok(submitter)
     }
 
     /// Takes a batch, which is submitted at the latest by the next [`Submitter::flush`]. `immediately` has the calling thread submit it:
     /// waking the other thread takes longer.
     pub fn push(&self, batch: Batch, value: u64, immediately: bool) -> Result<()> {
-        self.pending.lock().list.push_back((batch, value));
+        let unbuilt = !batch.is_built();
+        self.unbuilt.fetch_add(unbuilt.into(), Relaxed);
+        self.pending.lock().list.push_back(PendingBatch { batch, value, unbuilt });
         match (self.threaded, immediately) {
-            (false, _) => self.flush(),
-            (true, true) => self.try_flush(),
+            (false, _) if self.unbuilt.load(Relaxed) == 0 => self.flush(),
+            (false, _) | (true, true) => self.try_flush(),
             (true, false) => self.wake(),
         }
     }
@@ -76,20 +92,35 @@ impl Submitter {
         self.check()
     }
 
-    /// Submits all pending batches.
+    /// Submits all pending batches, and waits for their pipelines.
     pub fn flush(&self) -> Result<()> {
-        self.flush_by(self.encoder.lock())
+        self.flush_by(self.encoder.lock(), |_| true)
     }
 
-    /// As [`Submitter::flush`] where no other thread submits; else that thread submits these batches, too.
+    /// As [`Submitter::flush`], where the submitting thread is done within `limit`.
+    pub fn flush_within(&self, limit: Duration) -> Result<()> {
+        self.encoder.try_lock_for(limit).map_or_else(|| self.check(), |encoder| self.flush_by(encoder, |_| true))
+    }
+
+    /// Submits pending batches without waiting: the thread submits them where a thread is at it, and where the driver still builds a
+    /// pipeline of the first.
     pub fn try_flush(&self) -> Result<()> {
-        self.encoder.try_lock().map_or_else(|| self.wake(), |encoder| self.flush_by(encoder))
+        self.encoder.try_lock().map_or_else(|| self.wake(), |encoder| self.flush_by(encoder, Batch::is_built))
     }
 
-    fn flush_by(&self, mut encoder: MutexGuard<Encoder>) -> Result<()> {
+    /// Submits batches in their order, up to the first that is not to be submitted here.
+    fn flush_by(&self, mut encoder: MutexGuard<Encoder>, here: impl Fn(&Batch) -> bool) -> Result<()> {
         loop {
-            let next = self.pending.lock().list.pop_front();
-            let Some((batch, value)) = next else {
+            let next = {
+                let mut pending = self.pending.lock();
+                if pending.list.front().is_some_and(|next| !here(&next.batch)) {
+                    drop(pending);
+                    drop(encoder);
+                    return self.wake();
+                }
+                pending.list.pop_front()
+            };
+            let Some(PendingBatch { batch, value, unbuilt }) = next else {
                 if let Err(error) = encoder.prepare() {
                     self.fail(error);
                 }
@@ -99,12 +130,19 @@ impl Submitter {
             if let Err(error) = commands.and_then(|commands| self.submit(commands, value)) {
                 self.fail(error);
             }
+            self.unbuilt.fetch_sub(unbuilt.into(), Relaxed);
         }
     }
 
     /// Has every later call fail with this error: the device is lost or hung.
     pub fn fail(&self, error: Error) {
         let _ = self.failed.set(error);
+        self.timeline.abandon();
+    }
+
+    /// Whether all that the queue has is done. What is not submitted does not count.
+    pub fn idle(&self) -> bool {
+        self.timeline.reached(self.submitted.load(Relaxed))
     }
 
     pub fn check(&self) -> Result<()> {
@@ -145,6 +183,8 @@ impl Submitter {
                 (self.device.fns().v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
             })
         };
-        result.map_err(|e| Error::vulkan("submitting to the device", e))
+        result.map_err(|e| Error::vulkan("submitting to the device", e))?;
+        self.submitted.store(value, Relaxed);
+        Ok(())
     }
 }

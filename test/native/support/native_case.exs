@@ -160,17 +160,19 @@ defmodule Nx.Vulkan.Test.NativeCase do
   """
 
   @doc """
-  Runs Elixir code in a BEAM of its own while the build of a pipeline is held up there, and returns the
-  pipeline's entry in the cache, whose folder is given.
+  Runs Elixir code in a BEAM of its own while the build of a pipeline is held up there. The folder is that of
+  the cache.
 
-  The entry is a pipe, which the build reads first. It says nothing until the code prints "release". Then it
-  turns out to be no sound entry, the driver builds, and what it built replaces the pipe. `builder` is the
-  monitor of the process that builds. The BEAM must exit with status 0.
+  The pipeline's entry is a pipe, which the build reads first. It says nothing until the code prints "release".
+  Then it turns out to be no sound entry, and the build goes on. `builder` is the monitor of the process that
+  builds. The BEAM must not exit before that, and must do so with status 0.
   """
   def while_building(code, folder) do
     env = [{"NX_VULKAN_CACHE_DIR", folder}, {"MESA_SHADER_CACHE_DISABLE", "true"}]
-    name_the_entry = "before = File.ls!(folder); build.(); IO.puts(File.ls!(folder) -- before)"
-    entry = Path.join(folder, String.trim(in_own_beam(@held_up <> name_the_entry, env)))
+    # The entry is there once the BEAM has ended: the driver builds after the call.
+    before = in_own_beam(@held_up <> "IO.puts(Enum.join(File.ls!(folder), \" \")); build.()", env)
+    [name] = File.ls!(folder) -- String.split(before)
+    entry = Path.join(folder, name)
     File.rm!(entry)
     {_, 0} = System.cmd("mkfifo", [entry])
 
@@ -181,9 +183,17 @@ defmodule Nx.Vulkan.Test.NativeCase do
     wait_for(pipe, {:data, {:eol, "building"}})
     Port.command(beam, "\n")
     wait_for(beam, {:data, {:eol, "release"}})
+
+    # A BEAM that does not wait for the build is gone by then.
+    receive do
+      {^beam, {:exit_status, status}} ->
+        ExUnit.Assertions.flunk("exit with status #{status} in the middle of the build")
+    after
+      300 -> :ok
+    end
+
     Port.command(pipe, "\n")
     wait_for(beam, {:exit_status, 0})
-    entry
   end
 
   defp start(program, arguments, env) do
