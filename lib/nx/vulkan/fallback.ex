@@ -94,7 +94,7 @@ defmodule Nx.Vulkan.Fallback do
     # tensors of the default backend, which must then be BinaryBackend too.
     result =
       Nx.with_default_backend(Nx.BinaryBackend, fn ->
-        apply(Nx.BinaryBackend, op, [out | host_args])
+        apply(Nx.BinaryBackend, op, [out | converted(op, out, host_args)])
       end)
 
     result = Storage.from_host(result)
@@ -113,6 +113,12 @@ defmodule Nx.Vulkan.Fallback do
 
     result
   end
+
+  # BinaryBackend's pad takes the value's bytes for those of an element of the tensor.
+  defp converted(:pad, %T{type: type}, [tensor, value, config]),
+    do: [Nx.as_type(tensor, type), Nx.as_type(value, type), config]
+
+  defp converted(_op, _out, args), do: args
 
   defp permit!(:allow, _op, _tensors, _reason), do: :ok
 
