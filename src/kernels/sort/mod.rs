@@ -111,13 +111,13 @@ impl Sort<'_> {
     /// The parameters that `sort/key.glsl` reads.
     fn order(&self, params: &mut Params, shift: u64) {
         let kind = if self.rows.ty.is_float() { 2 } else { u64::from(self.rows.ty.is_signed_int()) };
-        // The magnitude above which a float's bits are NaN.
-        let largest: u64 = match (self.rows.ty.kind(), self.rows.ty.size()) {
+        // The magnitude above which a float's bits are NaN, whatever word an element has in a buffer.
+        let largest: u64 = match (self.rows.ty.kind(), self.rows.ty.bits()) {
             ("bf", _) => 0x7f80,
             ("f8_e4m3fn", _) => 0x7e,
-            (_, 1) => 0x7c,
-            (_, 2) => 0x7c00,
-            (_, 4) => 0x7f80_0000,
+            (_, 8) => 0x7c,
+            (_, 16) => 0x7c00,
+            (_, 32) => 0x7f80_0000,
             _ => 0x7ff0_0000,
         };
         params.extent(kind | u64::from(self.descending) << 2 | shift << 8, self.rows.index64(), "order");
