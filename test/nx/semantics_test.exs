@@ -24,10 +24,10 @@ defmodule Nx.Vulkan.SemanticsTest do
     end
 
     test "overflows to infinity" do
-      assert list(Nx.multiply(Nx.tensor([1.0e308, -1.0e308], type: :f64), 10)) ==
-               [:infinity, :neg_infinity]
-
       for type <- Generators.float_types() do
+        largest = Nx.Constants.max_finite(type)
+        ends = Nx.stack([largest, Nx.negate(largest)])
+        assert list(Nx.multiply(ends, 10)) == [:infinity, :neg_infinity]
         assert list(Nx.exp(Nx.tensor([1.0e4], type: type))) == [:infinity]
         assert list(Nx.cosh(Nx.tensor([-1.0e4], type: type))) == [:infinity]
         assert list(Nx.sinh(Nx.tensor([-1.0e4], type: type))) == [:neg_infinity]
@@ -190,7 +190,8 @@ defmodule Nx.Vulkan.SemanticsTest do
     exponents = [17_000_000.5, 16_777_216.5, 2.0 ** 40 + 0.25, 2.0 ** 51 + 0.5]
     whole = [16_777_217.0, 16_777_216.0, 2.0 ** 53 - 1, 2.0 ** 53]
 
-    for sign <- [1, -1] do
+    # BinaryBackend raises.
+    for sign <- [1, -1], Nx.Vulkan.has_f64() do
       y = Nx.multiply(sign, Nx.tensor(exponents, type: :f64))
       assert nans?(Nx.pow(Nx.tensor(-1.00001, type: :f64), y))
       assert nans?(Nx.pow(Nx.tensor(-1.0, type: :f64), y))

@@ -2,14 +2,14 @@ defmodule Nx.Vulkan.Test.Fallbacks do
   @moduledoc """
   Forbids fallbacks to the CPU in tests, but for those of types that the device lacks.
 
-  A device with 64-bit floats computes with every type, and the mode `:raise` forbids all fallbacks. Elsewhere f64 and
-  c128 run on the CPU, and tests compare that, too: the mode is `:allow`, and a fallback for any other reason ends the
-  process that asked for it.
+  A device with floats and integers of 64 bits computes with every type, and the mode `:raise` forbids all fallbacks.
+  Elsewhere f64 and c128 run on the CPU, and sorts and indexed operations of 64-bit integers do, and tests compare that, too:
+  the mode is `:allow`, and a fallback for any other reason ends the process that asked for it.
   """
 
   alias Nx.Vulkan.Fallback
 
-  @lacks ~r" has no (f64|c128|64-bit integers)"
+  @lacks ~r" has no (f64|c128|[us]64|64-bit integers)"
 
   @doc "Forbids fallbacks in the calling process."
   def forbid do
@@ -39,5 +39,8 @@ defmodule Nx.Vulkan.Test.Fallbacks do
     if forbidden? and not (reason =~ @lacks), do: Process.exit(self(), {:fell_back, fallback})
   end
 
-  defp mode, do: if(Nx.Vulkan.has_f64(), do: :raise, else: :allow)
+  defp mode do
+    {:ok, %{features: features}} = Nx.Vulkan.device_info()
+    if :float64 in features and :int64 in features, do: :raise, else: :allow
+  end
 end
