@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::context::Operand;
 use super::params::{Params, Slot};
+use super::plan::CommandUses;
 use crate::memory::{Allocation, AllocationHandle};
 use crate::pipeline::Pipeline;
 use crate::stream::Copy;
@@ -48,12 +49,17 @@ pub(super) struct CapturedLaunch {
 }
 
 impl CapturedCommand {
-    /// The allocations that the command reads or writes.
-    pub fn uses(&self) -> SmallVec<[Index; 6]> {
+    /// The allocations that the command reads and writes.
+    fn uses(&self) -> CommandUses {
+        let one = |index| SmallVec::from_slice(&[index]);
         match self {
-            CapturedCommand::Launch(launch) => launch.reads.iter().chain(&launch.writes).copied().collect(),
-            CapturedCommand::Zero { target, .. } => SmallVec::from_slice(&[*target]),
-            CapturedCommand::Copy { from, to, .. } => SmallVec::from_slice(&[from.0, to.0]),
+            CapturedCommand::Launch(launch) => {
+                CommandUses { reads: launch.reads.clone(), writes: launch.writes.clone() }
+            }
+            CapturedCommand::Zero { target, .. } => CommandUses { writes: one(*target), ..CommandUses::default() },
+            CapturedCommand::Copy { from, to, .. } => {
+                CommandUses { reads: SmallVec::from_slice(&[from.0]), writes: one(to.0) }
+            }
         }
     }
 }
@@ -186,7 +192,7 @@ impl Capture {
             position.is_some_and(|position| position >= inner || self.inner[position].constant.is_some())
         };
         let commands = &self.commands[commands..];
-        !commands.is_empty() && commands.iter().all(|command| command.uses().into_iter().all(constant))
+        !commands.is_empty() && commands.iter().all(|command| command.uses().all().all(constant))
     }
 
     /// The index of an allocation that is read: an operand's, or one that was written before.
@@ -213,10 +219,17 @@ impl Capture {
         self.inner.iter().position(|inner| inner.id == allocation.id && inner.constant.is_none())
     }
 
-    /// The positions among the inner allocations of those that a command uses and commands write.
-    pub fn made_by(&self, command: &CapturedCommand) -> SmallVec<[usize; 6]> {
-        let inner = command.uses().into_iter().filter_map(|index| index.checked_sub(self.operands.len()));
-        inner.filter(|&position| self.inner[position].constant.is_none()).collect()
+    /// What a command uses of the allocations that commands write, by their positions among the inner ones.
+    pub fn made_by(&self, command: &CapturedCommand) -> CommandUses {
+        let made = |index: Index| {
+            let position = index.checked_sub(self.operands.len())?;
+            self.inner[position].constant.is_none().then_some(position)
+        };
+        let CommandUses { reads, writes } = command.uses();
+        CommandUses {
+            reads: reads.into_iter().filter_map(made).collect(),
+            writes: writes.into_iter().filter_map(made).collect(),
+        }
     }
 }
 

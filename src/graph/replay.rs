@@ -64,7 +64,7 @@ impl Graph {
         }
         let made = |buffer: &Buffer| Some((capture.position_made(&*buffer.allocation().ok()?)?, buffer.len()));
         let kept: Vec<(usize, u64)> = results.into_iter().map(made).collect::<Option<_>>()?;
-        let uses: Vec<SmallVec<[usize; 6]>> = capture.commands.iter().map(|c| capture.made_by(c)).collect();
+        let uses: Vec<_> = capture.commands.iter().map(|command| capture.made_by(command)).collect();
         let sizes: Vec<u64> = capture.inner.iter().map(|inner| inner.size).collect();
         let plan = MemoryPlan::new(&sizes, &uses, &kept.iter().map(|kept| kept.0).collect::<Vec<_>>());
         let alias = |(i, id)| Some((i, capture.operands[..i].iter().position(|earlier| earlier == id)?));
