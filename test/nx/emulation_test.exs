@@ -436,6 +436,13 @@ defmodule Nx.Vulkan.EmulationTest do
     end
   end
 
+  test "padding to a type that the device lacks converts the tensor" do
+    Fallbacks.allow()
+    {tensor, value} = {Generators.tensor({2, 3}, {:s, 16}, :any), Nx.tensor(1.5, type: :f64)}
+    pad = &Nx.pad(&1, value, [{1, 0, 1}, {0, 2, 0}])
+    assert_same(pad.(to_device(tensor)), pad.(Nx.as_type(tensor, :f64)), :pad)
+  end
+
   defp passes do
     [
       sum: &Nx.sum/1,
