@@ -112,8 +112,11 @@ fn integers_of_every_width_along_a_middle_axis() {
         check(Type::S8, &|i| (data[i] as i8).into());
         check(Type::S16, &|i| (data[i] as i16).into());
         check(Type::U32, &|i| (data[i] as u32).into());
-        check(Type::U64, &|i| data[i].into());
-        check(Type::S64, &|i| (data[i] as i64).into());
+        // The CPU sorts those that the device does not compute with.
+        if device().caps.int64 {
+            check(Type::U64, &|i| data[i].into());
+            check(Type::S64, &|i| (data[i] as i64).into());
+        }
     }
 }
 
