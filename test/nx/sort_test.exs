@@ -158,7 +158,10 @@ defmodule Nx.Vulkan.SortTest do
     device = to_device(tensor)
     assert_same(Nx.sort(device, options), Nx.sort(tensor, options), :sort, context)
 
-    options = [{:type, Generators.pick([:s32, :s32, :u32, :s64, :u8, :f32, :bf16])} | options]
+    # BinaryBackend, which sorts 64-bit integers where the device has none, cuts bits off for a bf16.
+    narrow = if elem(tensor.type, 1) == 64, do: [], else: [:bf16]
+    type = Generators.pick([:s32, :s32, :u32, :s64, :u8, :f32] ++ narrow)
+    options = [{:type, type} | options]
     argsort = &Nx.argsort(&1, options)
     assert_same(argsort.(device), nearest(argsort, tensor), :argsort, context)
   end
