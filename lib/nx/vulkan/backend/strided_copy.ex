@@ -115,14 +115,7 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
             {[put_elem(operand, 1, stored.(elem(operand, 1))) | indices], over, offset, strides,
              starts}
 
-    case Native.call(assemble(stored.(type), shape, regions)) do
-      # BinaryBackend keeps the type of the tensor that it pads.
-      {:error, :unsupported, _reason} = lacking when op == :pad ->
-        Dispatch.result(lacking, op, out, List.update_at(args, 0, &Nx.as_type(&1, type)))
-
-      answer ->
-        Dispatch.result(answer, op, out, args)
-    end
+    Dispatch.result(Native.call(assemble(stored.(type), shape, regions)), op, out, args)
   end
 
   defp dims(shape), do: Tuple.to_list(shape)
