@@ -47,22 +47,23 @@ impl Recording {
 
     /// Runs a call of the definition, and captures it with the calls before. Of a call that fails, and of one that is to be repeated,
     /// nothing is captured. The recording is `None` where the call went past its context.
-    pub fn call<const N: usize>(
+    pub fn call<R: AsRef<[Buffer]>>(
         self,
         cx: &Context,
-        call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
-    ) -> (Option<Self>, Attempt<[Buffer; N]>) {
+        call: impl FnOnce(&Context) -> Attempt<R>,
+    ) -> (Option<Self>, Attempt<R>) {
         let lengths = self.capture.lengths();
         let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture: Some(RefCell::new(self.capture)) };
         let results = call(&capturing);
         let capture = capturing.capture.map(RefCell::into_inner);
         let capture = capture.filter(|capture| capture.complete && capture.commands.len() <= MAX_RECORDED_COMMANDS);
-        let recording = capture.map(|capture| Self { capture, ..self }.after(lengths, results.as_ref().ok()));
+        let recording =
+            capture.map(|capture| Self { capture, ..self }.after(lengths, results.as_ref().ok().map(R::as_ref)));
         (recording, results)
     }
 
     /// Keeps what a call added to the capture, from these lengths on.
-    fn after<const N: usize>(mut self, lengths: (usize, usize), results: Option<&[Buffer; N]>) -> Self {
+    fn after(mut self, lengths: (usize, usize), results: Option<&[Buffer]>) -> Self {
         let Some(results) = results else {
             self.capture.truncate(lengths);
             return self;

@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod contraction;
+pub mod device_loop;
 pub mod dot;
 pub mod fourier;
 pub mod fusion;

@@ -68,7 +68,7 @@ impl PartTerms<'_> {
 }
 
 /// `{input, extent, step}`, see [`DynamicOffset`].
-fn dynamic_offset_arg(term: Term) -> Result<DynamicOffset> {
+pub(super) fn dynamic_offset_arg(term: Term) -> Result<DynamicOffset> {
     match tuple_arg(term, "parts")?[..] {
         [value, extent, step] => Ok(DynamicOffset {
             value: size_arg(value, "parts")? as usize,

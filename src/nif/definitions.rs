@@ -100,9 +100,10 @@ fn with_recording<T>(env: Env, act: impl FnOnce(&mut ProcessRecording) -> T) -> 
 }
 
 /// The results of a call, which is captured where the calling process records a definition; gives the call back otherwise.
-pub(super) fn record<C, const N: usize>(env: Env, cx: &Context, call: C) -> Result<Attempt<[Buffer; N]>, C>
+pub(super) fn record<C, R>(env: Env, cx: &Context, call: C) -> Result<Attempt<R>, C>
 where
-    C: FnOnce(&Context) -> Attempt<[Buffer; N]>,
+    C: FnOnce(&Context) -> Attempt<R>,
+    R: AsRef<[Buffer]>,
 {
     let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return Err(call) };
     let (recording, results) = recording.call(cx, call);

@@ -5,6 +5,7 @@ mod assemble;
 mod buffer;
 mod contract;
 mod definitions;
+mod device_loop;
 mod dot;
 mod fourier;
 mod graphs;

@@ -89,7 +89,7 @@ impl<'a> InputTerms<'a> {
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
-    fn operand(&self) -> Result<InputOperand> {
+    pub(super) fn operand(&self) -> Result<InputOperand> {
         match *self {
             Self::Scalar { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
@@ -157,7 +157,7 @@ pub(super) fn operands(inputs: &InputOperands, first: usize) -> SmallVec<[Operan
     (first..).zip(inputs).map(|(index, input)| input.operand(index)).collect()
 }
 
-fn node_arg(term: Term) -> Result<Node> {
+pub(super) fn node_arg(term: Term) -> Result<Node> {
     let invalid = || wrong("nodes", "{op, type, args} or {op, type, args, attrs}");
     let (op, ty, args, attribute) = match term.decode::<(Term, Term, Term)>() {
         Ok((op, ty, args)) => (op, ty, args, None),

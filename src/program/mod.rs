@@ -7,6 +7,7 @@ pub mod emit;
 pub mod layout;
 pub mod op;
 pub mod types;
+pub mod workgroup;
 
 use smallvec::SmallVec;
 

@@ -2,6 +2,7 @@
 //! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
 
 pub mod contraction;
+pub mod device_loop;
 pub mod fourier;
 pub mod fusion;
 pub mod linalg;

@@ -36,6 +36,8 @@ defmodule Nx.Vulkan.Native do
     lu: 2,
     window_scatter: 8,
     scatter: 6,
+    loop_new: 1,
+    loop_run: 3,
     qr: 4,
     eigh: 3,
     svd: 3,

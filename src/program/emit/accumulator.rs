@@ -72,7 +72,12 @@ impl Accumulator {
             define(text, &format!("PART{i}"), part.glsl());
             define(text, &format!("IDENTITY{i}"), self.identity(i));
         }
-        define(text, "COMBINE_PARTS", format_args!("combine_{}", self.name));
+        define(text, "COMBINE_PARTS", self.function());
+    }
+
+    /// The function of `shaders/lib/reduce.glsl` that combines two accumulators in the first.
+    pub(super) fn function(&self) -> String {
+        format!("combine_{}", self.name)
     }
 
     /// The output that the accumulator `a` of a macro ends as.

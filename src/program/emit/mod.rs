@@ -14,6 +14,7 @@ mod schedule;
 mod tile;
 mod values;
 mod vectors;
+mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
 pub use prelude::{head, vec4_bytes, vec4_of};
@@ -22,6 +23,9 @@ pub use schedule::{
     VECTORS_PER_THREAD, VectorInputs,
 };
 pub use values::{assign, convert, element, load, of_compute, store, stored};
+pub use workgroup::{WorkgroupSchedule, emit_loop, shared_bytes};
+
+use prelude::coherent_head;
 
 use super::layout::{Layout, Pattern, View};
 use super::op::Typing;
@@ -81,8 +85,14 @@ fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
 
 impl Emitter<'_> {
     fn head(&self, accumulator: Option<&Accumulator>, parameters: &str) -> String {
+        let (storages, computes) = self.types(accumulator);
+        head(self.caps, self.layout.index64, &storages, &computes, parameters)
+    }
+
+    /// The types of the buffers' elements, and all types that the kernel computes in.
+    fn types(&self, accumulator: Option<&Accumulator>) -> (Vec<&'static str>, Vec<Compute>) {
         let program = self.program;
-        let mut storages: Vec<&str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
+        let mut storages: Vec<&'static str> = program.inputs.iter().map(|input| input.ty.storage()).collect();
         storages.push(program.result().storage());
         let types = program.inputs.iter().map(|input| input.ty).chain(program.nodes.iter().map(|node| node.ty));
         let mut computes: Vec<Compute> = types.map(Type::compute).collect();
@@ -97,7 +107,7 @@ impl Emitter<'_> {
             storages.extend(accumulator.parts.iter().map(|part| part.glsl()));
             computes.extend_from_slice(&accumulator.parts);
         }
-        head(self.caps, self.layout.index64, &storages, &computes, parameters)
+        (storages, computes)
     }
 
     /// The files with what the program's nodes and dynamic offsets call.

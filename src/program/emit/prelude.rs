@@ -10,12 +10,29 @@ use crate::program::types::{Compute, Type};
 /// conversions. `storages` names the buffers' types; `computes` all types that the kernel computes in: the library's
 /// 64-bit halves are compiled only where they are used. `workgroup()` is the index of the workgroup in the grid.
 pub fn head(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
+    head_of(caps, index64, "", storages, computes, parameters)
+}
+
+/// As [`head`], of a kernel whose invocations read what others wrote, by 32-bit indices.
+pub(super) fn coherent_head(caps: &Capabilities, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
+    head_of(caps, false, "coherent ", storages, computes, parameters)
+}
+
+/// `qualifier` is that of the buffers' blocks.
+fn head_of(
+    caps: &Capabilities,
+    index64: bool,
+    qualifier: &str,
+    storages: &[&str],
+    computes: &[Compute],
+    parameters: &str,
+) -> String {
     let complex = computes.iter().any(|compute| matches!(compute, Compute::Complex | Compute::ComplexDouble));
     let mut computes = computes.to_vec();
     if complex {
         computes.push(Type::C64.working(caps).compute());
     }
-    let mut text = prelude(caps, index64, storages, &computes);
+    let mut text = prelude(caps, index64, qualifier, storages, &computes);
     text.push_str(parameters);
     text.push_str("#include \"lib/convert.glsl\"\n");
     if complex {
@@ -25,7 +42,7 @@ pub fn head(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[C
     text
 }
 
-fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Compute]) -> String {
+fn prelude(caps: &Capabilities, index64: bool, qualifier: &str, storages: &[&str], computes: &[Compute]) -> String {
     let uses = |types: &[Compute]| computes.iter().any(|compute| types.contains(compute));
     let float64 = uses(&[Compute::Double, Compute::ComplexDouble]);
     let int64 = caps.int64 && (index64 || float64 || uses(&[Compute::Uint64, Compute::Int64]));
@@ -69,7 +86,10 @@ fn prelude(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Co
     for &storage in storages {
         if !seen.contains(&storage) {
             seen.push(storage);
-            let _ = writeln!(text, "layout(buffer_reference, scalar) buffer Buffer_{storage} {{ {storage} v[]; }};");
+            let _ = writeln!(
+                text,
+                "layout(buffer_reference, scalar) {qualifier}buffer Buffer_{storage} {{ {storage} v[]; }};"
+            );
             let vector = vec4_of(storage);
             let align = vec4_bytes(storage);
             let _ = writeln!(

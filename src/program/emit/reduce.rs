@@ -36,7 +36,13 @@ impl Emitter<'_> {
     }
 
     /// What the element contributes to the accumulator's parts.
-    fn contribution(&self, text: &mut String, reduction: Reduction, element: Type, accumulator: &Accumulator) {
+    pub(super) fn contribution(
+        &self,
+        text: &mut String,
+        reduction: Reduction,
+        element: Type,
+        accumulator: &Accumulator,
+    ) {
         let argument = self.program.nodes[self.program.nodes.len() - 1].args[0];
         let value = convert((format!("v{argument}"), self.program.type_of(argument)), element);
         let value = match reduction {

@@ -4,10 +4,8 @@ defmodule Nx.Vulkan.Backend.Dispatch do
   # answered a tensor, a fallback or an error. It builds no programs and decides nothing about an operation
   # but where it runs.
 
-  require Nx.Vulkan.Native, as: Native
-
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Storage, Trace}
+  alias Nx.Vulkan.Backend.{ProgramRecorder, Storage, Trace}
   alias Nx.Vulkan.{Catalogue, Error, Fallback, ProgramBuilder}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -39,12 +37,12 @@ defmodule Nx.Vulkan.Backend.Dispatch do
   defp dispatch(op, out, args, {nodes, inputs, shape}) do
     if Trace.traced?(inputs),
       do: Trace.result(out, nodes, inputs),
-      else: result(Native.call(run(nodes, inputs, shape)), op, out, args)
+      else: result(ProgramRecorder.run(nodes, inputs, shape), op, out, args)
   end
 
   # What the NIF answers to the program: a reference, or an error.
   @spec compute(ProgramBuilder.program()) :: {:ok, reference()} | tuple()
-  def compute({nodes, inputs, shape}), do: Native.call(run(nodes, inputs, shape))
+  def compute({nodes, inputs, shape}), do: ProgramRecorder.run(nodes, inputs, shape)
 
   # A NIF's answer as the result of the callback `op`. For what the device cannot do the fallback runs with
   # the callback's arguments.

@@ -10,10 +10,8 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
 
   import Nx.Vulkan.Backend.NarrowFloat, only: [is_narrow: 1]
 
-  require Nx.Vulkan.Native, as: Native
-
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, ProgramRecorder, Storage}
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -115,7 +113,7 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
             {[put_elem(operand, 1, stored.(elem(operand, 1))) | indices], over, offset, strides,
              starts}
 
-    Dispatch.result(Native.call(assemble(stored.(type), shape, regions)), op, out, args)
+    Dispatch.result(ProgramRecorder.assemble(stored.(type), shape, regions), op, out, args)
   end
 
   defp dims(shape), do: Tuple.to_list(shape)

@@ -21,7 +21,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Elementwise
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.FusionGroup
+  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup}
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
@@ -251,6 +251,19 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
+  # The scope of a loop is its own: its operations refer to none outside.
+  defp rebuild(
+         _kind,
+         %T{data: %Expr{op: :while, args: [initial, arg, pred, block]} = expr} = tensor,
+         state,
+         done
+       ) do
+    {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
+    {fused_pred, fused_block} = fuse({pred, block})
+    loop = %{tensor | data: %{expr | args: [initial, arg, fused_pred, fused_block]}}
+    {DeviceLoop.lower(loop, {pred, block}), done}
+  end
+
   defp rebuild(_kind, %T{data: %Expr{op: op, args: args} = expr} = tensor, state, done) do
     {args, done} =
       case {op, args} do
@@ -259,12 +272,6 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
         {:tensor, [captured]} ->
           {[Nx.Vulkan.Compiler.on_device(captured)], done}
-
-        {:while, [initial, arg, pred, block]} ->
-          {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
-          # A scope of its own, whose operations refer to none outside.
-          {pred, block} = fuse({pred, block})
-          {[initial, arg, pred, block], done}
 
         _ ->
           Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))

@@ -1,0 +1,99 @@
+#include "lib/convert.glsl"
+IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+bool last_wins = false;
+#define LAST_WINS last_wins
+#include "lib/indices.glsl"
+#include "lib/ops/compare.glsl"
+#include "lib/ops/arithmetic.glsl"
+#include "lib/reduce.glsl"
+#define THREADS 128
+#include "lib/loops/workgroup.glsl"
+uvec2 slot0;
+uvec2 slot1;
+uvec2 slot2;
+uvec2 slot3;
+uvec2 slot4;
+uvec2 slot5;
+shared double partial0_double[THREADS];
+void make0(IDX i) {
+  float x0 = AT(float, Buffer_float(slot0), i);
+  precise float v0 = float(x0);
+  precise float v1 = v0;
+  AT(float, Buffer_float(slot2), i) = float(v1);
+}
+void step0() { MAP_STEP(100u, make0) }
+void element1(IDX o, IDX r, out double e0) {
+  IDX index0 = 0u;
+  IDX rest_r = r;
+  IDX at0 = rest_r;
+  index0 += at0 * 1u;
+  precise float v0 = float(AT(float, Buffer_float(slot2), index0));
+  e0 = double(v0);
+}
+void put1(IDX o, double a_0) { AT(float, Buffer_float(slot3), o) = float(to_f32(a_0)); }
+void step1() {
+  last_wins = false;
+  REDUCE_STEP_1(1u, 100u, 128u, double, double(0), partial0_double, element1, combine_sum, put1)
+}
+void make2(IDX i) {
+  precise float v0 = float(AT(float, Buffer_float(slot3), IDX(0)));
+  precise float v1 = float(uintBitsToFloat(uvec2(1065353216u | gl_WorkGroupID.z, 0u | gl_WorkGroupID.z).x));
+  precise uint v2 = uint(nx_greater(v0, v1)) + uint(gl_WorkGroupID.z);
+  AT(uint8_t, Buffer_uint8_t(slot4), i) = uint8_t(v2);
+}
+void step2() { MAP_STEP(1u, make2) }
+void make3(IDX i) {
+  float x0 = AT(float, Buffer_float(slot2), i);
+  precise float v0 = float(x0);
+  precise float v1 = float(uintBitsToFloat(uvec2(1056964608u | gl_WorkGroupID.z, 0u | gl_WorkGroupID.z).x));
+  precise float v2 = nx_multiply(v0, v1);
+  AT(float, Buffer_float(slot5), i) = float(v2);
+}
+void step3() { MAP_STEP(100u, make3) }
+void make4(IDX i) {
+  IDX index0 = 50u;
+  IDX rest_i = i;
+  IDX at0 = rest_i;
+  index0 += at0 * 1u;
+  precise float v0 = float(AT(float, Buffer_float(slot2), index0));
+  precise float v1 = v0;
+  AT(float, Buffer_float(slot5), i) = float(v1);
+}
+void step4() { MAP_STEP(50u, make4) }
+void make5(IDX i) {
+  float x0 = AT(float, Buffer_float(slot2), i);
+  precise float v0 = float(x0);
+  precise float v1 = v0;
+  AT(float, Buffer_float(slot1), i) = float(v1);
+}
+void step5() { MAP_STEP(100u, make5) }
+void swap(inout uvec2 a, inout uvec2 b) { uvec2 other = a; a = b; b = other; }
+void main() {
+  slot0 = uvec2(p.slot0);
+  slot1 = uvec2(p.slot1);
+  slot2 = uvec2(p.slot2);
+  slot3 = uvec2(p.slot3);
+  slot4 = uvec2(p.slot4);
+  slot5 = uvec2(p.slot5);
+  meet();
+    step0();
+  meet();
+  uint left = p.iterations;
+  bool more;
+  while (true) {
+    step1();
+    meet();
+    step2();
+  meet();
+    more = !is_zero(uint(Buffer_uint8_t(slot4).v[0]));
+    if (!more || left == 0u) break;
+    left--;
+    step3();
+    meet();
+    step4();
+    swap(slot2, slot5);
+    meet();
+  }
+    step5();
+  if (INVOCATION == 0) p.unfinished.v[0] = uint(more);
+}
