@@ -38,7 +38,7 @@ impl DeviceLoop {
             StepCost { elements: step.elements(), operations }
         };
         let all: Vec<StepCost> = given.steps.all().map(cost).collect();
-        if !fits(&all) {
+        if !fits(&all, caps) {
             return Err(Error::Unsupported("a loop of many elements or operations".into()));
         }
         let threads = threads(&all, shared_bytes(&given, caps), caps);

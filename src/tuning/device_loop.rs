@@ -8,6 +8,10 @@ use crate::device::Capabilities;
 const MAX_STEP_ELEMENTS: u64 = 1 << 14;
 /// The most elements of all steps of an iteration.
 const MAX_ITERATION_ELEMENTS: u64 = 1 << 16;
+/// The most operations on elements of an iteration. On lavapipe of two cores kernels are faster from 400,000 on; a GPU's multiprocessor takes
+/// some 20 us for that of a GPU, which issuing kernels and reading the condition takes, too.
+const MAX_CPU_WORK: u64 = 1 << 18;
+const MAX_GPU_WORK: u64 = 1 << 20;
 /// The most steps of a loop, whose kernel holds each of them.
 const MAX_STEPS: usize = 64;
 /// The most operations of a loop: compiling takes longer with each.
@@ -34,12 +38,14 @@ pub struct StepCost {
 }
 
 /// Whether one workgroup runs a loop of these steps in less time than kernels that the host issues.
-pub fn fits(steps: &[StepCost]) -> bool {
+pub fn fits(steps: &[StepCost], caps: &Capabilities) -> bool {
     let elements = |step: &StepCost| step.elements;
+    let work = |step: &StepCost| step.elements.saturating_mul(step.operations);
     steps.len() <= MAX_STEPS
         && steps.iter().all(|step| step.elements <= MAX_STEP_ELEMENTS)
         && steps.iter().map(elements).sum::<u64>() <= MAX_ITERATION_ELEMENTS
         && steps.iter().map(|step| step.operations).sum::<u64>() <= MAX_OPERATIONS
+        && steps.iter().map(work).sum::<u64>() <= if caps.cpu { MAX_CPU_WORK } else { MAX_GPU_WORK }
 }
 
 /// Invocations of the workgroup, a power of two; `shared_bytes` is the shared memory that each needs.
@@ -84,11 +90,15 @@ mod tests {
 
     #[test]
     fn small_loops_fit_and_large_ones_do_not() {
-        assert!(fits(&[step(4096, 3), step(1, 2)]));
-        assert!(!fits(&[step(1 << 15, 1)]));
-        assert!(!fits(&[step(1 << 14, 1); 5]));
-        assert!(!fits(&[step(1, 1); 65]));
-        assert!(!fits(&[step(1, 401)]));
+        let fits = |steps: &[_]| [h200(), lavapipe()].map(|caps| fits(steps, &caps));
+        assert_eq!(fits(&[step(4096, 3), step(1, 2)]), [true; 2]);
+        assert_eq!(fits(&[step(1 << 15, 1)]), [false; 2]);
+        assert_eq!(fits(&[step(1 << 14, 1); 5]), [false; 2]);
+        assert_eq!(fits(&[step(1, 1); 65]), [false; 2]);
+        assert_eq!(fits(&[step(1, 401)]), [false; 2]);
+        // One multiprocessor of a GPU computes these functions in time, and a CPU device's core does not.
+        assert_eq!(fits(&[step(1 << 14, 30)]), [true, false]);
+        assert_eq!(fits(&[step(1 << 14, 100)]), [false; 2]);
     }
 
     #[test]

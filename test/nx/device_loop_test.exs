@@ -135,6 +135,22 @@ defmodule Nx.Vulkan.DeviceLoopTest do
     check(&windows/2, [Nx.iota({11}), Nx.tensor(20)])
   end
 
+  defn products(x, w) do
+    {x, _, _} =
+      while {x, w, i = 0}, i < 3 or Nx.any(x > 1_000_000) do
+        {Nx.remainder(Nx.dot(x, [2], [0], w, [1], [0]), 1000) - 100, w, i + 1}
+      end
+
+    x
+  end
+
+  test "small products are steps of a loop" do
+    for type <- [{:s, 32}, {:f, 32}, {:f, 64}] do
+      x = Generators.tensor({2, 3, 4}, type, {:integer, 0..9})
+      check(&products/2, [x, Generators.tensor({2, 4, 4}, type, {:integer, 0..9})])
+    end
+  end
+
   defn scalars(a, b) do
     while {a, b}, a < 1000 do
       {a * 2 + Nx.argmax(b, tie_break: :high) + Nx.argmin(b), Nx.remainder(b * 7 + a, 31)}

@@ -34,6 +34,10 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
     Process.delete(__MODULE__)
   end
 
+  @doc "Whether this process records."
+  @spec recording?() :: boolean()
+  def recording?, do: Process.get(__MODULE__) != nil
+
   @spec run([tuple()], [ProgramBuilder.operand()], tuple()) :: {:ok, reference()} | tuple()
   def run(nodes, inputs, shape) do
     case Process.get(__MODULE__) do
