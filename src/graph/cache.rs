@@ -12,7 +12,7 @@ const SEEN_SLOTS: usize = 1024;
 /// The most graphs in the cache. Where there would be more, all are dropped; capturing one again takes some microseconds.
 const MAX_GRAPHS: usize = 1024;
 /// The most commands of all graphs together. Each takes about 400 bytes.
-const MAX_COMMANDS: usize = 1 << 16;
+const MAX_CACHED_COMMANDS: usize = 1 << 16;
 
 /// Whether a call has come before.
 pub enum Found {
@@ -56,7 +56,7 @@ impl<K> Cache<K> {
 
     /// Whether the cache must be emptied before a graph of `commands` commands is inserted.
     pub fn is_full(&self, commands: usize) -> bool {
-        self.graphs == MAX_GRAPHS || self.commands + commands > MAX_COMMANDS
+        self.graphs == MAX_GRAPHS || self.commands + commands > MAX_CACHED_COMMANDS
     }
 
     /// Keeps what the capture of a call gave. An entry of the same hash is replaced.
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn graphs_and_their_commands_are_bounded() {
         let mut cache = Cache::default();
-        assert!(!cache.is_full(MAX_COMMANDS) && cache.is_full(MAX_COMMANDS + 1));
-        cache.insert(1, "cholesky", Some(Graph::empty(MAX_COMMANDS - 10)));
+        assert!(!cache.is_full(MAX_CACHED_COMMANDS) && cache.is_full(MAX_CACHED_COMMANDS + 1));
+        cache.insert(1, "cholesky", Some(Graph::empty(MAX_CACHED_COMMANDS - 10)));
         assert!(!cache.is_full(10) && cache.is_full(11));
         let mut cache = Cache::default();
         for hash in 0..MAX_GRAPHS as u64 {

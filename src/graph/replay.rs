@@ -21,7 +21,7 @@ pub struct Graph {
     /// Sizes of the memory that the commands write.
     memory: SmallVec<[u64; 2]>,
     /// For each allocation that is no operand where a replay finds it.
-    sources: SmallVec<[Source; 4]>,
+    sources: SmallVec<[AllocationSource; 4]>,
     /// The positions of the results' memory, and their sizes in bytes.
     results: SmallVec<[(usize, u64); 2]>,
     commands: Vec<CapturedCommand>,
@@ -30,7 +30,7 @@ pub struct Graph {
 }
 
 /// Where a replay finds an allocation that is no operand.
-enum Source {
+enum AllocationSource {
     /// At this position of the replay's memory.
     Memory(usize),
     /// In the graph.
@@ -70,8 +70,8 @@ impl Graph {
         let alias = |(i, id)| Some((i, capture.operands[..i].iter().position(|earlier| earlier == id)?));
         let aliases = capture.operands.iter().enumerate().filter_map(alias).collect();
         let source = |(inner, slot): (InnerAllocation, usize)| match inner.constant {
-            Some(constant) => Source::Constant(constant),
-            None => Source::Memory(slot),
+            Some(constant) => AllocationSource::Constant(constant),
+            None => AllocationSource::Memory(slot),
         };
         Some(Self {
             operands: capture.operand_bytes,
@@ -119,8 +119,8 @@ impl Graph {
             operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
             for source in &self.sources {
                 match source {
-                    Source::Memory(slot) => memory[*slot].iter().for_each(|handle| allocations.push(handle)),
-                    Source::Constant(handle) => allocations.push(handle),
+                    AllocationSource::Memory(slot) => memory[*slot].iter().for_each(|handle| allocations.push(handle)),
+                    AllocationSource::Constant(handle) => allocations.push(handle),
                 }
             }
             let _guard = (self.batched && self.commands.len() > 1).then(|| cx.batch());

@@ -19,7 +19,7 @@ mod names {
 /// How often a definition is recorded anew because its inputs do not fit its graph.
 const MAX_RECORDINGS: u32 = 8;
 /// The most commands of all definitions' graphs together. Each takes about 400 bytes.
-const MAX_COMMANDS: usize = 1 << 18;
+const MAX_GRAPH_COMMANDS: usize = 1 << 18;
 
 /// Commands of all definitions' graphs.
 static COMMANDS: AtomicUsize = AtomicUsize::new(0);
@@ -282,5 +282,5 @@ fn recorded_graph(recording: Recording, results: Term) -> Result<Option<Definiti
     let results = values.into_iter().filter_map(result).collect();
     let before = COMMANDS.fetch_add(graph.commands(), Relaxed);
     let kept = DefinitionGraph { graph, results };
-    Ok((before <= MAX_COMMANDS).then_some(kept))
+    Ok((before <= MAX_GRAPH_COMMANDS).then_some(kept))
 }
