@@ -99,16 +99,21 @@ fn with_recording<T>(env: Env, act: impl FnOnce(&mut ProcessRecording) -> T) -> 
     RECORDINGS.lock().iter_mut().find(|recording| recording.pid == pid).map(act)
 }
 
-/// The results of a call, which is captured where the calling process records a definition; gives the call back otherwise.
-pub(super) fn record<C, R>(env: Env, cx: &Context, call: C) -> Result<Attempt<R>, C>
-where
-    C: FnOnce(&Context) -> Attempt<R>,
-    R: AsRef<[Buffer]>,
-{
-    let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return Err(call) };
+/// Whether the calling process records a definition.
+pub(super) fn is_recording(env: Env) -> bool {
+    with_recording(env, |own| own.recording.is_some()).unwrap_or(false)
+}
+
+/// The results of a call, which is captured where the calling process records a definition.
+pub(super) fn record<R: AsRef<[Buffer]>>(
+    env: Env,
+    cx: &Context,
+    call: impl FnOnce(&Context) -> Attempt<R>,
+) -> Attempt<R> {
+    let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return call(cx) };
     let (recording, results) = recording.call(cx, call);
     with_recording(env, |own| own.recording = recording);
-    Ok(results)
+    results
 }
 
 /// Gives the calling process's recording up: what the host reads of the device may decide what it calls next.

@@ -5,7 +5,7 @@ use rustler::{Resource, ResourceArc, Term};
 use super::assemble::dynamic_offset_arg;
 use super::program::{InputOperand, InputTerms, add_inputs, input_terms, node_arg};
 use super::*;
-use crate::graph::{Context, Operand};
+use crate::graph::Operand;
 use crate::kernels::device_loop::DeviceLoop;
 use crate::memory::{AllocationHandle, Blocking};
 use crate::program::workgroup::{LoopStep, LoopSteps, StepInput};
@@ -129,10 +129,6 @@ fn run(reference: Term, operands: Term, dispatch: Term, blocking: Blocking) -> A
         .collect();
     let cx = context(blocking)?;
     let iterations = resource.0.iterations(size_arg(dispatch, "dispatch")?, cx.caps());
-    let call = |cx: &Context| resource.0.run(cx, &operands, iterations);
-    let results = match definitions::record(reference.get_env(), &cx, call) {
-        Ok(results) => results?,
-        Err(call) => call(&cx)?,
-    };
+    let results = definitions::record(reference.get_env(), &cx, |cx| resource.0.run(cx, &operands, iterations))?;
     Ok((iterations, results.into_iter().map(BufferRef::from).collect()))
 }

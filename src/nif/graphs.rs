@@ -43,10 +43,9 @@ pub(super) fn run<'a, const N: usize>(
     call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
 ) -> Attempt<[Buffer; N]> {
     let cx = Context::new(gpu(blocking)?, blocking);
-    let call = match definitions::record(env, &cx, call) {
-        Ok(results) => return results,
-        Err(call) => call,
-    };
+    if definitions::is_recording(env) {
+        return definitions::record(env, &cx, call);
+    }
     if operands.len() > MAX_OPERANDS {
         return call(&cx);
     }
