@@ -468,10 +468,8 @@ fn hostile_constant_expressions_get_an_answer() {
              %main = OpFunction %void None %f\n%l = OpLabel\nOpReturn\nOpFunctionEnd"
         )))
     };
-    for op in ["SDiv", "SRem", "SMod"] {
-        for bits in ["32", "64"] {
-            assert!(answer(&format!("%s{bits} {op} %a{bits} %b{bits}")).is_ok(), "{op} of {bits} bits");
-        }
+    for (op, bits) in ["SDiv", "SRem", "SMod"].into_iter().flat_map(|op| [(op, "32"), (op, "64")]) {
+        assert!(answer(&format!("%s{bits} {op} %a{bits} %b{bits}")).is_ok(), "{op} of {bits} bits");
     }
     // The declared type is not the one that the operation gives.
     for expression in ["%bool IAdd %a32 %b32", "%bool SDiv %a64 %b32", "%s32 SLessThan %a32 %b64"] {
