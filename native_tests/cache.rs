@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use nx_vulkan::error::Unfinished;
 use nx_vulkan::memory::Blocking;
-use nx_vulkan::pipeline::{DiskCache, Pipelines};
+use nx_vulkan::pipeline::{DiskCache, KernelSource, Pipelines};
 use support::device;
 
 const SOURCE: &str = "#version 460\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
@@ -38,7 +38,8 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap());
     let build = || {
         let pipelines = empty();
-        let pipeline = pipelines.kernel(1, 0, Blocking::Allowed, || SOURCE.to_owned())?;
+        let pipeline = pipelines
+            .kernel(1, 0, Blocking::Allowed, || KernelSource { name: "test".into(), glsl: SOURCE.to_owned() })?;
         Ok::<_, Unfinished>(pipeline.handle().map(drop)?)
     };
     build().unwrap();

@@ -137,7 +137,8 @@ const SEVENS: &str = r"
     layout(local_size_x = 1) in;
     void main() { target.words[gl_WorkGroupID.x] = 7; }";
 
-const SEVENS_INFO: PipelineCreateInfo = PipelineCreateInfo { push_bytes: 8, bindings: 0, entry_point: "main" };
+const SEVENS_INFO: PipelineCreateInfo =
+    PipelineCreateInfo { name: "test", push_bytes: 8, bindings: 0, entry_point: "main" };
 
 #[test]
 fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {

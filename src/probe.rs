@@ -155,7 +155,7 @@ const COUNTING: &str = "#version 460\n\
 /// Adds 1 to each word of a buffer.
 fn counts(cx: &Context) -> Attempt<bool> {
     let gpu = cx.uncaptured();
-    let info = PipelineCreateInfo { push_bytes: 0, bindings: 1, entry_point: "main" };
+    let info = PipelineCreateInfo { name: "probe", push_bytes: 0, bindings: 1, entry_point: "main" };
     let pipeline = Arc::new(Pipeline::build(&gpu.device, &glsl::compile(COUNTING)?, &info, &[])?.0);
     let buffer = gpu.zeroed(256, Blocking::Allowed)?;
     let allocation = buffer.allocation()?;

@@ -96,6 +96,17 @@ defmodule Nx.Vulkan do
   def synchronize, do: Native.call(sync())
 
   @doc """
+  Calls `fun`, and returns what the device did meanwhile: each kernel with its operations, its runs, its times and its bytes.
+
+      Nx.Vulkan.profile(fn -> Nx.sum(Nx.exp(x)) end)
+
+  See `Nx.Vulkan.Profile`, which prints as a table and writes a trace for Chrome or Perfetto. What other processes have the device
+  do in this time is part of it. There is one profile at a time.
+  """
+  @spec profile((-> term())) :: Nx.Vulkan.Profile.t()
+  defdelegate profile(fun), to: Nx.Vulkan.Profile, as: :run
+
+  @doc """
   Makes the device ready: `:ok`, or why there is none. Every other call does so by itself.
   """
   @spec init() :: :ok | {:error, :no_device, String.t()}

@@ -47,8 +47,12 @@ pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node 
 /// Runs a kernel of SPIR-V over copies of `buffers`, bound in order, and returns what is in them afterwards.
 pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> Vec<Vec<u32>> {
     let push: &[u8] = bytemuck::cast_slice(push);
-    let blueprint =
-        PipelineCreateInfo { push_bytes: push.len() as u32, bindings: buffers.len() as u32, entry_point: "main" };
+    let blueprint = PipelineCreateInfo {
+        name: "test",
+        push_bytes: push.len() as u32,
+        bindings: buffers.len() as u32,
+        entry_point: "main",
+    };
     let pipeline = Arc::new(Pipeline::build(&device().device, words, &blueprint, &[]).unwrap().0);
     let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
     let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();

@@ -12,7 +12,7 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Result};
 use crate::gpu::Gpu;
 use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, MemoryKind};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{KernelSource, Pipeline};
 use crate::stream::{Copy, Dispatch, SubmissionGuard};
 
 /// Bytes that a kernel touches from which they do not all stay in a device's caches.
@@ -103,7 +103,12 @@ impl<'a> Context<'a> {
     }
 
     /// The pipeline of a kernel by its cache key, from `source` where it is in no cache.
-    pub fn pipeline(&self, key: u128, push_bytes: u32, source: impl FnOnce() -> String) -> Attempt<Arc<Pipeline>> {
+    pub fn pipeline(
+        &self,
+        key: u128,
+        push_bytes: u32,
+        source: impl FnOnce() -> KernelSource,
+    ) -> Attempt<Arc<Pipeline>> {
         self.gpu.pipelines.kernel(key, push_bytes, self.blocking, source)
     }
 

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params, Signature};
+use crate::pipeline::KernelSource;
 
 /// A kernel: all that its source depends on. The pipeline is found by the hash of the specification, of its type's name and of the
 /// parameters' names and types, so that no field can be forgotten in a key.
@@ -21,6 +22,13 @@ pub trait KernelSpec: Hash {
 
     /// The parameters of a launch, in the order of their declaration.
     fn params<'a>(&self, args: &Self::Args<'a>, params: &mut Params<'a>);
+
+    /// What profiles call it: the family, unless it says more.
+    fn name(&self) -> String {
+        let path = type_name::<Self>().split('<').next().unwrap_or_default();
+        let name = path.rsplit("::").next().unwrap_or_default();
+        name.strip_suffix("Kernel").unwrap_or(name).to_lowercase()
+    }
 
     /// How many workgroups a launch has.
     fn groups(&self, args: &Self::Args<'_>) -> u64;
@@ -45,7 +53,7 @@ pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Atte
     let pipeline = cx.pipeline(xxh3_128(&key.0), push_bytes, || {
         let mut declared = Params::with_declarations();
         spec.params(args, &mut declared);
-        spec.source(cx.caps(), &declared.block(in_buffer))
+        KernelSource { name: spec.name(), glsl: spec.source(cx.caps(), &declared.block(in_buffer)) }
     })?;
     cx.launch(&pipeline, grid(cx.caps(), spec.groups(args))?, params)
 }

@@ -13,6 +13,7 @@ mod halt;
 mod info;
 mod linalg;
 mod packing;
+mod profile;
 mod program;
 mod raw;
 mod scan;

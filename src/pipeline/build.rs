@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 
 /// How a pipeline is made from its module.
 pub struct PipelineCreateInfo<'a> {
+    /// What profiles call it.
+    pub name: &'a str,
     /// Bytes of push constants.
     pub push_bytes: u32,
     /// Storage buffers in set 0, at bindings 0 and up, given with each dispatch.
@@ -26,6 +28,7 @@ pub struct PipelineCreateInfo<'a> {
 /// SPIR-V panics on modules that a validator accepts.
 pub struct Pipeline {
     device: Arc<Device>,
+    name: Arc<str>,
     /// Empty while the driver builds.
     handle: OnceCell<Result<vk::Pipeline>>,
     layout: vk::PipelineLayout,
@@ -41,6 +44,11 @@ impl Pipeline {
     /// Whether [`Pipeline::handle`] would not wait.
     pub fn is_built(&self) -> bool {
         self.handle.get().is_some()
+    }
+
+    /// What profiles call it.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// The layout of its push constants and of descriptor set 0; it lives no longer than this value.
@@ -72,6 +80,7 @@ impl Pipeline {
         // Owns the handles made so far, so that an early return destroys them.
         let mut pipeline = Self {
             device: device.clone(),
+            name: create_info.name.into(),
             handle: OnceCell::new(),
             layout: vk::PipelineLayout::null(),
             set_layout: vk::DescriptorSetLayout::null(),

@@ -38,6 +38,14 @@ pub fn stop_builds(limit: Duration) {
 /// Identifies a built-in kernel in memory: a hash over all that its source is generated from.
 pub type KernelKey = u128;
 
+/// What a built-in kernel's pipeline is made of.
+pub struct KernelSource {
+    /// What profiles call it.
+    pub name: String,
+    /// Its text.
+    pub glsl: String,
+}
+
 /// The hasher of maps whose keys are hashes: it takes a key's first 8 bytes as they are.
 #[derive(Default)]
 pub struct IdentityHasher(u64);
@@ -130,22 +138,22 @@ impl Pipelines {
         self.disk.limit()
     }
 
-    /// The pipeline of a built-in kernel: `source` is called for its GLSL where it is not in memory yet. The driver may still be building
+    /// The pipeline of a built-in kernel: `source` is called for its name and its GLSL where it is not in memory yet. The driver may still be building
     /// it on return; commands with it are submitted once it is built.
     pub fn kernel(
         &self,
         key: KernelKey,
         push_bytes: u32,
         blocking: Blocking,
-        source: impl FnOnce() -> String,
+        source: impl FnOnce() -> KernelSource,
     ) -> Attempt<Arc<Pipeline>> {
         if let Some(pipeline) = self.kernels.read().get(&key) {
             return Ok(pipeline.clone());
         }
         blocking.require()?;
-        let source = source();
+        let KernelSource { name, glsl: source } = source();
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
-        let info = PipelineCreateInfo { push_bytes, bindings: 0, entry_point: "main" };
+        let info = PipelineCreateInfo { name: &name, push_bytes, bindings: 0, entry_point: "main" };
         let pipeline = self.start(content, &info, || glsl::compile(&source))?;
         Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
     }
@@ -171,7 +179,9 @@ impl Pipelines {
         module.check_layout(interface.bindings, interface.push_bytes).map_err(named)?;
         module.check_device(&spirv::Limits::of(&self.device)).map_err(named)?;
         let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{interface:?}").as_bytes()]);
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         let info = PipelineCreateInfo {
+            name: &name,
             push_bytes: interface.push_bytes,
             bindings: interface.bindings,
             entry_point: &module.entry_point,

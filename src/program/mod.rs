@@ -286,6 +286,23 @@ impl Program {
         }
     }
 
+    /// The operations in their order, each once, and the type of the results.
+    pub fn summary(&self) -> String {
+        let mut names: Vec<(&str, usize)> = vec![];
+        for node in &self.nodes {
+            match names.iter_mut().find(|(name, _)| *name == node.op.name) {
+                Some((_, count)) => *count += 1,
+                None => names.push((node.op.name, 1)),
+            }
+        }
+        let named = |(name, count): &(&str, usize)| match count {
+            1 => (*name).to_owned(),
+            _ => format!("{count} {name}"),
+        };
+        let names: Vec<String> = names.iter().map(named).collect();
+        format!("{} → {}", names.join(", "), self.result().suffix())
+    }
+
     /// The steps of each `gather` that reads the input.
     pub fn steps(&self, input: usize) -> impl Iterator<Item = &SmallVec<[(u64, i64); 4]>> {
         self.nodes.iter().filter_map(move |node| match &node.attribute {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ash::vk;
 
+use super::profile::BatchSamples;
 use crate::pipeline::Pipeline;
 
 /// Commands that are submitted together, in order.
@@ -17,6 +18,8 @@ pub(super) struct Batch {
     pub bindings: Vec<vk::DescriptorBufferInfo>,
     /// The dispatches' pipelines.
     pub pipelines: Vec<Arc<Pipeline>>,
+    /// Of each dispatch and transfer, while a profile is on.
+    pub samples: Option<BatchSamples>,
 }
 
 /// A command with checked arguments. Its pipeline lives with the batch, its buffers longer: the pool destroys them only after their last use.

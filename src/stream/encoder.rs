@@ -9,9 +9,11 @@ use vulkano::command_buffer::pool::{
     CommandBufferAllocateInfo, CommandPool, CommandPoolAlloc, CommandPoolCreateFlags, CommandPoolCreateInfo,
 };
 use vulkano::device::{Device, Queue};
+use vulkano::query::QueryPool;
 
 use super::batch::{Batch, Command};
 use super::descriptors::{Descriptors, SetPool};
+use super::profile::write_timestamp;
 use crate::device::Timeline;
 use crate::error::{Error, Result};
 
@@ -51,16 +53,25 @@ impl Encoder {
 
     /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached. Waits for pipelines
     /// that the driver still builds.
-    pub fn encode(&mut self, batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
+    pub fn encode(&mut self, mut batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
         let pipelines = batch.pipelines.iter().map(|pipeline| pipeline.handle()).collect::<Result<Vec<_>>>()?;
         let buffer = match self.begun.take() {
             Some(buffer) => buffer,
             None => self.begin()?,
         };
         let handle = buffer.handle();
-        let mut bound = vk::Pipeline::null();
-        for command in &batch.commands {
-            self.record(handle, &batch, command, &pipelines, &mut bound)?;
+        match batch.samples.take().filter(|samples| !samples.list.is_empty()) {
+            Some(samples) => {
+                let queries = samples.begin(handle)?;
+                self.record_timed(handle, &batch, &pipelines, &queries)?;
+                samples.keep(queries);
+            }
+            None => {
+                let mut bound = vk::Pipeline::null();
+                for command in &batch.commands {
+                    self.record(handle, &batch, command, &pipelines, &mut bound)?;
+                }
+            }
         }
         // SAFETY: the command buffer is in the recording state.
         unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }
@@ -104,6 +115,33 @@ impl Encoder {
         let mut allocated =
             self.pool.allocate_command_buffers(info).map_err(|e| Error::OutOfMemory(format!("command buffer: {e}")))?;
         allocated.next().ok_or_else(|| Error::OutOfMemory("no command buffer".into()))
+    }
+
+    /// Records the batch's commands, each dispatch and transfer between two timestamps. The first is written when the commands before are
+    /// where the device starts on this one, the second when it has ended.
+    fn record_timed(
+        &mut self,
+        to: vk::CommandBuffer,
+        batch: &Batch,
+        pipelines: &[vk::Pipeline],
+        queries: &QueryPool,
+    ) -> Result<()> {
+        let (mut bound, mut query) = (vk::Pipeline::null(), 0);
+        let (top, bottom) = (vk::PipelineStageFlags::TOP_OF_PIPE, vk::PipelineStageFlags::BOTTOM_OF_PIPE);
+        for command in &batch.commands {
+            let sampled = command.is_sampled();
+            if sampled {
+                // SAFETY: the buffer is in the recording state; there are two queries for each sampled command.
+                unsafe { write_timestamp(&self.device, to, top, queries, query) };
+            }
+            self.record(to, batch, command, pipelines, &mut bound)?;
+            if sampled {
+                // SAFETY: as above.
+                unsafe { write_timestamp(&self.device, to, bottom, queries, query + 1) };
+                query += 2;
+            }
+        }
+        Ok(())
     }
 
     fn record(

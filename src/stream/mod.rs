@@ -4,14 +4,16 @@
 mod batch;
 mod descriptors;
 mod encoder;
+mod profile;
 mod recorder;
 mod submitter;
 
+pub use profile::{CommandSample, Profile};
 pub use recorder::{Binding, Copy, Dispatch};
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
@@ -19,6 +21,7 @@ use vulkano::device::{Device, Queue};
 use crate::device::Timeline;
 use crate::error::{Attempt, Error, Result, Retry};
 use crate::memory::{Allocation, Blocking};
+use profile::{ProfileRecorder, Profiler};
 use recorder::Recorder;
 use submitter::Submitter;
 
@@ -27,15 +30,20 @@ pub struct Stream {
     recorder: Mutex<Recorder>,
     submitter: Arc<Submitter>,
     timeline: Arc<Timeline>,
+    /// Whether a profile is on.
+    profiling: AtomicBool,
+    device: Arc<Device>,
+    queue: Arc<Queue>,
 }
 
 impl Stream {
     /// A stream on a queue that nothing else uses.
     pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
         let timeline = Arc::new(Timeline::new(device.clone())?);
-        let submitter = Submitter::new(device, queue, timeline.clone())?;
+        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone())?;
         let recorder = Recorder::new(timeline.clone(), submitter.clone());
-        Ok(Self { recorder: Mutex::new(recorder), submitter, timeline })
+        let (recorder, profiling) = (Mutex::new(recorder), AtomicBool::new(false));
+        Ok(Self { recorder, submitter, timeline, profiling, device, queue })
     }
 
     /// The timeline of the submissions.
@@ -85,7 +93,8 @@ impl Stream {
     /// [`Retry::Blocking`] where the device needs the scheduler's core.
     pub fn submit_and_poll(&self) -> Attempt<()> {
         let value = self.start()?;
-        match self.timeline.reached_soon(value)? {
+        let reached = self.timed(|| self.timeline.reached_soon(value))?;
+        match reached {
             true => Ok(()),
             false => Err(if self.timeline.on_cpu() { Retry::Blocking } else { Retry::Later }.into()),
         }
@@ -136,6 +145,43 @@ impl Stream {
         self.submitter.idle()
     }
 
+    /// Has all commands from now on get timestamps, until [`Stream::stop_profile`]. Waits for the commands before. Fails where a profile is
+    /// on, and where the device has no timestamps.
+    pub fn start_profile(&self) -> Result<()> {
+        let profiler = Profiler::new(self.device.clone(), &self.queue)?;
+        self.finish()?;
+        self.recorder().start_profile(profiler)?;
+        self.profiling.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Waits for the commands of the profile that is on, and returns it.
+    pub fn stop_profile(&self) -> Result<Profile> {
+        let profile = self.take_profile().ok_or_else(|| Error::Argument("no profile of this device is on".into()))?;
+        self.finish()?;
+        profile.finish()
+    }
+
+    /// Gives the profile up that is on, if one is.
+    pub fn give_up_profile(&self) {
+        self.take_profile();
+    }
+
+    fn take_profile(&self) -> Option<ProfileRecorder> {
+        self.profiling.store(false, Relaxed);
+        self.recorder().stop_profile()
+    }
+
+    /// Does what waits for the device, which a profile counts.
+    fn timed<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let start = self.profiling.load(Relaxed).then(Instant::now);
+        let result = wait();
+        if let Some(start) = start {
+            self.recorder().waited(start);
+        }
+        result
+    }
+
     fn submit_now(&self) -> Result<u64> {
         let value = self.recorder().submit(true)?;
         self.submitter.flush()?;
@@ -143,7 +189,7 @@ impl Stream {
     }
 
     fn wait(&self, value: u64) -> Result<()> {
-        self.timeline.wait(value).map_err(|error| {
+        self.timed(|| self.timeline.wait(value)).map_err(|error| {
             // The first failure is the cause of this one.
             self.submitter.fail(error.clone());
             self.submitter.check().err().unwrap_or(error)

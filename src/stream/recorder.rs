@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use ash::vk;
 
 use super::batch::{Batch, Command};
+use super::profile::{ProfileRecorder, Profiler};
 use super::submitter::Submitter;
 use crate::device::Timeline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Allocation;
 use crate::pipeline::Pipeline;
 
@@ -78,6 +80,8 @@ pub(super) struct Recorder {
     epoch: u64,
     /// The stages of this epoch's commands: a barrier waits for no others.
     stages: vk::PipelineStageFlags,
+    /// `None` while no profile is on.
+    profile: Option<ProfileRecorder>,
 }
 
 /// The writes of commands in these stages. A barrier may name no others.
@@ -102,6 +106,7 @@ impl Recorder {
             open_batches: 0,
             epoch: 1,
             stages: vk::PipelineStageFlags::empty(),
+            profile: None,
         }
     }
 
@@ -122,7 +127,10 @@ impl Recorder {
             self.push(Command::Bind { layout, set_layout: d.pipeline.set_layout(), bindings });
         }
         self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push });
-        let bytes = d.reads.iter().chain(d.writes).map(|allocation| allocation.size).sum();
+        let bytes = |list: &[&Allocation]| list.iter().map(|allocation| allocation.size).sum::<u64>();
+        let (read, written) = (bytes(d.reads), bytes(d.writes));
+        self.sample(|| d.pipeline.name().clone(), d.groups, read, written);
+        let bytes = read + written;
         self.recorded(bytes)
     }
 
@@ -131,6 +139,7 @@ impl Recorder {
         self.order(vk::PipelineStageFlags::TRANSFER, &[c.from], &[c.to])?;
         let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
         self.push(Command::Copy { from: c.from.handle, to: c.to.handle, region });
+        self.sample(|| if c.to_host { "copy to host" } else { "copy" }.into(), [0; 3], c.len, c.len);
         if c.to_host {
             self.push(Command::Barrier {
                 stages: [vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST],
@@ -147,6 +156,7 @@ impl Recorder {
         stored.end = stored.start + data.len().next_multiple_of(4);
         self.batch.data.resize(stored.end, 0);
         self.push(Command::Update { buffer: allocation.handle, data: stored });
+        self.sample(|| "update".into(), [0; 3], 0, data.len() as u64);
         self.recorded(data.len() as u64)
     }
 
@@ -154,6 +164,7 @@ impl Recorder {
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
         let len = len.next_multiple_of(4).clamp(4, allocation.size);
         self.push(Command::Zero { buffer: allocation.handle, len });
+        self.sample(|| "fill".into(), [0; 3], 0, len);
         self.recorded(len)
     }
 
@@ -166,9 +177,45 @@ impl Recorder {
         (self.commands, self.bytes) = (0, 0);
         let next = Batch::with_room(self.batch.commands.len());
         let batch = std::mem::replace(&mut self.batch, next);
+        self.batch.samples = self.profile.as_ref().and_then(ProfileRecorder::batch);
         let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
         self.submitter.push(batch, value, immediately)?;
         Ok(value)
+    }
+
+    /// Has the commands from now on get timestamps. What is recorded before is submitted. Fails where a profile is on.
+    pub fn start_profile(&mut self, profiler: Arc<Profiler>) -> Result<()> {
+        if self.profile.is_some() {
+            return Err(Error::Argument("a profile of this device is on already".into()));
+        }
+        self.submit(true)?;
+        let profile = ProfileRecorder::new(profiler);
+        self.batch.samples = profile.batch();
+        self.profile = Some(profile);
+        Ok(())
+    }
+
+    /// Ends a profile, whose batches must have run before [`ProfileRecorder::finish`]. The last one is submitted.
+    pub fn stop_profile(&mut self) -> Option<ProfileRecorder> {
+        let profile = self.profile.take();
+        // A failure is that of the next call.
+        let _ = self.submit(true);
+        self.batch.samples = None;
+        profile
+    }
+
+    /// Counts a wait that ends now, while a profile is on.
+    pub fn waited(&mut self, since: Instant) {
+        if let Some(profile) = &mut self.profile {
+            profile.waited(since);
+        }
+    }
+
+    /// Adds the command that was recorded last to the profile, if one is on.
+    fn sample(&mut self, name: impl FnOnce() -> Arc<str>, groups: [u32; 3], read: u64, written: u64) {
+        if let Some(profile) = &mut self.profile {
+            profile.command(&mut self.batch, name(), groups, read, written);
+        }
     }
 
     /// Forgets the commands that are not yet submitted. As the process ends, not even their pipelines are destroyed.

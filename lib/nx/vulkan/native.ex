@@ -53,6 +53,8 @@ defmodule Nx.Vulkan.Native do
     definition_record: 2,
     definition_keep: 3,
     device_info: 0,
+    profile_start: 0,
+    profile_stop: 1,
     clock: 0,
     type_support: 0
   ]

@@ -85,6 +85,18 @@ fn vector_of(storage: &'static str, width: u64) -> &'static str {
 impl KernelSpec for MatmulKernel {
     type Args<'a> = MatmulArgs<'a>;
 
+    fn name(&self) -> String {
+        let Self { tile, operand_types: [a, b], .. } = self;
+        let method = match tile.method {
+            TileMethod::Shared => "",
+            _ => &format!("{:?} ", tile.method),
+        };
+        let split = if self.split { " of a part of k" } else { "" };
+        let (rows, columns, depth) = (tile.rows, tile.columns, tile.depth);
+        let (a, b, c) = (a.suffix(), b.suffix(), self.ty.suffix());
+        format!("matmul {method}{rows}×{columns}×{depth} {a}·{b} → {c}{split}")
+    }
+
     fn params<'a>(&self, args: &MatmulArgs<'a>, params: &mut Params<'a>) {
         let index64 = self.index64;
         params.write(args.c, self.ty.storage(), "c");

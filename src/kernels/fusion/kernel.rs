@@ -4,7 +4,7 @@ use crate::device::Capabilities;
 use crate::graph::{Operand, Params};
 use crate::kernels::KernelSpec;
 use crate::memory::{Allocation, AllocationHandle};
-use crate::program::emit::{LoopNest, MapTraversal, Schedule, emit};
+use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
 use crate::program::layout::{Layout, Pattern};
 use crate::program::types::Compute;
 use crate::program::{Attribute, Program, Source};
@@ -56,6 +56,17 @@ impl KernelSpec for FusionKernel {
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         emit(&self.program, &self.layout, self.schedule, parameters, caps)
+    }
+
+    fn name(&self) -> String {
+        let kind = match self.schedule.nest {
+            LoopNest::Reduce(ReduceSchedule { from_partial: true, .. }) => "combine",
+            LoopNest::Reduce(_) => "reduce",
+            LoopNest::Fold { .. } => "fold",
+            LoopNest::Map { .. } => "map",
+            LoopNest::Tile { .. } => "transposing map",
+        };
+        format!("{kind} {}", self.program.summary())
     }
 
     /// In the order of their declaration: addresses, immediates, then indices.

@@ -1,0 +1,261 @@
+defmodule Nx.Vulkan.Profile do
+  @moduledoc """
+  What the device did while a function ran: the result of `Nx.Vulkan.profile/1`.
+
+  It inspects as a table of the kernels, the one that took longest first, and `to_chrome_trace/1` is the same as a trace in time,
+  for `chrome://tracing` or [Perfetto](https://ui.perfetto.dev):
+
+      profile = Nx.Vulkan.profile(fn -> step.(params, batch) end)
+      IO.inspect(profile)
+      File.write!("trace.json", Nx.Vulkan.Profile.to_chrome_trace(profile))
+
+  ## Fields
+
+    * `:result` - what the function returned
+    * `:wall_us` - microseconds from the beginning to the end of all work on the device
+    * `:device_us` - the sum of the commands' times on the device
+    * `:gap_us` - the time between the first and the last command in which the device ran none of them
+    * `:wait_us` - the time in which the host waited for the device
+    * `:kernels` - the kernels and transfers: a list of maps, those of one name, grid and size together
+    * `:commands` - all of them in the order of their submission
+    * `:dropped` - how many commands there was no room for, after some 262,000
+
+  A kernel has
+
+    * `:name` - the kind of kernel, and of a fused one its operations with the type of its results
+    * `:runs` - how often it ran
+    * `:device_us` - microseconds of all runs, and `:gap_us` those between the end of the command before and the beginning
+      of each run: barriers and launches, and the host where it is slower than the device
+    * `:host_us` - microseconds of the host from the command before to each run, waits for the device excepted
+    * `:grid` - workgroups along each axis; `nil` for a transfer
+    * `:read` and `:written` - bytes of the memory that one run reads and writes: whole allocations, whose sizes are classes, so that a
+      kernel may touch fewer
+
+  Times on the device are between two timestamps around each command. They are written while a profile is on alone, and take about
+  a microsecond each on a GPU: commands that would run beside each other end one after the other.
+  """
+
+  require Nx.Vulkan.Native, as: Native
+
+  @enforce_keys [
+    :result,
+    :wall_us,
+    :device_us,
+    :gap_us,
+    :wait_us,
+    :kernels,
+    :commands,
+    :waits,
+    :dropped
+  ]
+  defstruct @enforce_keys
+
+  @type kernel :: %{
+          name: String.t(),
+          runs: pos_integer(),
+          device_us: float(),
+          gap_us: float(),
+          host_us: float(),
+          grid: {pos_integer(), pos_integer(), pos_integer()} | nil,
+          read: non_neg_integer(),
+          written: non_neg_integer()
+        }
+
+  @type t :: %__MODULE__{
+          result: term(),
+          wall_us: float(),
+          device_us: float(),
+          gap_us: float(),
+          wait_us: float(),
+          kernels: [kernel()],
+          commands: [map()],
+          waits: [map()],
+          dropped: non_neg_integer()
+        }
+
+  @doc false
+  def run(fun) when is_function(fun, 0) do
+    profile = ok!(Native.call(profile_start()))
+
+    try do
+      {:returned, fun.()}
+    catch
+      kind, reason -> {kind, reason, __STACKTRACE__}
+    end
+    |> then(fn
+      {:returned, result} ->
+        of(result, ok!(Native.call(profile_stop(profile))))
+
+      {kind, reason, stacktrace} ->
+        _ = Native.call(profile_stop(profile))
+        :erlang.raise(kind, reason, stacktrace)
+    end)
+  end
+
+  defp ok!({:ok, value}), do: value
+  defp ok!(error), do: Nx.Vulkan.Error.raise!(:profile, error)
+
+  defp of(result, {commands, waits, dropped, nanoseconds}) do
+    {commands, _end} = Enum.map_reduce(commands, nil, &command/2)
+    waits = for {from, to} <- waits, do: %{begin_us: us(from), end_us: us(to)}
+
+    %__MODULE__{
+      result: result,
+      wall_us: us(nanoseconds),
+      device_us: total(commands, & &1.device_us),
+      gap_us: total(commands, & &1.gap_us),
+      wait_us: total(waits, &(&1.end_us - &1.begin_us)),
+      kernels: kernels(commands),
+      commands: commands,
+      waits: waits,
+      dropped: dropped
+    }
+  end
+
+  defp command({name, grid, read, written, recorded, host, from, to}, previous) do
+    command = %{
+      name: name,
+      grid: if(grid != {0, 0, 0}, do: grid),
+      read: read,
+      written: written,
+      recorded_us: us(recorded),
+      host_us: us(host),
+      begin_us: us(from),
+      device_us: us(to - from),
+      gap_us: if(previous, do: us(from - previous), else: 0.0)
+    }
+
+    {command, to}
+  end
+
+  defp kernels(commands) do
+    commands
+    |> Enum.group_by(&Map.take(&1, [:name, :grid, :read, :written]))
+    |> Enum.map(fn {kernel, runs} ->
+      times = for key <- [:device_us, :gap_us, :host_us], do: {key, total(runs, & &1[key])}
+      times |> Map.new() |> Map.merge(kernel) |> Map.put(:runs, length(runs))
+    end)
+    |> Enum.sort_by(&{-&1.device_us, &1.name})
+  end
+
+  defp us(nanoseconds), do: nanoseconds / 1000
+  defp total(list, fun), do: list |> Enum.map(fun) |> Enum.sum() |> Kernel.*(1.0)
+
+  @doc """
+  The profile as JSON in the format of Chrome's traces: what the device ran, what the host recorded and where it waited. Times of the
+  device are such that no command begins before it was recorded.
+  """
+  @spec to_chrome_trace(t()) :: String.t()
+  def to_chrome_trace(%__MODULE__{commands: commands, waits: waits}) do
+    names =
+      for {thread, name} <- [{1, "host"}, {2, "device"}, {3, "waits of the host"}],
+          do: thread_name(thread, name)
+
+    events =
+      for command <- commands do
+        %{recorded_us: recorded, host_us: host} = command
+
+        args =
+          ~s({"grid":"#{inspect(command.grid)}","read":#{command.read},"written":#{command.written}})
+
+        [
+          event(command.name, 2, command.begin_us, command.device_us, args),
+          event(command.name, 1, max(recorded - host, 0.0), min(host, recorded), "{}")
+        ]
+      end
+
+    waits =
+      for wait <- waits, do: event("wait", 3, wait.begin_us, wait.end_us - wait.begin_us, "{}")
+
+    IO.iodata_to_binary([
+      "[",
+      Enum.intersperse(names ++ Enum.concat(events) ++ waits, ",\n"),
+      "]\n"
+    ])
+  end
+
+  defp thread_name(thread, name),
+    do: ~s({"name":"thread_name","ph":"M","pid":1,"tid":#{thread},"args":{"name":"#{name}"}})
+
+  defp event(name, thread, from, duration, args) do
+    [~s({"name":"), escape(name), ~s(","ph":"X","pid":1,"tid":), to_string(thread)] ++
+      [~s(,"ts":), decimal(from, 3), ~s(,"dur":), decimal(duration, 3), ~s(,"args":), args, "}"]
+  end
+
+  # Names are printable, but a file's may have any character.
+  defp escape(name) do
+    for <<char <- name>>, into: "" do
+      if char in [?", ?\\] or char < 32,
+        do: "\\u" <> String.pad_leading(Integer.to_string(char, 16), 4, "0"),
+        else: <<char>>
+    end
+  end
+
+  defp decimal(float, digits), do: :erlang.float_to_binary(float * 1.0, decimals: digits)
+
+  @doc false
+  def table(%__MODULE__{kernels: kernels} = profile) do
+    header = ~w(runs device share gap host read written GB/s grid kernel)
+
+    rows =
+      for kernel <- kernels do
+        [
+          to_string(kernel.runs),
+          decimal(kernel.device_us, 1),
+          decimal(100 * kernel.device_us / max(profile.device_us, 0.001), 1) <> "%",
+          decimal(kernel.gap_us, 1),
+          decimal(kernel.host_us, 1),
+          bytes(kernel.read),
+          bytes(kernel.written),
+          rate(kernel),
+          grid(kernel.grid),
+          kernel.name
+        ]
+      end
+
+    widths =
+      Enum.zip_with([header | rows], fn column ->
+        column |> Enum.map(&String.length/1) |> Enum.max()
+      end)
+
+    count = total(kernels, & &1.runs) |> trunc()
+
+    summary =
+      "#{count} commands, device #{decimal(profile.device_us, 1)} µs, gaps #{decimal(profile.gap_us, 1)} µs, " <>
+        "waits #{decimal(profile.wait_us, 1)} µs, wall #{decimal(profile.wall_us, 1)} µs" <>
+        if(profile.dropped > 0, do: ", #{profile.dropped} dropped", else: "")
+
+    Enum.join([summary | Enum.map([header | rows], &line(&1, widths))], "\n")
+  end
+
+  # Numbers stand at the right of their columns, names at the left.
+  defp line(cells, widths) do
+    {numbers, [name]} = Enum.split(cells, -1)
+
+    Enum.map_join(Enum.zip(numbers, widths), "  ", fn {cell, width} ->
+      String.pad_leading(cell, width)
+    end) <> "  " <> name
+  end
+
+  defp grid(nil), do: "-"
+  defp grid({x, 1, 1}), do: to_string(x)
+  defp grid({x, y, z}), do: "#{x}×#{y}×#{z}"
+
+  defp bytes(count) when count < 1024, do: "#{count} B"
+  defp bytes(count) when count < 1_048_576, do: decimal(count / 1024, 1) <> " KiB"
+  defp bytes(count), do: decimal(count / 1_048_576, 1) <> " MiB"
+
+  defp rate(%{device_us: device_us, read: read, written: written, runs: runs}),
+    do: decimal((read + written) * runs / max(device_us, 0.001) / 1000, 1)
+
+  defimpl Inspect do
+    import Inspect.Algebra
+
+    def inspect(profile, _options) do
+      lines =
+        profile |> Nx.Vulkan.Profile.table() |> String.split("\n") |> Enum.intersperse(line())
+
+      concat(["#Nx.Vulkan.Profile<", nest(concat([line() | lines]), 2), line(), ">"])
+    end
+  end
+end

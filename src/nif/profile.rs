@@ -1,0 +1,79 @@
+//! Profiles of all that the device runs between two calls.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+
+use super::*;
+use crate::stream::{CommandSample, Profile};
+
+/// Ends its profile when it is dropped, as when the process dies.
+struct ProfileResource {
+    on: AtomicBool,
+}
+
+#[rustler::resource_impl]
+impl rustler::Resource for ProfileResource {}
+
+impl Drop for ProfileResource {
+    fn drop(&mut self) {
+        if self.on.load(Relaxed)
+            && let Ok(gpu) = crate::gpu::gpu_if_ready()
+        {
+            gpu.stream.give_up_profile();
+        }
+    }
+}
+
+/// Has all commands from now on get timestamps. Fails where a profile is on.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn profile_start(env: Env) -> NifResult<Term> {
+    let started = crate::gpu::gpu().and_then(|gpu| gpu.stream.start_profile());
+    reply(env, started.map(|()| ResourceArc::new(ProfileResource { on: AtomicBool::new(true) })))
+}
+
+/// `{commands, waits, dropped, nanoseconds}`, once all commands have run. A command is `{name, groups, read, written, recorded, host, begin, end}`,
+/// a wait `{begin, end}`, in nanoseconds since the profile's beginning.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn profile_stop<'a>(env: Env<'a>, profile: Term<'a>) -> NifResult<Term<'a>> {
+    let stop = || -> Result<Profile> {
+        let resource: ResourceArc<ProfileResource> =
+            profile.decode().map_err(|_| wrong("profile", "a profile's reference"))?;
+        if !resource.on.swap(false, Relaxed) {
+            return Err(Error::Argument("profile: it has ended".into()));
+        }
+        crate::gpu::gpu()?.stream.stop_profile()
+    };
+    reply(env, stop())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Encoder for CommandSample {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let Self { name, groups: [x, y, z], read, written, recorded, host, device } = self;
+        let elements = [
+            (**name).encode(env),
+            (x, y, z).encode(env),
+            read.encode(env),
+            written.encode(env),
+            nanoseconds(*recorded).encode(env),
+            nanoseconds(*host).encode(env),
+            nanoseconds(device.start).encode(env),
+            nanoseconds(device.end).encode(env),
+        ];
+        rustler::types::tuple::make_tuple(env, &elements)
+    }
+}
+
+impl Encoder for Profile {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let wait = |wait: &Range<Duration>| (nanoseconds(wait.start), nanoseconds(wait.end));
+        let waits: Vec<_> = self.waits.iter().map(wait).collect();
+        (&self.commands, waits, self.dropped, nanoseconds(self.elapsed)).encode(env)
+    }
+}
