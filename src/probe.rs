@@ -7,13 +7,17 @@ use std::ops::Add;
 use std::path::Path;
 use std::process::exit;
 use std::sync::Arc;
+use std::thread;
 
 use bytemuck::Pod;
 use smallvec::smallvec;
 
-use crate::device::{Capabilities, DEVICE, DisabledFeatures, SUPERVISE, TRY, Verdict, beginning, end, line, supervise};
+use crate::device::{
+    Capabilities, DEVICE, DisabledFeatures, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, end, line,
+    supervise,
+};
 use crate::error::{Attempt, Error, Unfinished};
-use crate::gpu;
+use crate::gpu::{self, Gpu};
 use crate::graph::{Context, Operand};
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::{Tensor, fusion};
@@ -28,55 +32,111 @@ struct Step {
     name: &'static str,
     /// Whether the device claims the feature.
     claimed: fn(&Capabilities) -> bool,
-    /// Runs the kernel, and tells whether its result is right.
-    run: fn(&Context) -> Attempt<bool>,
+    kernel: TriedKernel,
 }
 
-/// The steps in their order. Kernels on floats of 32 bits use subnormals and, on CPU devices, subgroups where they are there, and no other
-/// feature: what is refused first is what they can do without.
+/// What runs for a feature, and tells whether its result is right.
+#[derive(Clone, Copy, PartialEq)]
+enum TriedKernel {
+    /// Adds vectors of 32-bit floats. It uses subnormals and, on CPU devices, subgroups where they are there, and no other feature.
+    AddsF32,
+    AddsS64,
+    AddsF64,
+    AddsU8,
+    AddsS16,
+    /// Adds 1 to words that a descriptor gives.
+    Counts,
+    /// Multiplies matrices of each type that cooperative matrices have.
+    Multiplies,
+    /// Sums a vector.
+    Sums,
+}
+
+impl TriedKernel {
+    fn is_right(self, gpu: &Gpu) -> Attempt<bool> {
+        let cx = &Context::new(gpu, Blocking::Allowed);
+        match self {
+            Self::AddsF32 => adds::<f32>(cx, Type::F32),
+            Self::AddsS64 => adds::<i64>(cx, Type::S64),
+            Self::AddsF64 => adds::<f64>(cx, Type::F64),
+            Self::AddsU8 => adds::<u8>(cx, Type::U8),
+            Self::AddsS16 => adds::<i16>(cx, Type::S16),
+            Self::Counts => counts(cx),
+            Self::Multiplies => multiplies(cx),
+            Self::Sums => sums(cx),
+        }
+    }
+}
+
+/// The steps in their order: what is refused first is what the kernels of 32-bit floats can do without.
 const STEPS: [Step; 10] = [
-    Step { name: "denorm_preserve", claimed: |caps| caps.denorm_preserve, run: |cx| adds::<f32>(cx, Type::F32) },
-    Step { name: "subgroup", claimed: |caps| caps.subgroup > 0, run: |cx| adds::<f32>(cx, Type::F32) },
-    Step { name: DEVICE, claimed: |_| true, run: |cx| adds::<f32>(cx, Type::F32) },
-    Step { name: "int64", claimed: |caps| caps.int64, run: |cx| adds::<i64>(cx, Type::S64) },
-    Step { name: "float64", claimed: |caps| caps.float64, run: |cx| adds::<f64>(cx, Type::F64) },
-    Step { name: "int8", claimed: |caps| caps.int8, run: |cx| adds::<u8>(cx, Type::U8) },
-    Step { name: "int16", claimed: |caps| caps.int16, run: |cx| adds::<i16>(cx, Type::S16) },
-    Step { name: "push_descriptor", claimed: |caps| caps.push_descriptor, run: counts },
+    Step { name: "denorm_preserve", claimed: |caps| caps.denorm_preserve, kernel: TriedKernel::AddsF32 },
+    Step { name: "subgroup", claimed: |caps| caps.subgroup > 0, kernel: TriedKernel::AddsF32 },
+    Step { name: DEVICE, claimed: |_| true, kernel: TriedKernel::AddsF32 },
+    Step { name: "int64", claimed: |caps| caps.int64, kernel: TriedKernel::AddsS64 },
+    Step { name: "float64", claimed: |caps| caps.float64, kernel: TriedKernel::AddsF64 },
+    Step { name: "int8", claimed: |caps| caps.int8, kernel: TriedKernel::AddsU8 },
+    Step { name: "int16", claimed: |caps| caps.int16, kernel: TriedKernel::AddsS16 },
+    Step { name: "push_descriptor", claimed: |caps| caps.push_descriptor, kernel: TriedKernel::Counts },
     Step {
         name: "cooperative_matrix",
         claimed: |caps| caps.matrices.float16 || caps.matrices.bfloat16,
-        run: multiplies,
+        kernel: TriedKernel::Multiplies,
     },
-    Step { name: DEVICE, claimed: |_| true, run: sums },
+    Step { name: DEVICE, claimed: |_| true, kernel: TriedKernel::Sums },
 ];
 
 /// Prints what it finds and ends the process. Its arguments say whether it is the one that tries the device, or the one that starts those.
 pub fn main() -> ! {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [SUPERVISE, executable, index] => {
-            if let Some(findings) = supervise(Path::new(executable), index) {
+        [SUPERVISE, executable, wanted] => {
+            if let Some(findings) = supervise(Path::new(executable), wanted, say) {
                 findings.text().lines().for_each(say);
                 say(&end());
             }
             exit(0)
         }
-        [TRY, index, without] => try_features(index, without),
+        [TRY_AT_ONCE, wanted, without] => try_at_once(open(wanted, without)),
+        [TRY, wanted, without] => try_one_after_the_other(open(wanted, without)),
         _ => exit(0),
     }
 }
 
-/// Tries the device at an index without the features that are named.
-fn try_features(index: &str, without: &str) -> ! {
+/// The device that is wanted without the features that are named.
+fn open(wanted: &str, without: &str) -> &'static Gpu {
     say(&beginning(DEVICE));
     let Ok(disabled) = DisabledFeatures::parse(without) else { exit(0) };
     // An error that the driver reports, it reports to the user's process, too.
-    let Ok(gpu) = gpu::open_untried(index, disabled, &ask) else { exit(0) };
-    let cx = Context::new(gpu, Blocking::Allowed);
-    for step in STEPS.iter().filter(|step| (step.claimed)(cx.caps())) {
+    gpu::open_untried(wanted, disabled, || say(&built()), &ask).unwrap_or_else(|_| exit(0))
+}
+
+fn claimed(gpu: &Gpu) -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().filter(|step| (step.claimed)(&gpu.caps))
+}
+
+/// Tries all features at once. Where one does not work, the process ends without a word on any.
+fn try_at_once(gpu: &'static Gpu) -> ! {
+    let mut kernels: Vec<TriedKernel> = vec![];
+    for step in claimed(gpu) {
         say(&beginning(step.name));
-        match (step.run)(&cx) {
+        if !kernels.contains(&step.kernel) {
+            kernels.push(step.kernel);
+        }
+    }
+    let threads: Vec<_> = kernels.into_iter().map(|kernel| thread::spawn(move || kernel.is_right(gpu))).collect();
+    if threads.into_iter().all(|thread| matches!(thread.join(), Ok(Ok(true)))) {
+        claimed(gpu).for_each(|step| say(&line(step.name, &Verdict::Works)));
+        say(&end());
+    }
+    exit(0)
+}
+
+/// Tries each feature after the last one has worked.
+fn try_one_after_the_other(gpu: &Gpu) -> ! {
+    for step in claimed(gpu) {
+        say(&beginning(step.name));
+        match step.kernel.is_right(gpu) {
             Ok(true) => say(&line(step.name, &Verdict::Works)),
             Ok(false) => refuse(step.name, "its kernel's result is wrong"),
             // Memory is short on this machine now: that says nothing of the driver.

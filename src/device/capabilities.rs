@@ -78,6 +78,7 @@ const DEFAULT_MULTIPROCESSORS: u64 = 32;
 
 /// The features that `NX_VULKAN_DISABLE` turns off as if the device lacked them: what the backend does then can be tested. Without `cpu`
 /// a CPU device gets the kernels of GPUs.
+#[derive(Clone)]
 pub struct DisabledFeatures(Vec<String>);
 
 impl DisabledFeatures {
@@ -115,8 +116,8 @@ impl DisabledFeatures {
     }
 
     /// These and those that are refused.
-    pub fn and(mut self, refused: &Findings) -> Self {
-        self.0.extend(refused.refused().map(|(name, _)| name.to_owned()));
+    pub fn and(mut self, findings: Option<&Findings>) -> Self {
+        self.0.extend(findings.into_iter().flat_map(Findings::refused).map(|(name, _)| name.to_owned()));
         self
     }
 

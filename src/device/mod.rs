@@ -17,6 +17,7 @@ pub use matrix::MatrixTypes;
 pub use open::open;
 pub use probe::{Probed, doubles_are_fast, fma_rounds_once};
 pub use probe_process::{
-    DEVICE, Findings, SUPERVISE, TRY, Verdict, beginning, end, line, set_probe_executable, supervise, try_device,
+    DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, end, line,
+    set_probe_executable, supervise,
 };
 pub use timeline::Timeline;

@@ -44,7 +44,7 @@ mod double {
 }
 
 /// The answer of a kernel that is asked something of the device.
-pub type Probed<T> = Result<T, Box<dyn std::error::Error>>;
+pub type Probed<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Whether the device's `fma` rounds once, so that `fma(a, b, -(a · b))` is the rounding error of the product. Vulkan
 /// allows it to round twice, which gives 0.
@@ -59,8 +59,14 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
 /// Whether a double operation takes less than [`FAST`] times a float's. It does on devices made for computing; on most others it takes 16
 /// to 64 times as long. The device must have doubles.
 pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
-    let float = Probe::new(queue, float::load(queue.device().clone())?, 2, PROBE_GROUPS)?;
-    let double = Probe::new(queue, double::load(queue.device().clone())?, 2, PROBE_GROUPS)?;
+    // Drivers build the two kernels side by side.
+    let (float, double) = std::thread::scope(|scope| {
+        let double = scope.spawn(|| Probe::new(queue, double::load(queue.device().clone())?, 2, PROBE_GROUPS));
+        let float = float::load(queue.device().clone()).map_err(Into::into);
+        let float = float.and_then(|module| Probe::new(queue, module, 2, PROBE_GROUPS));
+        (float, double.join().unwrap_or_else(|_| Err("building the kernel panicked".into())))
+    });
+    let (float, double) = (float?, double?);
     // Other work can only add to a run's time.
     let time = |probe: &Probe, steps: u32| -> Probed<Duration> {
         let runs = (0..3).map(|_| Ok(probe.run(&[steps, 0])?.1)).collect::<Probed<Vec<_>>>()?;

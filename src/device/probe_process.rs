@@ -2,14 +2,15 @@
 //! the process that it happens in. This module starts that process and reads what it found; it knows no kernels.
 //!
 //! Two processes stand between the BEAM and a driver: the BEAM ignores SIGCHLD, which hides from it how a process ended, and so a
-//! supervisor, which calls no driver, starts the one that does as often as it takes.
+//! supervisor, which calls no driver, starts the one that does as often as it takes: first for all features at once, which takes a fraction
+//! of the time, and for one after the other where that process does not end well.
 
 use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -18,10 +19,13 @@ use std::time::{Duration, Instant};
 /// The name under which the probe process tries what no kernel can do without: a device that fails there is refused.
 pub const DEVICE: &str = "device";
 
-/// The first argument of the process that starts others, before their executable and the device's index.
+/// The first argument of the process that starts others, before their executable and the device.
 pub const SUPERVISE: &str = "supervise";
-/// The first argument of a process that tries a device, before the device's index and the features that it leaves out.
+/// The first argument of a process that tries a device's features one after the other. The device, as `NX_VULKAN_DEVICE` names it, and the
+/// features that the process leaves out follow.
 pub const TRY: &str = "try";
+/// As [`TRY`], for a process that tries the features at once.
+pub const TRY_AT_ONCE: &str = "try-at-once";
 
 /// What the probe process says of one feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +115,11 @@ pub fn beginning(name: &str) -> String {
 
 const TRIED: &str = " is tried";
 
+/// The line that says that the driver has built the smallest kernel.
+pub fn built() -> String {
+    format!("{PREFIX}the smallest kernel is built")
+}
+
 /// The line that says that all was tried.
 pub fn end() -> String {
     format!("{PREFIX}{END}")
@@ -131,25 +140,50 @@ const STEP_LIMIT: Duration = Duration::from_secs(60);
 /// How long the process may take to end once it has closed its output.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// Has a device tried, which is given by its index. `None` where there is no executable, or what ended the process says nothing about the
-/// device.
-pub fn try_device(index: usize) -> Option<Findings> {
-    let executable = EXECUTABLE.get()?;
-    let mut command = Command::new(executable);
-    // The process is over before a clock counts.
-    command.arg(SUPERVISE).arg(executable).arg(index.to_string()).env("NX_VULKAN_HOLD_CLOCK", "0");
-    let mut supervisor = start(&mut command)?;
-    let mut text = String::new();
-    let read = supervisor.stdout.take()?.read_to_string(&mut text);
-    // In a BEAM the system forgets the process by itself.
-    let _ = supervisor.wait();
-    read.ok().filter(|_| text.lines().last() == Some(end().as_str()))?;
-    Some(Findings::parse(&text))
+/// A probe process at work.
+pub struct ProbeRun {
+    supervisor: Child,
+    output: BufReader<ChildStdout>,
+    text: String,
 }
 
-/// What the supervisor finds out: it starts `executable` with the device's index and the features that it is to leave out, until it
-/// has tried all others.
-pub fn supervise(executable: &Path, index: &str) -> Option<Findings> {
+impl ProbeRun {
+    /// Has a device tried, which is given as `NX_VULKAN_DEVICE` gives it. `None` where there is no executable.
+    pub fn start(wanted: &str) -> Option<Self> {
+        let executable = EXECUTABLE.get()?;
+        let mut command = Command::new(executable);
+        // The process is over before a clock counts.
+        command.arg(SUPERVISE).arg(executable).arg(wanted).env("NX_VULKAN_HOLD_CLOCK", "0");
+        let mut supervisor = start(&mut command)?;
+        let output = BufReader::new(supervisor.stdout.take()?);
+        Some(Self { supervisor, output, text: String::new() })
+    }
+
+    /// Waits until it is known whether the driver builds the smallest kernel and lives on.
+    pub fn has_built(&mut self) -> bool {
+        loop {
+            let start = self.text.len();
+            match self.output.read_line(&mut self.text) {
+                Ok(1..) if self.text[start..].trim_end() == built() => return true,
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for what the process found; `None` where what ended it says nothing about the device.
+    pub fn findings(mut self) -> Option<Findings> {
+        let read = self.output.read_to_string(&mut self.text);
+        // In a BEAM the system forgets the process by itself.
+        let _ = self.supervisor.wait();
+        read.ok().filter(|_| self.text.lines().last() == Some(end().as_str()))?;
+        Some(Findings::parse(&self.text))
+    }
+}
+
+/// What the supervisor finds out: it starts `executable` with the device and the features that it is to leave out, until it has tried all
+/// others. `forward` gets the line [`built`] as soon as it comes.
+pub fn supervise(executable: &Path, wanted: &str, forward: impl Fn(&str)) -> Option<Findings> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const SIGCHLD: c_int = 17;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -157,7 +191,7 @@ pub fn supervise(executable: &Path, index: &str) -> Option<Findings> {
     const DEFAULT: usize = 0;
     // SAFETY: the number is that of SIGCHLD, and the default action of it needs no handler.
     unsafe { signal(SIGCHLD, DEFAULT) };
-    ask(executable, index, STEP_LIMIT)
+    Supervisor { executable, wanted, limit: STEP_LIMIT, forward }.ask()
 }
 
 unsafe extern "C" {
@@ -168,27 +202,6 @@ fn start(command: &mut Command) -> Option<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
 }
 
-fn ask(executable: &Path, index: &str, limit: Duration) -> Option<Findings> {
-    let mut refused = Findings::default();
-    loop {
-        match run(executable, index, &refused, limit)? {
-            Run::Complete(mut findings) => {
-                findings.0.extend(refused.0);
-                return Some(findings);
-            }
-            // Once more without what ended the process.
-            Run::Ended(name, reason) if refused.refused().all(|(earlier, _)| earlier != name) => {
-                let device = name == DEVICE;
-                refused.refuse(&name, reason);
-                if device {
-                    return Some(refused);
-                }
-            }
-            Run::Ended(..) => return None,
-        }
-    }
-}
-
 /// How a run of the process ended.
 enum Run {
     /// It tried everything.
@@ -197,38 +210,76 @@ enum Run {
     Ended(String, String),
 }
 
-fn run(executable: &Path, index: &str, refused: &Findings, limit: Duration) -> Option<Run> {
-    let without: Vec<_> = refused.refused().map(|(name, _)| name).collect();
-    let mut child = start(Command::new(executable).args([TRY, index, &without.join(",")]))?;
-    let lines = lines(&mut child)?;
-    let (mut findings, mut trying) = (Findings::default(), None::<String>);
-    loop {
-        match lines.recv_timeout(if trying.is_some() { limit } else { STEP_LIMIT }) {
-            Ok(line) if line == end() => {
-                reap(child);
-                return Some(Run::Complete(findings));
+/// The supervisor of the processes that try a device.
+struct Supervisor<'a, F> {
+    executable: &'a Path,
+    wanted: &'a str,
+    /// How long a process may take for one feature.
+    limit: Duration,
+    forward: F,
+}
+
+impl<F: Fn(&str)> Supervisor<'_, F> {
+    fn ask(&self) -> Option<Findings> {
+        let mut refused = Findings::default();
+        // What ends this process may be any of the features.
+        if let Some(Run::Complete(findings)) = self.run(TRY_AT_ONCE, &refused) {
+            return Some(findings);
+        }
+        loop {
+            match self.run(TRY, &refused)? {
+                Run::Complete(mut findings) => {
+                    findings.0.extend(refused.0);
+                    return Some(findings);
+                }
+                // Once more without what ended the process.
+                Run::Ended(name, reason) if refused.refused().all(|(earlier, _)| earlier != name) => {
+                    let device = name == DEVICE;
+                    refused.refuse(&name, reason);
+                    if device {
+                        return Some(refused);
+                    }
+                }
+                Run::Ended(..) => return None,
             }
-            Ok(line) => {
-                findings.read(&line);
-                let begun = line.strip_prefix(PREFIX).and_then(|line| line.strip_suffix(TRIED));
-                trying = begun.map(str::to_owned).or(trying);
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let _ = child.kill();
-                reap(child);
-                return Some(Run::Ended(trying?, format!("the process took more than {} s", limit.as_secs_f32())));
-            }
-            // The process ends after a kernel that failed.
-            Err(RecvTimeoutError::Disconnected) if findings.refused().next().is_some() => {
-                reap(child);
-                let (name, reason) = findings.refused().next()?;
-                return Some(Run::Ended(name.to_owned(), reason.to_owned()));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = ended(&mut child);
-                reap(child);
-                let reason = status.filter(of_the_driver).map(|status| format!("the process ended ({status})"))?;
-                return Some(Run::Ended(trying?, reason));
+        }
+    }
+
+    fn run(&self, way: &str, refused: &Findings) -> Option<Run> {
+        let without: Vec<_> = refused.refused().map(|(name, _)| name).collect();
+        let mut child = start(Command::new(self.executable).args([way, self.wanted, &without.join(",")]))?;
+        let lines = lines(&mut child)?;
+        let (mut findings, mut trying) = (Findings::default(), None::<String>);
+        loop {
+            match lines.recv_timeout(if trying.is_some() { self.limit } else { STEP_LIMIT }) {
+                Ok(line) if line == end() => {
+                    reap(child);
+                    return Some(Run::Complete(findings));
+                }
+                Ok(line) if line == built() => (self.forward)(&line),
+                Ok(line) => {
+                    findings.read(&line);
+                    let begun = line.strip_prefix(PREFIX).and_then(|line| line.strip_suffix(TRIED));
+                    trying = begun.map(str::to_owned).or(trying);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = child.kill();
+                    reap(child);
+                    let reason = format!("the process took more than {} s", self.limit.as_secs_f32());
+                    return Some(Run::Ended(trying?, reason));
+                }
+                // The process ends after a kernel that failed.
+                Err(RecvTimeoutError::Disconnected) if findings.refused().next().is_some() => {
+                    reap(child);
+                    let (name, reason) = findings.refused().next()?;
+                    return Some(Run::Ended(name.to_owned(), reason.to_owned()));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = ended(&mut child);
+                    reap(child);
+                    let reason = status.filter(of_the_driver).map(|status| format!("the process ended ({status})"))?;
+                    return Some(Run::Ended(trying?, reason));
+                }
             }
         }
     }
@@ -283,6 +334,10 @@ mod tests {
 
     use super::*;
 
+    fn supervisor(executable: &Path, limit: Duration) -> Supervisor<'_, impl Fn(&str)> {
+        Supervisor { executable, wanted: "0", limit, forward: |_: &str| () }
+    }
+
     /// What comes of a probe process that does what a script says; `$3` has the features that it leaves out.
     fn findings_of(name: &str, script: &str, limit: Duration) -> Option<Findings> {
         let path = std::env::temp_dir().join(format!("nx_vulkan_probe_{name}_{}", std::process::id()));
@@ -290,7 +345,7 @@ mod tests {
         let writing = r#"printf '#!/bin/sh\n%s' "$1" > "$0" && chmod +x "$0""#;
         let written = Command::new("sh").args(["-c", writing]).args([path.as_os_str(), script.as_ref()]).status();
         assert!(written.unwrap().success());
-        let findings = ask(&path, "0", limit);
+        let findings = supervisor(&path, limit).ask();
         fs::remove_file(&path).unwrap();
         findings
     }
@@ -330,9 +385,20 @@ mod tests {
         for (name, fault) in [("kill", "kill -KILL $$"), ("term", "kill -TERM $$"), ("end", "exit 0")] {
             assert_eq!(findings_of(name, &trying(fault), STEP_LIMIT), None);
         }
-        assert_eq!(ask(Path::new("/nonexistent"), "0", STEP_LIMIT), None);
+        assert_eq!(supervisor(Path::new("/nonexistent"), STEP_LIMIT).ask(), None);
         // It claims to leave out what it tries.
         assert_eq!(findings_of("again", "echo 'nx_vulkan: int8 is tried'; kill -ILL $$", STEP_LIMIT), None);
+    }
+
+    #[test]
+    fn what_fails_at_once_is_tried_one_after_the_other() {
+        let at_once = |fault| format!("case $1 in {TRY_AT_ONCE}) {fault} ;; esac\n{FINE}{END_LINE}");
+        for (name, fault) in [("fault", "kill -ILL $$"), ("wrong", "exit 0"), ("killed", "kill -KILL $$")] {
+            let findings = findings_of(name, &at_once(fault), STEP_LIMIT).unwrap();
+            assert!(findings.works(DEVICE) && findings.refused().count() == 0, "{findings:?}");
+        }
+        let one_after_the_other = format!("case $1 in {TRY}) kill -ILL $$ ;; esac\n{FINE}{END_LINE}");
+        assert!(findings_of("once", &one_after_the_other, STEP_LIMIT).unwrap().works(DEVICE));
     }
 
     #[test]

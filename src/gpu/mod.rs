@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
-use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{Device, Queue};
 
 use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Listed, Probed};
@@ -19,6 +18,7 @@ use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
 pub use exit::wait_until_idle;
 pub use transfer::Readback;
+use tried::{Chosen, SmallestKernel};
 
 /// The objects that a device has one of.
 pub struct Gpu {
@@ -47,7 +47,7 @@ static GPU: OnceCell<Gpu> = OnceCell::new();
 /// The global device, made on the first call. Callers that come while it is being made wait for it.
 pub fn gpu() -> Result<&'static Gpu> {
     GPU.get_or_try_init(|| {
-        let gpu = Gpu::new()?;
+        let gpu = Gpu::tried()?;
         exit::wait_at_exit();
         Ok(gpu)
     })
@@ -58,13 +58,19 @@ pub fn gpu_if_ready() -> Attempt<&'static Gpu> {
     GPU.get().ok_or(Retry::Blocking.into())
 }
 
-/// The device at an index of the list as it is, without what is turned off: for the process that finds out what else has to be. `ask` is
-/// called as in [`Gpu::open`].
-pub fn open_untried(index: &str, disabled: DisabledFeatures, ask: Ask) -> Result<&'static Gpu> {
+/// The device that is wanted as it is, without what is turned off: for the process that finds out what else has to be. `built` is called
+/// once the driver has built the smallest kernel; `ask` is called as in [`Gpu::new`].
+pub fn open_untried(wanted: &str, disabled: DisabledFeatures, built: impl FnOnce(), ask: Ask) -> Result<&'static Gpu> {
     GPU.get_or_try_init(|| {
+        let smallest = SmallestKernel::compile();
         let devices = device::physical_devices(&device::instance()?)?;
-        let physical = device::choose(&devices, Some(index))?;
-        Gpu::open(&devices, &physical, &disabled, ask)
+        let physical = device::choose(&devices, Some(wanted))?;
+        let opened = device::open(&physical, &disabled)?;
+        if let Some(smallest) = smallest {
+            smallest.build(&opened.0)?;
+            built();
+        }
+        Gpu::new(Chosen { devices, physical, opened, disabled, findings: None }, ask)
     })
 }
 
@@ -72,46 +78,35 @@ pub fn open_untried(index: &str, disabled: DisabledFeatures, ask: Ask) -> Result
 type Ask<'a> = &'a dyn Fn(&str, &dyn Fn() -> bool) -> bool;
 
 impl Gpu {
-    fn new() -> Result<Self> {
+    fn tried() -> Result<Self> {
         let wanted = std::env::var("NX_VULKAN_DEVICE").ok().filter(|wanted| !wanted.is_empty());
-        let devices = device::physical_devices(&device::instance()?)?;
-        let disabled = DisabledFeatures::from_env()?;
-        let (physical, findings) = tried::choose(&devices, wanted.as_deref())?;
-        match findings {
-            Some(findings) => {
-                let ask = |name: &str, _: &dyn Fn() -> bool| findings.works(name);
-                let gpu = Self::open(&devices, &physical, &disabled.and(&findings), &ask)?;
-                Ok(Self { findings, ..gpu })
-            }
-            None => Self::open(&devices, &physical, &disabled, &|_, kernel| kernel()),
+        let chosen = tried::choose(wanted.as_deref(), &DisabledFeatures::from_env()?)?;
+        match chosen.findings.clone() {
+            Some(findings) => Self::new(chosen, &|name, _| findings.works(name)),
+            None => Self::new(chosen, &|_, kernel| kernel()),
         }
     }
 
-    fn open(
-        devices: &[Arc<PhysicalDevice>],
-        physical: &Arc<PhysicalDevice>,
-        disabled: &DisabledFeatures,
-        ask: Ask,
-    ) -> Result<Self> {
-        let (device, queue) = device::open(physical, disabled)?;
+    fn new(chosen: Chosen, ask: Ask) -> Result<Self> {
+        let Chosen { devices, physical, opened: (device, queue), disabled, findings } = chosen;
         // A kernel that fails finds nothing, which is only slower.
         let probe = |name, kernel: fn(&Arc<Queue>) -> Probed<bool>| {
             !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
         };
         let fma = probe("fma", device::fma_rounds_once);
         let fast_float64 = device.enabled_features().shader_float64 && probe("fast_float64", device::doubles_are_fast);
-        let caps = Capabilities::of(physical, [fma, fast_float64], disabled);
+        let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
         caps.fix_layout();
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
             stream,
-            pipelines: Pipelines::new(device.clone(), DiskCache::new(physical)?),
-            clock: Clock::hold(physical)?,
+            pipelines: Pipelines::new(device.clone(), DiskCache::new(&physical)?),
+            clock: Clock::hold(&physical)?,
             device,
             caps,
-            listed: device::listed(devices),
-            findings: Findings::default(),
+            listed: device::listed(&devices),
+            findings: findings.unwrap_or_default(),
             reversed: AtomicBool::new(false),
         })
     }

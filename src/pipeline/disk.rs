@@ -89,15 +89,25 @@ impl DiskCache {
         }
     }
 
-    /// What `ask` says of the device, asked once for each device, driver and version of this library. `None` is not remembered.
-    pub fn remember(&self, question: &str, ask: impl FnOnce() -> Option<String>) -> Option<String> {
-        let key = self.key(&[b"device", question.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]);
-        if let Some(entry) = self.read(key) {
-            return String::from_utf8(entry.driver_data).ok();
-        }
-        let answer = ask()?;
-        self.write(key, &CachedPipeline { words: vec![], driver_data: answer.clone().into_bytes() });
-        Some(answer)
+    /// What was found out about the device with this version of the library; `None` where nothing is remembered.
+    pub fn recall(&self, question: &str) -> Option<String> {
+        let entry = self.read(self.question_key(question))?;
+        String::from_utf8(entry.driver_data).ok()
+    }
+
+    /// Has every process recall this answer for the device, its driver and this version of the library.
+    pub fn remember(&self, question: &str, answer: &str) {
+        let entry = CachedPipeline { words: vec![], driver_data: answer.as_bytes().to_vec() };
+        self.write(self.question_key(question), &entry);
+    }
+
+    fn question_key(&self, question: &str) -> u128 {
+        self.key(&[b"device", question.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()])
+    }
+
+    /// Whether the folder has no file, so that nothing is remembered of any device.
+    pub fn is_empty_folder() -> bool {
+        folder().and_then(|folder| fs::read_dir(folder).ok()).is_none_or(|mut files| files.next().is_none())
     }
 
     /// The folder of the files; `None` where no folder for one is known.
