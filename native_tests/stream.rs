@@ -148,7 +148,8 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
     let pipeline = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
     let push = &allocation.address.to_le_bytes();
     let (groups, writes) = ([N as u32, 1, 1], [&**allocation]);
-    let dispatch = Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &writes, bindings: &[] };
+    let dispatch =
+        Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &writes, bindings: &[], check: None };
     gpu.stream.dispatch(&dispatch).unwrap();
     let sum = step("add", &buffer, &buffer);
     // Nothing here waits for the pipeline.
@@ -174,8 +175,15 @@ fn a_pipeline_that_cannot_be_built_is_the_error_of_what_waits_for_it_and_of_all_
     let (own, queue) = device::open(&physical, &DisabledFeatures::from_env().unwrap()).unwrap();
     let stream = Stream::new(own.clone(), queue).unwrap();
     let pipeline = Arc::new(Pipeline::unbuilt(&own, &SEVENS_INFO).unwrap());
-    let dispatch =
-        Dispatch { pipeline: &pipeline, push: &[0; 8], groups: [1; 3], reads: &[], writes: &[], bindings: &[] };
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push: &[0; 8],
+        groups: [1; 3],
+        reads: &[],
+        writes: &[],
+        bindings: &[],
+        check: None,
+    };
     stream.dispatch(&dispatch).unwrap();
     let failed = Error::DispatchFailed("as it should".into());
     std::thread::scope(|scope| {

@@ -221,8 +221,15 @@ fn counts(cx: &Context) -> Attempt<bool> {
     let allocation = buffer.allocation()?;
     let bindings = [Binding { allocation: &allocation, offset: 0, range: 256 }];
     let writes: [&Allocation; 1] = [&allocation];
-    let dispatch =
-        Dispatch { pipeline: &pipeline, push: &[], groups: [1; 3], reads: &[], writes: &writes, bindings: &bindings };
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push: &[],
+        groups: [1; 3],
+        reads: &[],
+        writes: &writes,
+        bindings: &bindings,
+        check: None,
+    };
     gpu.stream.dispatch(&dispatch)?;
     Ok(read::<u32>(cx, &buffer)? == [1; 64])
 }

@@ -104,8 +104,15 @@ fn write_out_of_bounds() {
     let info = PipelineCreateInfo { name: "test", push_bytes: 8, bindings: 0, entry_point: "main" };
     let pipeline = Arc::new(Pipeline::build(&gpu.device, &words, &info, &[]).unwrap().0);
     let push = &allocation.address.to_le_bytes();
-    let dispatch =
-        Dispatch { pipeline: &pipeline, push, groups: [1; 3], reads: &[], writes: &[&allocation], bindings: &[] };
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push,
+        groups: [1; 3],
+        reads: &[],
+        writes: &[&allocation],
+        bindings: &[],
+        check: None,
+    };
     gpu.stream.dispatch(&dispatch).unwrap();
     gpu.stream.finish().unwrap();
     // The layer reports on a thread of its own, which this waits for.

@@ -74,6 +74,11 @@ impl Timeline {
         Ok(value)
     }
 
+    /// The last value that is known to be reached, without asking the driver.
+    pub fn known_completed(&self) -> u64 {
+        self.completed.load(Relaxed)
+    }
+
     /// Whether a value is reached. A device that no longer answers has reached none.
     pub fn reached(&self, value: u64) -> bool {
         self.completed.load(Relaxed) >= value || self.completed().is_ok_and(|completed| completed >= value)

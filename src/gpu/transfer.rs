@@ -40,8 +40,9 @@ impl Readback {
         self.allocation.mapped(self.len)
     }
 
-    /// Makes what the device wrote visible where the memory is not coherent.
+    /// Makes what the device wrote visible where the memory is not coherent. Fails where it came of an index that was out of bounds.
     fn visible(self) -> Result<Self> {
+        self.allocation.checks.failure().map_or(Ok(()), Err)?;
         let visible = self.allocation.buffer.read().map(drop);
         visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?;
         Ok(self)

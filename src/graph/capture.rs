@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::context::Operand;
 use super::params::{Params, Slot};
 use super::plan::CommandUses;
-use crate::memory::{Allocation, AllocationHandle};
+use crate::memory::{Allocation, AllocationHandle, CheckedIndices};
 use crate::pipeline::Pipeline;
 use crate::stream::Copy;
 
@@ -46,6 +46,8 @@ pub(super) struct CapturedLaunch {
     pub slots: SmallVec<[(usize, Slot<Index>); 4]>,
     pub reads: SmallVec<[Index; 4]>,
     pub writes: SmallVec<[Index; 2]>,
+    /// The operations whose indices the kernel checks.
+    pub checked: SmallVec<[Arc<CheckedIndices>; 1]>,
 }
 
 impl CapturedCommand {
@@ -179,10 +181,12 @@ impl Capture {
                     Slot::Scalar { operand, words: len }
                 }
                 Slot::Reversed => Slot::Reversed,
+                Slot::Check(position) => Slot::Check(position),
             };
             slots.push((position, slot));
         }
-        Ok(CapturedLaunch { pipeline: pipeline.clone(), groups, words, slots, reads, writes })
+        let checked = params.checked().iter().map(|&operation| operation.clone()).collect();
+        Ok(CapturedLaunch { pipeline: pipeline.clone(), groups, words, slots, reads, writes, checked })
     }
 
     /// Whether the commands from these numbers on, of which there are some, read nothing but constants and what they wrote.

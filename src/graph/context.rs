@@ -1,6 +1,6 @@
 //! What a call carries through all that it calls.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use super::capture::Capture;
 use super::params::{Params, Slot};
 use crate::device::Capabilities;
-use crate::error::{Attempt, Result};
+use crate::error::{Attempt, Error, Result};
 use crate::gpu::Gpu;
-use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, MemoryKind};
+use crate::memory::{Allocation, AllocationHandle, BOUNDS_RECORD_BYTES, Blocking, BoundsCheck, Buffer, MemoryKind};
 use crate::pipeline::{KernelSource, Pipeline};
 use crate::stream::{Copy, Dispatch, SubmissionGuard};
 
@@ -57,12 +57,14 @@ pub struct Context<'a> {
     /// Whether the call may block its thread.
     pub blocking: Blocking,
     pub(super) capture: Option<RefCell<Capture>>,
+    /// The check of the call's indices, once a kernel checks some.
+    pub(super) check: OnceCell<Arc<BoundsCheck>>,
 }
 
 impl<'a> Context<'a> {
     /// The context of a call that is not captured.
     pub fn new(gpu: &'a Gpu, blocking: Blocking) -> Self {
-        Self { gpu, blocking, capture: None }
+        Self { gpu, blocking, capture: None, check: OnceCell::new() }
     }
 
     /// The device's capabilities.
@@ -118,7 +120,11 @@ impl<'a> Context<'a> {
         if let Some(position) = reversed {
             params.words_mut()[position] = self.reversed(params.reads(), params.writes());
         }
-        self.dispatch(pipeline, params.words(), groups, params.reads(), params.writes())?;
+        let check = if params.checked().is_empty() { None } else { Some(self.check(params.reads())?) };
+        if let Some(check) = check {
+            params.fill_checks(|operation| check.words(operation));
+        }
+        self.dispatch(pipeline, params.words(), groups, (params.reads(), params.writes()), check)?;
         self.captured(|capture| capture.launch(pipeline, groups, &params));
         Ok(())
     }
@@ -133,26 +139,49 @@ impl<'a> Context<'a> {
         bytes > self.gpu.caps.max_push_constants.min(256) as usize
     }
 
+    /// The check of the call, for a kernel that reads these allocations.
+    pub(super) fn check(&self, reads: &[&Allocation]) -> Attempt<&Arc<BoundsCheck>> {
+        if self.check.get().is_none() {
+            let check = match reads.iter().find_map(|read| read.checks.shared()) {
+                Some(shared) => shared,
+                None => {
+                    let record = self.gpu.allocate(MemoryKind::Record, BOUNDS_RECORD_BYTES, self.blocking)?;
+                    Arc::new(BoundsCheck::new(record))
+                }
+            };
+            let _ = self.check.set(check);
+        }
+        self.check.get().ok_or_else(|| Error::Invalid("a call without its check".into()).into())
+    }
+
     /// Records a dispatch, past the capture.
     pub(super) fn dispatch(
         &self,
         pipeline: &Arc<Pipeline>,
         words: &[u32],
         groups: [u32; 3],
-        reads: &[&Allocation],
-        writes: &[&Allocation],
+        (reads, writes): (&[&Allocation], &[&Allocation]),
+        check: Option<&Arc<BoundsCheck>>,
     ) -> Attempt<()> {
         let params: &[u8] = bytemuck::cast_slice(words);
         let stream = &self.gpu.stream;
         if !self.params_in_buffer(params.len()) {
-            return Ok(stream.dispatch(&Dispatch { pipeline, push: params, groups, reads, writes, bindings: &[] })?);
+            return Ok(stream.dispatch(&Dispatch {
+                pipeline,
+                push: params,
+                groups,
+                reads,
+                writes,
+                bindings: &[],
+                check,
+            })?);
         }
         let allocation = self.allocate(params.len() as u64)?;
         stream.update(&allocation, params)?;
         let push = &allocation.address.to_le_bytes();
         let mut all: SmallVec<[&Allocation; 8]> = SmallVec::from_slice(reads);
         all.push(&allocation);
-        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings: &[] })?)
+        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings: &[], check })?)
     }
 
     /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.

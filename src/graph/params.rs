@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Display, Write as _};
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::memory::Allocation;
+use crate::memory::{Allocation, CheckedIndices};
 
 /// A parameter's name: one or two words, followed by up to two numbers as in `stride0_1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub enum Slot<A> {
     },
     /// Whether to traverse large tensors in reverse.
     Reversed,
+    /// The record of the call's check and the number of the launch's operation of this position.
+    Check(usize),
 }
 
 /// The parameters of one launch. Each is given once, with its name, its GLSL type and its value; the allocations among them are what
@@ -101,6 +104,7 @@ pub struct Params<'a> {
     slots: SmallVec<[(usize, Slot<AddressTarget>); 8]>,
     reads: SmallVec<[&'a Allocation; 4]>,
     writes: SmallVec<[&'a Allocation; 4]>,
+    checked: SmallVec<[&'a Arc<CheckedIndices>; 1]>,
     signature: Signature,
     index64: bool,
     declarations: Option<String>,
@@ -185,6 +189,27 @@ impl<'a> Params<'a> {
     pub fn reversed(&mut self, index64: bool) {
         self.slots.push((self.words.len(), Slot::Reversed));
         self.extent(0, index64, "reversed");
+    }
+
+    /// `check`, which `lib/bounds.glsl` takes: where the kernel reports indices of the operation that are out of bounds.
+    pub fn check(&mut self, operation: &'a Arc<CheckedIndices>, name: impl Into<Name>) {
+        self.slots.push((self.words.len(), Slot::Check(self.checked.len())));
+        self.checked.push(operation);
+        self.bits(&[0; 16], name);
+    }
+
+    /// Gives the launch's checks their words.
+    pub(crate) fn fill_checks(&mut self, words: impl Fn(&Arc<CheckedIndices>) -> [u32; 4]) {
+        for &(position, slot) in &self.slots {
+            if let Slot::Check(index) = slot {
+                self.words[position..position + 4].copy_from_slice(&words(self.checked[index]));
+            }
+        }
+    }
+
+    /// The operations whose indices the kernel checks.
+    pub(crate) fn checked(&self) -> &[&'a Arc<CheckedIndices>] {
+        &self.checked
     }
 
     /// The values, in the order of the declarations.

@@ -53,7 +53,8 @@ impl Recording {
         call: impl FnOnce(&Context) -> Attempt<R>,
     ) -> (Option<Self>, Attempt<R>) {
         let lengths = self.capture.lengths();
-        let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture: Some(RefCell::new(self.capture)) };
+        let capture = Some(RefCell::new(self.capture));
+        let capturing = Context { capture, ..Context::new(cx.gpu, cx.blocking) };
         let results = call(&capturing);
         let capture = capturing.capture.map(RefCell::into_inner);
         let capture = capture.filter(|capture| capture.complete && capture.commands.len() <= MAX_RECORDED_COMMANDS);

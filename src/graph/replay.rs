@@ -47,7 +47,7 @@ impl Graph {
         call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
     ) -> Attempt<([Buffer; N], Option<Self>)> {
         let capture = Some(RefCell::new(Capture::new(operands)));
-        let capturing = Context { gpu: cx.gpu, blocking: cx.blocking, capture };
+        let capturing = Context { capture, ..Context::new(cx.gpu, cx.blocking) };
         let results = call(&capturing)?;
         let graph = capturing.capture.and_then(|capture| Self::of(capture.into_inner(), &results, true));
         Ok((results, graph))
@@ -158,6 +158,7 @@ impl CapturedLaunch {
         let mut writes: SmallVec<[&Allocation; 2]> = SmallVec::new();
         self.writes.iter().for_each(|&index| writes.push(allocations[index]));
         let mut words: SmallVec<[u32; 32]> = SmallVec::from_slice(&self.words);
+        let check = if self.checked.is_empty() { None } else { Some(cx.check(&reads)?) };
         for (position, slot) in &self.slots {
             let words = &mut words[*position..];
             match slot {
@@ -168,9 +169,13 @@ impl CapturedLaunch {
                     }
                 }
                 Slot::Reversed => words[0] = cx.reversed(&reads, &writes),
+                Slot::Check(position) => {
+                    let check = check.map(|check| check.words(&self.checked[*position]));
+                    words[..4].copy_from_slice(&check.unwrap_or_default());
+                }
             }
         }
-        cx.dispatch(&self.pipeline, &words, self.groups, &reads, &writes)
+        cx.dispatch(&self.pipeline, &words, self.groups, (&reads, &writes), check)
     }
 }
 

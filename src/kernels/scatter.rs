@@ -5,6 +5,8 @@
 //! sum has one order, that of a tree over them: the result is the same on every run. Sums are accumulated in the types of
 //! reductions.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::sort::{self, Sort};
@@ -12,7 +14,7 @@ use super::{KernelSpec, Tensor, assemble, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand, Params};
-use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::memory::{Allocation, AllocationHandle, Buffer, CheckedIndices};
 use crate::program::emit::{assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
 use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
@@ -43,6 +45,8 @@ pub struct Scatter<'a> {
     pub updates: Tensor<'a>,
     /// The axes of the target that the indices point along, distinct.
     pub axes: &'a [usize],
+    /// What the error says where indices that are out of bounds are reported. `None` where they are only clamped.
+    pub check: Option<&'a Arc<CheckedIndices>>,
 }
 
 /// The extents and strides of axes that a flat index runs over.
@@ -51,7 +55,7 @@ type FlatAxes = SmallVec<[(u64, u64); 4]>;
 /// A copy of the target in which the updates are written, or to which they are added.
 pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let elements = scatter.check(cx.caps())?;
-    let &Scatter { mode, ty, target, indices, updates, axes } = scatter;
+    let &Scatter { mode, ty, target, indices, updates, axes, check } = scatter;
     let out = copy(cx, &target, ty)?;
     let (updated, rows) = (updates.elements()?, updates.shape[0]);
     if elements == 0 || updated == 0 {
@@ -63,8 +67,9 @@ pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let (given, updates) = (&*indices.buffer.allocation()?, &*updates.buffer.allocation()?);
     let bytes = rows * Type::U32.size();
     let keys = Buffer::new(bytes, cx.allocate(bytes)?);
-    let of_keys = KeyArgs { shape: &shape, indices: given, targets: &*keys.allocation()? };
-    launch(cx, &ScatterKeyKernel { indices: indices.ty, axes: axes.len(), index64: shape.index64 }, &of_keys)?;
+    let of_keys = KeyArgs { shape: &shape, indices: given, targets: &*keys.allocation()?, check };
+    let (axes, checked) = (axes.len(), check.is_some());
+    launch(cx, &ScatterKeyKernel { indices: indices.ty, axes, checked, index64: shape.index64 }, &of_keys)?;
     let keys = Tensor { buffer: &keys, ty: Type::U32, shape: &[rows] };
     let sorted = sort_rows(cx, &keys, shape.targets)?;
     let args = ScatterArgs {
@@ -238,6 +243,7 @@ struct ScatterKeyKernel {
     indices: Type,
     /// Indices of a row.
     axes: usize,
+    checked: bool,
     index64: bool,
 }
 
@@ -245,6 +251,7 @@ struct KeyArgs<'a> {
     shape: &'a ScatterShape,
     indices: &'a Allocation,
     targets: &'a Allocation,
+    check: Option<&'a Arc<CheckedIndices>>,
 }
 
 impl KernelSpec for ScatterKeyKernel {
@@ -254,6 +261,9 @@ impl KernelSpec for ScatterKeyKernel {
         params.write(args.targets, "uint", "targets");
         params.extents(self.index64, [("threads", args.shape.rows), ("rows", args.shape.rows)]);
         params.read(args.indices, self.indices.storage(), "indices");
+        if let Some(check) = args.check {
+            params.check(check, "check");
+        }
         for (k, &dim) in args.shape.dims.iter().enumerate() {
             params.extent(dim, self.index64, ("dim", k));
         }
@@ -267,11 +277,15 @@ impl KernelSpec for ScatterKeyKernel {
         let mut target = String::from("IDX target_of(IDX j) {\n  IDX target = 0;\n");
         for k in 0..self.axes {
             let (index, _) = element(self.indices, "indices", &format!("j * {} + {k}", self.axes));
-            target += &format!("  target = target * p.dim{k} + clamp_index({index}, p.dim{k});\n");
+            let index = match self.checked {
+                true => format!("checked_index({index}, p.dim{k}, p.check, {k}u)"),
+                false => format!("clamp_index({index}, p.dim{k})"),
+            };
+            target += &format!("  target = target * p.dim{k} + {index};\n");
         }
         format!(
             "{head}#define KEYS\n#define THREADS {SCATTER_THREADS}\n#include \"lib/indices.glsl\"\n\
-             {target}  return target;\n}}\n\
+             #include \"lib/bounds.glsl\"\n{target}  return target;\n}}\n\
              layout(local_size_x = {SCATTER_THREADS}) in;\n\
              #include \"lib/scatter.glsl\"\n",
             head = head(

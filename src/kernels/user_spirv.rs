@@ -326,6 +326,7 @@ impl<'a> Call<'a> {
             reads: &read,
             writes: &written,
             bindings: &bindings,
+            check: None,
         })
     }
 }

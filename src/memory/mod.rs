@@ -3,12 +3,14 @@
 //!
 //! Tensors live in device-local memory alone. Their allocations return to the pool when the last handle is dropped and may be handed out
 //! again immediately: the stream orders the next use after the last one, as it orders any two uses of an allocation. Allocations that the host
-//! maps (staging) are handed out again only when the timeline has reached their last use.
+//! maps (staging and records) are handed out again only when the timeline has reached their last use.
 
+mod bounds;
 mod buffer;
 mod packing;
 mod pool;
 
+pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices, PendingChecks};
 pub use buffer::Buffer;
 pub use packing::Packing;
 pub use pool::{Allocation, AllocationHandle, MemoryInfo, MemoryKind, Pool};

@@ -16,7 +16,7 @@ use vulkano::memory::allocator::{
 };
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
-use super::Blocking;
+use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::Timeline;
 use crate::error::{Attempt, Error, Retry};
 
@@ -29,6 +29,8 @@ pub enum MemoryKind {
     Upload,
     /// Staging on the way back: the host reads it in any order.
     Readback,
+    /// What kernels report to the host: see [`BoundsCheck`](super::BoundsCheck).
+    Record,
 }
 
 /// A piece of memory with its buffer. It stays in one size class from its making to its end.
@@ -50,6 +52,8 @@ pub struct Allocation {
     pub(crate) write_epoch: AtomicU64,
     /// The timeline value after which the last use is over.
     pub(crate) last_use: AtomicU64,
+    /// The checks that the contents depend on.
+    pub(crate) checks: PendingChecks,
 }
 
 /// An allocation in use; it returns to the pool when the handle is dropped.
@@ -77,11 +81,39 @@ impl AllocationHandle {
             _ => &[],
         }
     }
+
+    /// Whether all commands on it have run, as far as the host has learned.
+    pub(super) fn has_run(&self) -> bool {
+        self.last_use.load(Relaxed) <= self.pool.timeline.known_completed()
+    }
+
+    /// The words of a record.
+    pub(super) fn words(&self) -> [u32; BOUNDS_RECORD_BYTES as usize / 4] {
+        // SAFETY: the memory is mapped, coherent and aligned, and lives as long as `self`. A kernel that runs may write it, hence the
+        // volatile read, which takes any bits.
+        self.record().map_or([0; 4], |record| unsafe { record.read_volatile() })
+    }
+
+    /// Sets the words of a record to zero, while no command uses it.
+    pub(super) fn clear(&self) {
+        if let Some(record) = self.record() {
+            // SAFETY: as in `words`.
+            unsafe { record.write_volatile([0; 4]) };
+        }
+    }
+
+    /// The mapped words of a record.
+    fn record(&self) -> Option<*mut [u32; 4]> {
+        let mapped = self.buffer.mapped_slice().ok()?;
+        (self.kind == MemoryKind::Record && mapped.len() as u64 >= BOUNDS_RECORD_BYTES).then(|| mapped.as_ptr().cast())
+    }
 }
 
 impl Drop for AllocationHandle {
     fn drop(&mut self) {
-        if let Some(allocation) = self.allocation.take() {
+        if let Some(mut allocation) = self.allocation.take() {
+            // The checks' records return to the pool, too, which is not locked yet.
+            allocation.checks.clear();
             let mut state = self.pool.state.lock();
             match allocation.kind {
                 MemoryKind::Device => {
@@ -89,7 +121,7 @@ impl Drop for AllocationHandle {
                     state.live -= 1;
                 }
                 MemoryKind::Readback => state.live_readbacks -= 1,
-                MemoryKind::Upload => {}
+                MemoryKind::Upload | MemoryKind::Record => {}
             }
             state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
         }
@@ -279,7 +311,7 @@ impl Pool {
                 }
             }
             MemoryKind::Readback => state.live_readbacks += 1,
-            MemoryKind::Upload => {}
+            MemoryKind::Upload | MemoryKind::Record => {}
         }
         AllocationHandle { allocation: Some(allocation), pool: self.0.clone() }
     }
@@ -321,7 +353,7 @@ impl PoolShared {
         let list = state.free.get_mut(&(kind, size))?;
         match kind {
             MemoryKind::Device => list.pop(),
-            MemoryKind::Upload | MemoryKind::Readback => {
+            MemoryKind::Upload | MemoryKind::Readback | MemoryKind::Record => {
                 let index = self.first_finished(list)?;
                 Some(list.swap_remove(index))
             }
@@ -369,6 +401,14 @@ impl PoolShared {
             ),
             MemoryKind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
             MemoryKind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
+            MemoryKind::Record => (
+                BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
+                MemoryTypeFilter {
+                    required_flags: MemoryPropertyFlags::HOST_VISIBLE | MemoryPropertyFlags::HOST_COHERENT,
+                    preferred_flags: MemoryPropertyFlags::HOST_CACHED,
+                    not_preferred_flags: MemoryPropertyFlags::DEVICE_LOCAL,
+                },
+            ),
         };
         let allocate_preference = match blocking {
             Blocking::Refused => MemoryAllocatePreference::NeverAllocate,
@@ -386,8 +426,10 @@ impl PoolShared {
         .map(Subbuffer::new)
         .map_err(|error| failed(format!("{error:?}")))?;
         let address = match kind {
-            MemoryKind::Device => buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get(),
-            _ => 0,
+            MemoryKind::Device | MemoryKind::Record => {
+                buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get()
+            }
+            MemoryKind::Upload | MemoryKind::Readback => 0,
         };
         debug_assert_eq!(buffer.offset(), 0);
         if !address.is_multiple_of(ALIGNMENT_BYTES) {
@@ -406,6 +448,7 @@ impl PoolShared {
             read_epoch: AtomicU64::new(0),
             write_epoch: AtomicU64::new(0),
             last_use: AtomicU64::new(0),
+            checks: PendingChecks::default(),
         })
     }
 }

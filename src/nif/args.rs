@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 use rustler::types::tuple::get_tuple;
 use rustler::{Atom, Binary, Encoder, Env, ListIterator, Term};
 
+use smallvec::SmallVec;
+
 use super::{BufferResource, atoms};
 use crate::error::{Error, Result};
 use crate::kernels::{Rows, Tensor};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, CheckedIndices};
 use crate::program::{Axes, Type, step_in_bounds};
 
 pub(super) fn wrong(name: &str, expected: &str) -> Error {
@@ -103,6 +105,15 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
 pub(super) fn type_term(env: Env, ty: Type) -> Result<Term> {
     let kind = Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
     Ok((kind, ty.bits()).encode(env))
+}
+
+/// `{op, shape, axes}`: what the error says of an index that is out of bounds.
+pub(super) fn checked_indices_arg(term: Term, name: &str) -> Result<CheckedIndices> {
+    let invalid = |_| wrong(name, "{op, shape, axes} of checked indices");
+    let (op, shape, axes): (Atom, Term, Term) = term.decode().map_err(invalid)?;
+    let op = op.to_term(term.get_env()).atom_to_string().map_err(invalid)?;
+    let shape = SmallVec::from_slice(&shape_arg(shape, name)?);
+    Ok(CheckedIndices { op, shape, axes: indices_arg(axes, name)? })
 }
 
 /// The decoded arguments of a [`Tensor`].

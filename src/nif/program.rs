@@ -196,7 +196,11 @@ fn attribute_arg(op: &Op, term: Option<Term>) -> Result<Attribute> {
         Typing::Iota => Ok(Attribute::Axis(axis(term)?)),
         Typing::Gather => {
             let step = |term: Term| term.decode().map_err(|_| wrong("nodes", "{extent, step} for each index"));
-            Ok(Attribute::Steps(list_arg(term, "nodes")?.map(step).collect::<Result<_>>()?))
+            let (steps, check) = match term.decode::<(Term, Term)>() {
+                Ok((steps, check)) => (steps, Some(Arc::new(checked_indices_arg(check, "nodes")?))),
+                Err(_) => (term, None),
+            };
+            Ok(Attribute::Steps { steps: list_arg(steps, "nodes")?.map(step).collect::<Result<_>>()?, check })
         }
         Typing::Reduce(Reduction::ArgMax | Reduction::ArgMin) => {
             let invalid = || wrong("nodes", "{axis | nil, :low | :high} for argmax and argmin");

@@ -1,5 +1,7 @@
 //! Writing and adding at indices.
 
+use std::sync::Arc;
+
 use rustler::Term;
 
 use super::graphs::KeyTerms;
@@ -12,7 +14,7 @@ mod names {
     rustler::atoms! { scatter }
 }
 
-pair!(scatter, scatter_dirty, (mode, out_type, target, indices, updates, axes), reply, run);
+pair!(scatter, scatter_dirty, (mode, out_type, target, indices, updates, axes, check), reply, run);
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
 fn run<'a>(
@@ -22,6 +24,7 @@ fn run<'a>(
     indices: Term<'a>,
     updates: Term<'a>,
     axes: Term<'a>,
+    check: Term<'a>,
     blocking: Blocking,
 ) -> Attempt<BufferRef> {
     let env = out_type.get_env();
@@ -43,9 +46,14 @@ fn run<'a>(
         let updates = TensorArg::of(buffers[2], updates.1, updates.2, "updates")?;
         let axes = &indices_arg::<Vec<_>>(axes, "axes")?;
         let [target, indices, updates] = [&target, &indices, &updates].map(TensorArg::tensor);
-        Ok([scatter::run(cx, &Scatter { mode, ty, target, indices, updates, axes })?])
+        let check = match is_nil(check) {
+            true => None,
+            false => Some(Arc::new(checked_indices_arg(check, "check")?)),
+        };
+        let scatter = Scatter { mode, ty, target, indices, updates, axes, check: check.as_ref() };
+        Ok([scatter::run(cx, &scatter)?])
     };
-    let mut key = KeyTerms::from_slice(&[names::scatter().to_term(env), mode, out_type, axes]);
+    let mut key = KeyTerms::from_slice(&[names::scatter().to_term(env), mode, out_type, axes, check]);
     [target, indices, updates].iter().for_each(|(_, ty, shape)| key.extend([*ty, *shape]));
     graphs::run(env, key, &operands, blocking, call).map(|[buffer]| buffer.into())
 }

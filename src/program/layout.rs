@@ -342,7 +342,11 @@ mod tests {
 
         // The rows that an index may choose from, beyond the view itself.
         let mut gather = program(&[2], &[view(0, &[1]), view(0, &[1])]);
-        gather.nodes.push(node("gather", &[0, 1], Attribute::Steps(SmallVec::from_slice(&[(5, 2)]))));
+        gather.nodes.push(node(
+            "gather",
+            &[0, 1],
+            Attribute::Steps { steps: SmallVec::from_slice(&[(5, 2)]), check: None },
+        ));
         let layout = Layout::new(&gather).unwrap();
         assert_eq!(layout.required_lengths.as_slice(), [10, 2, 0]);
     }

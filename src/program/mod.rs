@@ -9,9 +9,12 @@ pub mod op;
 pub mod types;
 pub mod workgroup;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
+use crate::memory::CheckedIndices;
 use op::{Op, Typing};
 pub use types::Type;
 
@@ -58,8 +61,13 @@ pub enum Attribute {
     None,
     /// The axis of `iota`; `None` for the flat index.
     Axis(Option<usize>),
-    /// Of `gather`, for each index: how many elements it chooses from, and their stride.
-    Steps(SmallVec<[(u64, i64); 4]>),
+    /// Of `gather`.
+    Steps {
+        /// For each index: how many elements it chooses from, and their stride.
+        steps: SmallVec<[(u64, i64); 4]>,
+        /// What the error says where the kernel reports indices that are out of bounds. `None` where it only clamps them.
+        check: Option<Arc<CheckedIndices>>,
+    },
     /// The axes of a reduction, ascending.
     Axes(Axes<usize>),
     /// Of `argmax` and `argmin`: the axis, `None` for the flat index, and whether the last of equal elements wins.
@@ -148,6 +156,9 @@ impl Program {
         let node = |node: &Node| {
             let attribute = match node.attribute {
                 Attribute::Arg { last, .. } => Attribute::Arg { axis: None, last },
+                Attribute::Steps { check: Some(_), .. } => {
+                    Attribute::Steps { steps: SmallVec::new(), check: Some(Arc::default()) }
+                }
                 _ => Attribute::None,
             };
             Node { args: node.args.clone(), attribute, ..*node }
@@ -186,7 +197,7 @@ impl Program {
             return argument("inputs: one stride is needed for each axis of the iteration space");
         }
         for (index, node) in nodes.iter().enumerate() {
-            let indices = if let Attribute::Steps(steps) = &node.attribute { steps.len() } else { 0 };
+            let indices = if let Attribute::Steps { steps, .. } = &node.attribute { steps.len() } else { 0 };
             if node.args.len() != node.op.arity + indices {
                 return argument("nodes: wrong number of operands");
             }
@@ -218,7 +229,7 @@ impl Program {
             (Typing::Reduce(_), Attribute::Axes(axes)) => {
                 axes.iter().all(|&axis| axis < rank) && axes.is_sorted_by(|a, b| a < b)
             }
-            (Typing::Gather, Attribute::Steps(steps)) => {
+            (Typing::Gather, Attribute::Steps { steps, .. }) => {
                 let view = self.inputs.get(node.args[0]);
                 view.is_some_and(|input| matches!(input.source, Source::View { .. }))
                     && steps.iter().all(|&(extent, step)| (1..=MAX_STEP).contains(&extent) && step_in_bounds(step))
@@ -306,9 +317,14 @@ impl Program {
     /// The steps of each `gather` that reads the input.
     pub fn steps(&self, input: usize) -> impl Iterator<Item = &SmallVec<[(u64, i64); 4]>> {
         self.nodes.iter().filter_map(move |node| match &node.attribute {
-            Attribute::Steps(steps) if node.args[0] == input => Some(steps),
+            Attribute::Steps { steps, .. } if node.args[0] == input => Some(steps),
             _ => None,
         })
+    }
+
+    /// Whether a `gather` reports indices that are out of bounds.
+    pub fn checks_indices(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.attribute, Attribute::Steps { check: Some(_), .. }))
     }
 
     /// What is added to the output's offset.

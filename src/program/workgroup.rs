@@ -43,6 +43,9 @@ impl LoopStep {
     /// A step whose result goes to `slot`; `slot_shape` is the shape of that slot's tensor where the program's output is a view of it.
     pub fn new(program: Program, inputs: Vec<StepInput>, slot: usize, slot_shape: &[u64]) -> Result<Self> {
         program.check()?;
+        if program.checks_indices() {
+            return Err(Error::Unsupported("a loop reports no indices".into()));
+        }
         let mut layout = Layout::new(&program)?;
         if layout.index64 || inputs.len() != program.inputs.len() {
             return Err(Error::SizeMismatch);

@@ -11,7 +11,7 @@ use super::profile::{ProfileRecorder, Profiler};
 use super::submitter::Submitter;
 use crate::device::Timeline;
 use crate::error::{Error, Result};
-use crate::memory::Allocation;
+use crate::memory::{Allocation, BoundsCheck};
 use crate::pipeline::Pipeline;
 
 /// One storage buffer of a kernel of user SPIR-V, at the binding of its position.
@@ -38,6 +38,8 @@ pub struct Dispatch<'a> {
     pub writes: &'a [&'a Allocation],
     /// Storage buffers, for user SPIR-V; built-in kernels take addresses in `push`.
     pub bindings: &'a [Binding<'a>],
+    /// The check of the indices that the kernel reads; it carries over to what the kernel writes.
+    pub check: Option<&'a Arc<BoundsCheck>>,
 }
 
 /// A copy between two different allocations.
@@ -82,6 +84,8 @@ pub(super) struct Recorder {
     stages: vk::PipelineStageFlags,
     /// `None` while no profile is on.
     profile: Option<ProfileRecorder>,
+    /// Whether a kernel of the batch reports to a record that the host reads.
+    reports: bool,
 }
 
 /// The writes of commands in these stages. A barrier may name no others.
@@ -93,6 +97,14 @@ fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
     .into_iter()
     .filter(|(stage, _)| stages.contains(*stage))
     .fold(vk::AccessFlags::empty(), |writes, (_, write)| writes | write)
+}
+
+/// What a command writes depends on the checks of what it reads.
+#[cold]
+fn inherit_checks(read: &Allocation, writes: &[&Allocation]) {
+    for check in read.checks.pending() {
+        writes.iter().for_each(|write| write.checks.add(&check));
+    }
 }
 
 impl Recorder {
@@ -107,12 +119,18 @@ impl Recorder {
             epoch: 1,
             stages: vk::PipelineStageFlags::empty(),
             profile: None,
+            reports: false,
         }
     }
 
     /// Records a dispatch. The caller has checked groups, push size and descriptors against pipeline and limits.
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
+        if let Some(check) = d.check {
+            self.reports = true;
+            check.record().last_use.store(self.submitted() + 1, Relaxed);
+            d.writes.iter().for_each(|write| write.checks.add(check));
+        }
         let push = self.batch.store(d.push);
         let (pipeline, layout) = (self.batch.keep(d.pipeline), d.pipeline.layout());
         if !d.bindings.is_empty() {
@@ -175,6 +193,12 @@ impl Recorder {
             return Ok(self.submitted());
         }
         (self.commands, self.bytes) = (0, 0);
+        if std::mem::take(&mut self.reports) {
+            self.push(Command::Barrier {
+                stages: [vk::PipelineStageFlags::COMPUTE_SHADER, vk::PipelineStageFlags::HOST],
+                access: [vk::AccessFlags::SHADER_WRITE, vk::AccessFlags::HOST_READ],
+            });
+        }
         let next = Batch::with_room(self.batch.commands.len());
         let batch = std::mem::replace(&mut self.batch, next);
         self.batch.samples = self.profile.as_ref().and_then(ProfileRecorder::batch);
@@ -259,6 +283,7 @@ impl Recorder {
             allocation.write_epoch.store(self.epoch, Relaxed);
             allocation.last_use.store(value, Relaxed);
         }
+        reads.iter().filter(|read| read.checks.any()).for_each(|read| inherit_checks(read, writes));
         Ok(())
     }
 

@@ -24,7 +24,7 @@ defmodule Nx.Vulkan.RepeatedCallTest do
   end
 
   defp scattered(mode, [target, indices, updates]) do
-    {:ok, result} = Native.call(scatter(mode, @f32, target, indices, updates, [0]))
+    {:ok, result} = Native.call(scatter(mode, @f32, target, indices, updates, [0], nil))
     download!(result)
   end
 

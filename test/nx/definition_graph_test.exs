@@ -223,6 +223,38 @@ defmodule Nx.Vulkan.DefinitionGraphTest do
     end
   end
 
+  test "indices are checked in each call, and nothing is read for it" do
+    fun = fn x, i, j ->
+      taken = Nx.take(x, i)
+      {Nx.exp(taken), Nx.indexed_add(taken, Nx.new_axis(j, 1), Nx.iota({3}))}
+    end
+
+    x = to_device(Nx.iota({4}))
+    compiled = compiled(fun)
+    at = fn indices -> to_device(Nx.tensor(indices)) end
+
+    expected =
+      for result <- Tuple.to_list(fun.(host(x), Nx.tensor([3, 0, 1]), Nx.tensor([0, 0, 2]))),
+          do: numbers(result)
+
+    for _ <- 1..4 do
+      {_, sums} = compiled.(x, at.([3, 4, 1]), at.([0, 0, 2]))
+      assert_raise ArgumentError, ~r/^index 4 is .* \{4\}, by Nx.take$/, fn -> numbers(sums) end
+      {_, sums} = compiled.(x, at.([3, 0, 1]), at.([0, -1, 2]))
+
+      assert_raise ArgumentError, ~r/^index -1 is .* \{3\}, by Nx.indexed_add$/, fn ->
+        numbers(sums)
+      end
+
+      results = compiled.(x, at.([3, 0, 1]), at.([0, 0, 2])) |> Tuple.to_list()
+      assert [[exp | _], sums] = for(result <- results, do: numbers(result))
+      assert_in_delta exp, :math.exp(3), 1.0e-4
+      assert sums == Enum.at(expected, 1)
+    end
+
+    assert programs(fn -> compiled.(x, at.([3, 0, 1]), at.([0, 0, 2])) end) == 0
+  end
+
   test "a call that fails while it is recorded leaves nothing behind" do
     shift = compiled(fn x, n -> Nx.left_shift(Nx.add(x, 1), n) end)
     x = to_device(Nx.tensor([1, 2]))

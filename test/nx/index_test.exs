@@ -186,6 +186,57 @@ defmodule Nx.Vulkan.IndexTest do
     end
   end
 
+  describe "an index out of bounds on the device" do
+    setup do
+      tensor = to_device(Nx.iota({4, 3}, type: :f32))
+      [tensor: tensor, bad: Nx.take(tensor, to_device(Nx.tensor([0, -5, 9])))]
+    end
+
+    test "is an error of what comes of it, and of nothing else", %{tensor: tensor, bad: bad} do
+      good = Nx.take(tensor, to_device(Nx.tensor([0, 3, 1])))
+
+      results = [
+        bad,
+        bad,
+        Nx.reshape(bad, {9}),
+        Nx.sum(Nx.multiply(good, bad)),
+        Nx.dot(bad, Nx.transpose(good)),
+        Nx.sort(bad),
+        Nx.concatenate([good, bad]),
+        Nx.put_slice(tensor, [0, 0], bad),
+        Nx.backend_copy(bad, VulkanoBackend)
+      ]
+
+      for result <- results, read <- [&Nx.to_binary/1, &Nx.backend_copy/1] do
+        for run <- [& &1.(), &Task.await(Task.async(&1))] do
+          error = run.(fn -> assert_raise ArgumentError, fn -> read.(result) end end)
+
+          assert error.message =~
+                   ~r/^index (-5|9) is out of bounds for axis 0 in shape {4, 3}, by Nx.take$/
+        end
+      end
+
+      assert inspect(bad) =~ "is out of bounds"
+      for result <- [tensor, good, Nx.add(good, 1)], do: assert(Nx.to_binary(result))
+    end
+
+    test "stays known however many calls follow", %{tensor: tensor, bad: bad} do
+      first = to_device(Nx.tensor([0, 1, 2]))
+
+      chain = fn tensor, calls ->
+        Enum.reduce(1..calls, tensor, fn _, x -> Nx.take(x, first) end)
+      end
+
+      assert_raise ArgumentError, ~r/Nx.take/, fn -> Nx.to_binary(chain.(bad, 100)) end
+
+      late =
+        Nx.indexed_add(chain.(tensor, 100), Nx.add(Nx.new_axis(first, 1), 1), chain.(tensor, 100))
+
+      assert_raise ArgumentError, ~r/index 3 .* by Nx.indexed_add/, fn -> Nx.to_binary(late) end
+      assert Nx.to_binary(chain.(tensor, 100)) == Nx.to_binary(tensor[0..2])
+    end
+  end
+
   describe "what does not fit is refused" do
     require Nx.Vulkan.Native, as: Native
 
@@ -197,7 +248,7 @@ defmodule Nx.Vulkan.IndexTest do
       call = fn target, indices, updates, axes ->
         tensor = fn shape -> {buffer, {:s, 32}, shape} end
         {a, b, c} = {tensor.(target), tensor.(indices), tensor.(updates)}
-        Native.call(scatter(:add, {:s, 32}, a, b, c, axes))
+        Native.call(scatter(:add, {:s, 32}, a, b, c, axes, nil))
       end
 
       assert {:ok, _} = call.({2, 3}, {2, 1}, {2, 3}, [0])
@@ -214,12 +265,15 @@ defmodule Nx.Vulkan.IndexTest do
       assert_raise ArgumentError, fn -> call.({2, 3}, {2, 1}, {2, 3}, [2]) end
       assert_raise ArgumentError, fn -> call.({2, 3}, {2, 2}, {2}, [1, 1]) end
       assert_raise ArgumentError, fn -> call.({2, 3}, {2, 1}, {2, 3}, [-1]) end
-      assert_raise ArgumentError, fn -> Native.call(scatter(:other, {:s, 32}, 1, 2, 3, [])) end
+
+      assert_raise ArgumentError, fn ->
+        Native.call(scatter(:other, {:s, 32}, 1, 2, 3, [], nil))
+      end
 
       assert_raise ArgumentError, ~r/integer/, fn ->
         floats = {buffer, {:f, 32}, {2, 1}}
         tensor = {buffer, {:s, 32}, {2, 3}}
-        Native.call(scatter(:put, {:s, 32}, tensor, floats, tensor, [0]))
+        Native.call(scatter(:put, {:s, 32}, tensor, floats, tensor, [0], nil))
       end
     end
 
@@ -285,20 +339,38 @@ defmodule Nx.Vulkan.IndexTest do
     assert_same(apply(fun, operands(tensors)), expected, op, context)
   end
 
-  defp same_error([tensor | others], fun) do
-    expected =
-      try do
-        apply(fun, [tensor | others])
-        nil
-      rescue
-        error in ArgumentError -> error.message
-      end
+  # Of indices that the host holds the first one raises, in the call. Of those on the device one that is the first
+  # of its row does, when the result is read.
+  defp same_error([tensor, indices | others], fun) do
+    expected = message(fun, [tensor, indices | others])
+    host = fn -> apply(fun, [to_device(tensor), indices | others]) end
+    device = fn -> apply(fun, Enum.map([tensor, indices | others], &to_device/1)) end
 
-    for move <- [&to_device/1, & &1], arguments = [to_device(tensor) | Enum.map(others, move)] do
-      if expected,
-        do: assert_raise(ArgumentError, expected, fn -> apply(fun, arguments) end),
-        else: apply(fun, arguments)
+    if expected do
+      assert_raise ArgumentError, expected, host
+      error = assert_raise ArgumentError, fn -> Nx.to_binary(device.()) end
+      # What the device computes with types of its own names the operation.
+      [message | _op] = String.split(error.message, ", by Nx.")
+      assert message in row_messages(fun, [tensor, indices | others])
+    else
+      host.()
+      Nx.to_binary(device.())
     end
+  end
+
+  # The messages for each row of the indices alone.
+  defp row_messages(fun, [tensor, indices | updates]) do
+    for row <- 0..(Nx.axis_size(indices, 0) - 1) do
+      one = Enum.map(updates, &Nx.slice_along_axis(&1, row, 1, axis: 0))
+      message(fun, [tensor, Nx.slice_along_axis(indices, row, 1, axis: 0) | one])
+    end
+  end
+
+  defp message(fun, arguments) do
+    apply(fun, arguments)
+    nil
+  rescue
+    error in ArgumentError -> error.message
   end
 
   defp tensor(shape, types), do: Generators.tensor(shape, Generators.pick(types), :any)

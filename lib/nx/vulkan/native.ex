@@ -35,7 +35,7 @@ defmodule Nx.Vulkan.Native do
     cholesky: 2,
     lu: 2,
     window_scatter: 8,
-    scatter: 6,
+    scatter: 7,
     loop_new: 1,
     loop_run: 3,
     qr: 4,

@@ -47,9 +47,9 @@ defmodule Nx.Vulkan.VulkanoBackend do
       and so does what runs on the CPU.
     * 8-bit floats are read as BinaryBackend does, which takes the subnormal numbers of f8 for larger
       ones. Numbers beyond 448 become 448 in f8_e4m3fn.
-    * An index that is out of bounds raises. Indices on the device are checked there, and the call waits for the
-      answer; it does not wait for indices of the host, nor for types that can hold no index out of
-      bounds.
+    * An index that is out of bounds raises: one that the host holds in the call, one on the device when the result,
+      or what was computed from it, is read. The error names the operation. Nothing waits for the check, and other
+      tensors are not affected. XLA takes such an index as the nearest one silently.
     * The function given to `reduce` gets the element and an accumulator of the result's type, as in
       XLA. One that reads values, has a hook, or makes tensors of several elements, runs on the CPU.
     * The zeros between the elements of a dilated input of `conv` are not multiplied by the kernel, as in

@@ -66,7 +66,8 @@ fn maps() -> Vec<(&'static str, Program)> {
     let matrix = [256, 128];
     let select =
         [with("iota", F32, &[], Attribute::Axis(Some(1))), node("less", U8, &[0, 2]), node("select", F32, &[3, 0, 1])];
-    let gather = with("gather", F32, &[0, 1], Attribute::Steps(SmallVec::from_slice(&[(100, 128)])));
+    let gather =
+        with("gather", F32, &[0, 1], Attribute::Steps { steps: SmallVec::from_slice(&[(100, 128)]), check: None });
     vec![
         ("map_vec4", binary("add", F32, &row, [dense(F32, &row), dense(F32, &row)])),
         ("map_vec4_f64", binary("add", F64, &row, [dense(F64, &row), scalar(F64)])),

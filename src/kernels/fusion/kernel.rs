@@ -92,6 +92,7 @@ impl KernelSpec for FusionKernel {
             return params.extents(index64, extents);
         }
         args.inputs(params);
+        args.checks(params);
         match self.schedule.nest {
             LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
                 params.extents(index64, [("outputs", layout.outputs()), ("reduced", layout.reduced())]);
@@ -134,11 +135,20 @@ impl<'a> FusionArgs<'a> {
         }
     }
 
+    /// Where indices that are out of bounds are reported.
+    fn checks(&self, params: &mut Params<'a>) {
+        for (n, node) in self.program.nodes.iter().enumerate() {
+            if let Attribute::Steps { check: Some(check), .. } = &node.attribute {
+                params.check(check, ("checkv", self.program.inputs.len() + n));
+            }
+        }
+    }
+
     /// Extents, strides and steps.
     fn steps(&self, params: &mut Params<'a>) {
         let (program, layout, index64) = (self.program, self.layout, self.layout.index64);
         for (n, node) in program.nodes.iter().enumerate() {
-            let Attribute::Steps(steps) = &node.attribute else { continue };
+            let Attribute::Steps { steps, .. } = &node.attribute else { continue };
             for (k, &(extent, step)) in steps.iter().enumerate() {
                 params.extent(extent, index64, ("extentv", program.inputs.len() + n, k));
                 params.index(step, index64, ("stepv", program.inputs.len() + n, k));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::values::{bitcast, immediate, widen};
 use super::{Emitter, Pattern, Type, Typing, convert, load, of_compute};
-use crate::program::{Node, Source};
+use crate::program::{Attribute, Node, Source};
 
 /// A value as GLSL, and its type.
 type Value = (String, Type);
@@ -136,7 +136,13 @@ impl Emitter<'_> {
         let mut index = self.index(view.unwrap_or_default());
         let number = values.len();
         for (k, &argument) in node.args[1..].iter().enumerate() {
-            let chosen = format!("clamp_index({}, p.extentv{number}_{k})", values[argument].0);
+            let (value, extent) = (&values[argument].0, format!("p.extentv{number}_{k}"));
+            let chosen = match node.attribute {
+                Attribute::Steps { check: Some(_), .. } => {
+                    format!("checked_index({value}, {extent}, p.checkv{number}, {k}u)")
+                }
+                _ => format!("clamp_index({value}, {extent})"),
+            };
             let _ = write!(index, " + {chosen} * p.stepv{number}_{k}");
         }
         load(ty, &format!("AT({}, p.input{input}, {index})", ty.storage()))

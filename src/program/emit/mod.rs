@@ -117,6 +117,9 @@ impl Emitter<'_> {
             let formula = if self.program.is_complex(node) { node.op.complex } else { node.op.real };
             files.extend(formula.map(|formula| formula.file).filter(|file| !files.contains(file)));
         }
+        if self.program.checks_indices() {
+            files.push("bounds.glsl");
+        }
         files
     }
 

@@ -246,7 +246,8 @@ impl<'a> EmittedStep<'a> {
             ("extent", &[start]) => index(program.dynamic_offsets().get(start)?.extent as i64),
             ("step", &[start]) => index(program.dynamic_offsets().get(start)?.step),
             ("extentv" | "stepv", &[node, k]) => {
-                let Attribute::Steps(steps) = &program.nodes.get(node.checked_sub(program.inputs.len())?)?.attribute
+                let Attribute::Steps { steps, .. } =
+                    &program.nodes.get(node.checked_sub(program.inputs.len())?)?.attribute
                 else {
                     return None;
                 };

@@ -189,6 +189,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   rescue
     # A log or a shell that shows the tensor must not fail.
     error in Error -> "#{inspect(B)} (#{error.reason})"
+    error in ArgumentError -> "#{inspect(B)} (#{Exception.message(error)})"
   end
 
   # The batches are lazy: each is sliced when the stream gets there.
@@ -286,6 +287,9 @@ defmodule Nx.Vulkan.Backend.Storage do
   defp at_owner(node, function, args) do
     {:ok, :erpc.call(node, __MODULE__, function, args)}
   catch
+    :error, {:exception, %ArgumentError{message: "index " <> _} = out_of_bounds, stacktrace} ->
+      reraise out_of_bounds, stacktrace
+
     :error, {:exception, reason, _} when reason == :badarg or is_struct(reason, ArgumentError) ->
       message =
         "the tensor's memory on node #{node} is gone, as nothing there refers to it any longer: " <>

@@ -1,0 +1,140 @@
+//! Checks of indices that only the device knows. Kernels report an index that is out of bounds in a record that the host maps; this module
+//! owns the records, and which allocations hold results of calls that may have failed. It knows no kernels and no commands.
+//!
+//! Nobody waits for a check. What a checked call writes carries the check, and so does what later commands make of it: the stream hands
+//! checks on from what a command reads to what it writes. Reading an allocation whose check has failed is an error, and it names the operation
+//! that failed. Checks that have passed are dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Allocation, AllocationHandle};
+use crate::error::Error;
+
+/// Bytes of a record: the words of `BoundsRecord` in `shaders/lib/bounds.glsl`.
+pub const BOUNDS_RECORD_BYTES: u64 = 16;
+/// The checks of an allocation from which a call on it shares the last of them, so that a chain of calls that nobody reads carries
+/// a bounded number.
+const MAX_CHECKS: usize = 16;
+/// Marks an index of an unsigned type, as in `shaders/lib/bounds.glsl`.
+const UNSIGNED_INDEX: u32 = 1 << 31;
+
+/// What an operation's error message says of its indices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CheckedIndices {
+    /// The operation's name, a function of Nx.
+    pub op: String,
+    /// The shape that the indices choose from.
+    pub shape: SmallVec<[u64; 4]>,
+    /// The axis of `shape` that each index of a row points along.
+    pub axes: SmallVec<[usize; 4]>,
+}
+
+/// The check of a call, or of all calls of a definition: the record that its kernels report to.
+pub struct BoundsCheck {
+    record: AllocationHandle,
+    /// The operations of the call, by the numbers that they report, which start with 1.
+    operations: Mutex<SmallVec<[Arc<CheckedIndices>; 1]>>,
+}
+
+impl BoundsCheck {
+    /// A check whose record is an allocation of [`MemoryKind::Record`](super::MemoryKind) that no command uses yet.
+    pub fn new(record: AllocationHandle) -> Self {
+        if record.words()[0] != 0 {
+            record.clear();
+        }
+        Self { record, operations: Mutex::default() }
+    }
+
+    /// The record.
+    pub fn record(&self) -> &Allocation {
+        &self.record
+    }
+
+    /// What a kernel gets as `check`: the record's address and the operation's number.
+    pub fn words(&self, operation: &Arc<CheckedIndices>) -> [u32; 4] {
+        let mut operations = self.operations.lock();
+        let known = operations.iter().position(|known| Arc::ptr_eq(known, operation) || known == operation);
+        let index = known.unwrap_or_else(|| {
+            operations.push(operation.clone());
+            operations.len() - 1
+        });
+        let address = self.record.address;
+        [address as u32, (address >> 32) as u32, index as u32 + 1, 0]
+    }
+
+    /// The error where an index was out of bounds, of commands that have run.
+    fn failure(&self) -> Option<Error> {
+        let [number, k, low, high] = self.record.words();
+        let operation = self.operations.lock().get((number as usize).checked_sub(1)?).cloned()?;
+        let CheckedIndices { op, shape, axes } = &*operation;
+        let index = u64::from(low) | u64::from(high) << 32;
+        let index = if k & UNSIGNED_INDEX == 0 { (index as i64).to_string() } else { index.to_string() };
+        let axis = axes.get((k & !UNSIGNED_INDEX) as usize).copied().unwrap_or_default();
+        let dims: Vec<_> = shape.iter().map(u64::to_string).collect();
+        let shape = dims.join(", ");
+        let message = format!("index {index} is out of bounds for axis {axis} in shape {{{shape}}}, by Nx.{op}");
+        Some(Error::Argument(message.into()))
+    }
+
+    /// Whether the commands that were recorded with it have run, and none has failed.
+    fn has_passed(&self) -> bool {
+        self.record.has_run() && self.record.words()[0] == 0
+    }
+}
+
+/// The checks that an allocation's contents depend on, and that have not passed yet.
+#[derive(Default)]
+pub struct PendingChecks {
+    any: AtomicBool,
+    list: Mutex<SmallVec<[Arc<BoundsCheck>; 1]>>,
+}
+
+impl PendingChecks {
+    /// Whether there are some.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
+    /// Those that have not passed.
+    pub fn pending(&self) -> SmallVec<[Arc<BoundsCheck>; 1]> {
+        if !self.any() {
+            return SmallVec::new();
+        }
+        let mut list = self.list.lock();
+        list.retain(|check| !check.has_passed());
+        self.any.store(!list.is_empty(), Relaxed);
+        list.clone()
+    }
+
+    /// Adds a check.
+    pub fn add(&self, check: &Arc<BoundsCheck>) {
+        let mut list = self.list.lock();
+        if !list.iter().any(|known| Arc::ptr_eq(known, check)) {
+            list.push(check.clone());
+            self.any.store(true, Relaxed);
+        }
+    }
+
+    /// A check that a call on the allocation shares, where there are too many for another one.
+    pub fn shared(&self) -> Option<Arc<BoundsCheck>> {
+        let pending = self.pending();
+        pending.get(MAX_CHECKS - 1).cloned()
+    }
+
+    /// The first failure, once the commands that wrote the allocation have run.
+    pub fn failure(&self) -> Option<Error> {
+        if self.any() { self.list.lock().iter().find_map(|check| check.failure()) } else { None }
+    }
+
+    /// Forgets all checks: the memory gets another use.
+    pub fn clear(&mut self) {
+        if std::mem::take(self.any.get_mut()) {
+            self.list.get_mut().clear();
+        }
+    }
+}
