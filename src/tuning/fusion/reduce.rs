@@ -1,5 +1,8 @@
 //! How reductions share their elements out among threads, workgroups and passes.
 
+use std::cmp::Reverse;
+use std::iter;
+
 use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
 use crate::program::emit::{Accumulator, Exchange, LoopNest, ReduceSchedule, VectorInputs};
 use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
@@ -18,6 +21,12 @@ const MAX_STRIDE_IN_CACHE: i64 = 4;
 
 /// Outputs from which a GPU's workgroup has output threads alone.
 const MANY_OUTPUTS: u64 = 1 << 16;
+
+/// Elements of a thread up to which a second pass takes longer than it saves: 3 to 4 µs of an H200.
+pub(super) const MAX_ONE_PASS_ELEMENTS: u64 = 32;
+
+/// Neighbouring outputs of a workgroup at least: with elements of 4 bytes, what memory is read by.
+const MIN_NEIGHBOURING_OUTPUTS: u32 = 8;
 
 /// The fewest elements of a partial result where there are more of them than fill the device.
 const MIN_PARTIAL_ELEMENTS: u64 = 1024;
@@ -70,13 +79,18 @@ impl FusionProblem<'_> {
     /// H200 as much as half of its threads. Smaller chunks balance the load better, but leave more to the second pass.
     fn chunks(&self, groups: u64, reduction_threads: u32) -> u64 {
         let (fills, most) = if self.caps.cpu { (32, 32) } else { (512, 8192) };
-        if groups >= fills {
+        if groups >= fills || self.fits_one_pass(reduction_threads) {
             return 1;
         }
         let least = u64::from(reduction_threads) * 8;
         let chunks =
             |groups_wanted: u64, min: u64| (groups_wanted / groups).min(self.layout.reduced() / min.max(least));
         chunks(fills, 1).max(chunks(most, MIN_PARTIAL_ELEMENTS)).max(1)
+    }
+
+    /// Whether one pass with that number of threads for an output is fast, however few workgroups it has.
+    fn fits_one_pass(&self, reduction_threads: u32) -> bool {
+        self.layout.reduced() <= u64::from(reduction_threads) * MAX_ONE_PASS_ELEMENTS
     }
 
     /// The schedule of one pass over the inputs.
@@ -126,8 +140,20 @@ impl FusionProblem<'_> {
             let vectors = self.output_vectors();
             let width = if vectors.vec4 != 0 { 4 } else { 1 };
             let most = if outputs >= MANY_OUTPUTS { THREADS / width } else { 32 };
-            let output_threads = up(outputs / u64::from(width)).min(most);
-            let reduction_threads = up(reduced.div_ceil(4)).min(THREADS / output_threads);
+            let reduction_threads = |output_threads: u32| up(reduced.div_ceil(4)).min(THREADS / output_threads);
+            let widest = up(outputs / u64::from(width)).min(most);
+            let groups = |output_threads: u32| outputs.div_ceil(u64::from(output_threads * width));
+            // Where wide workgroups leave multiprocessors idle, narrower ones with more threads for an output need no second pass.
+            let multiprocessors = self.caps.multiprocessors;
+            let narrowest = (MIN_NEIGHBOURING_OUTPUTS / width).min(widest);
+            let output_threads = iter::successors(Some(widest), |threads| Some(threads / 2))
+                .take_while(|&threads| {
+                    threads >= narrowest && (threads == widest || groups(threads) <= 2 * multiprocessors)
+                })
+                .filter(|&threads| self.fits_one_pass(reduction_threads(threads)))
+                .min_by_key(|&threads| Reverse(groups(threads).min(multiprocessors)))
+                .unwrap_or(widest);
+            let reduction_threads = reduction_threads(output_threads);
             return ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: width / 4 };
         }
         let few = up(reduced.div_ceil(MIN_ELEMENTS_PER_THREAD));

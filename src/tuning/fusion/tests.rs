@@ -1,5 +1,6 @@
 //! What is chosen for programs of each kind, on an H200 and on lavapipe.
 
+use super::reduce::MAX_ONE_PASS_ELEMENTS;
 use super::*;
 use crate::program::emit::{Exchange, ReduceSchedule, VectorInputs};
 use crate::program::{Attribute, Axes, Input, Source, Type, dense_strides, op};
@@ -132,6 +133,23 @@ fn reductions_are_split_where_outputs_do_not_fill_the_device() {
             assert!(!combining.schedule.reversible);
         }
     }
+}
+
+#[test]
+fn few_columns_are_reduced_in_one_pass_by_narrow_workgroups() {
+    for (rows, columns, output_threads) in
+        [(768, 2304, 4), (768, 768, 2), (3072, 768, 2), (768, 3072, 4), (128, 256, 2)]
+    {
+        let reduce = reduce(&sum(&[rows, columns], &[0]), &h200());
+        assert_eq!(reduce.output_threads, output_threads, "{rows} × {columns}");
+        assert!(u64::from(reduce.reduction_threads) * MAX_ONE_PASS_ELEMENTS >= rows);
+    }
+    // Longer columns take several workgroups each, which are wide, and so are those of many columns.
+    let chosen = chosen(&sum(&[1 << 16, 768], &[0]), &h200());
+    let FusionStrategy::TwoPasses { partial, .. } = chosen else { panic!("{chosen:?}") };
+    let LoopNest::Reduce(columns) = partial.schedule.nest else { panic!("{partial:?}") };
+    assert_eq!(columns.output_threads, 32);
+    assert_eq!(reduce(&sum(&[64, 1 << 16], &[0]), &h200()).output_threads, 64);
 }
 
 #[test]
