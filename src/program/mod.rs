@@ -11,7 +11,7 @@ pub mod workgroup;
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
 use crate::memory::CheckedIndices;
@@ -369,6 +369,28 @@ impl Program {
             _ => self.type_of(last.args[0]),
         };
         Some((reduction, ty))
+    }
+
+    /// The program that computes what this one reduces, and the reduction of its dense result; `None` where inputs are reduced as they are,
+    /// and where what is reduced depends on the accumulator.
+    pub fn computed_first(&self) -> Option<[Self; 2]> {
+        let (last, computing) = self.nodes.split_last()?;
+        let reduced = *last.args.first()?;
+        if !matches!(last.op.typing, Typing::Reduce(reduction) if reduction != op::Reduction::Fold) {
+            return None;
+        }
+        let nodes = computing.get(..=reduced.checked_sub(self.inputs.len())?)?;
+        let source = Source::View { offset: 0, strides: dense_strides(&self.shape) };
+        let reduction = Node { args: smallvec![0], ..last.clone() };
+        Some([
+            Self { nodes: nodes.into(), ..self.clone() },
+            Self {
+                inputs: smallvec![Input { ty: self.type_of(reduced), source }],
+                nodes: smallvec![reduction],
+                shape: self.shape.clone(),
+                output: None,
+            },
+        ])
     }
 
     /// The axes that the program's reduction reduces; `None` where it has none.

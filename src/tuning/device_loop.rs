@@ -41,7 +41,8 @@ pub struct StepCost {
 pub fn fits(steps: &[StepCost], caps: &Capabilities) -> bool {
     let elements = |step: &StepCost| step.elements;
     let work = |step: &StepCost| step.elements.saturating_mul(step.operations);
-    steps.len() <= MAX_STEPS
+    !caps.exponential_loops
+        && steps.len() <= MAX_STEPS
         && steps.iter().all(|step| step.elements <= MAX_STEP_ELEMENTS)
         && steps.iter().map(elements).sum::<u64>() <= MAX_ITERATION_ELEMENTS
         && steps.iter().map(|step| step.operations).sum::<u64>() <= MAX_OPERATIONS

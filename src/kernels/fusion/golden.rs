@@ -177,6 +177,7 @@ fn kernels(program: &Program, caps: &Capabilities) -> String {
     let launches = match choose(program, &layout, caps) {
         FusionStrategy::OnePass(one) => vec![one],
         FusionStrategy::TwoPasses { partial, combining, .. } => vec![partial, combining],
+        FusionStrategy::ComputedFirst => panic!("no kernel of its own"),
     };
     let text = |launch: &FusionLaunch| {
         let kernel = FusionKernel::new(program, &layout, launch.schedule);

@@ -83,5 +83,12 @@ fn launch_passes(
             pass(&partial, partials)?;
             pass(&combining, partials)
         }
+        FusionStrategy::ComputedFirst => {
+            let Some([computing, reduction]) = program.computed_first() else { return Ok(()) };
+            let computed = run(cx, &computing, operands)?;
+            let (allocation, bytes) = (computed.allocation()?, computed.len());
+            let operands = [Operand::Buffer(&allocation, bytes)];
+            launch_passes(cx, &reduction, &check(cx, &reduction, &operands, 0)?, &operands, out)
+        }
     }
 }

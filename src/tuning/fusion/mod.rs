@@ -42,6 +42,8 @@ pub enum FusionStrategy {
         combining: FusionLaunch,
         chunks: u64,
     },
+    /// What is reduced is computed by a kernel of its own first.
+    ComputedFirst,
 }
 
 /// One launch of a program's kernel.
@@ -56,6 +58,9 @@ pub struct FusionLaunch {
 /// How a program of at least one element runs.
 pub fn choose(program: &Program, layout: &Layout, caps: &Capabilities) -> FusionStrategy {
     let problem = FusionProblem { program, layout, caps };
+    if caps.exponential_loops && program.computed_first().is_some() {
+        return FusionStrategy::ComputedFirst;
+    }
     match Accumulator::of(program, layout, caps) {
         None if program.reduced_type().is_some() => FusionStrategy::OnePass(problem.fold()),
         None => FusionStrategy::OnePass(problem.map()),

@@ -102,6 +102,7 @@ impl FusionProblem<'_> {
             _ => Exchange::SharedMemory,
         };
         let unrolled = match output_vectors {
+            _ if self.caps.exponential_loops => 1,
             0 if vectors.vec4 == 0 && parts == 1 && !self.caps.cpu => 8,
             _ => 4 / output_vectors.max(1),
         };
@@ -166,7 +167,13 @@ impl FusionProblem<'_> {
     /// The threads of one subgroup. `neighbours_reduced` says that elements are closer along the reduced axes.
     fn cpu_reduce_threads(&self, neighbours_reduced: bool) -> ReduceThreads {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
-        let (lanes, vectors) = (cpu_group_threads(self.caps), self.reduced_vectors());
+        let lanes = cpu_group_threads(self.caps);
+        if self.caps.exponential_loops {
+            let (output_threads, reduction_threads) = if outputs < lanes.into() { (1, lanes) } else { (lanes, 1) };
+            let vectors = VectorInputs::default();
+            return ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0 };
+        }
+        let vectors = self.reduced_vectors();
         if outputs < lanes.into() || neighbours_reduced && vectors.vec4 != 0 && reduced >= 64 {
             return ReduceThreads { output_threads: 1, reduction_threads: lanes, vectors, output_vectors: 0 };
         }

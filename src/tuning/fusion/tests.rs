@@ -177,3 +177,21 @@ fn small_windows_are_unrolled_where_there_are_many() {
     assert!(!window(300, 6).window, "36 elements");
     assert!(!window(200, 3).window, "40,000 windows");
 }
+
+#[test]
+fn where_branches_in_loops_take_exponential_time_a_loop_takes_one_stored_element_at_a_time() {
+    let caps = Capabilities { exponential_loops: true, ..lavapipe() };
+    for (shape, axes) in [(&[4096_u64, 100][..], &[1_usize][..]), (&[100, 4096], &[0]), (&[3, 5], &[0, 1])] {
+        let sum = sum(shape, axes);
+        let ReduceSchedule { unrolled, vectors, output_vectors, .. } = reduce(&sum, &caps);
+        assert_eq!((unrolled, vectors, output_vectors), (1, VectorInputs::default(), 0));
+        let negated = Node { args: [0].into_iter().collect(), ..negate(&[1], sum.inputs[0].clone()).nodes[0].clone() };
+        let total = Node { args: [1].into_iter().collect(), ..sum.nodes[0].clone() };
+        let program = Program { nodes: [negated, total].into_iter().collect(), ..sum };
+        assert_eq!(chosen(&program, &caps), FusionStrategy::ComputedFirst);
+        let [computing, reduction] = program.computed_first().unwrap();
+        assert!(computing.check().is_ok() && computing.computed_first().is_none() && computing.nodes.len() == 1);
+        assert!(reduction.check().is_ok() && reduction.computed_first().is_none());
+        assert_eq!((reduction.reduced_axes(), reduction.result()), (program.reduced_axes(), program.result()));
+    }
+}
