@@ -67,33 +67,52 @@ void make5(IDX i) {
   AT(float, Buffer_float(slot1), i) = float(v1);
 }
 void step5() { MAP_STEP(100u, make5) }
-void swap(inout uvec2 a, inout uvec2 b) { uvec2 other = a; a = b; b = other; }
 void main() {
   slot0 = uvec2(p.slot0);
   slot1 = uvec2(p.slot1);
-  slot2 = uvec2(p.slot2);
-  slot3 = uvec2(p.slot3);
-  slot4 = uvec2(p.slot4);
-  slot5 = uvec2(p.slot5);
+  slot2 = in_scratch(32u);
+  slot3 = in_scratch(432u);
+  slot4 = in_scratch(448u);
+  slot5 = in_scratch(464u);
   meet();
+  uint left = p.conditions;
+  uint at = 0u;
+  if (p.resumed != 0u) {
+    at = p.scratch.v[0] == 0u ? 0x7fffffffu : p.scratch.v[0];
+    slot2 = uvec2(p.scratch.v[2], p.scratch.v[3]); slot5 = uvec2(p.scratch.v[4], p.scratch.v[5]);
+    meet();
+  }
+    if (at == 0u) {
     step0();
-  meet();
-  uint left = p.iterations;
-  bool more;
-  while (true) {
+    meet();
+    }
+    if (at == 0u || (at >= 1u && at <= 1u)) while (true) {
+    if (at <= 1u) {
+    if (at == 0u || at == 1u) {
+    if (left == 0u) { at = 1u | 0x80000000u; break; }
+    left--;
+    at = 0u;
+    }
     step1();
     meet();
     step2();
-  meet();
-    more = !is_zero(uint(Buffer_uint8_t(slot4).v[0]));
-    if (!more || left == 0u) break;
-    left--;
+    meet();
+    if (is_zero(uint(Buffer_uint8_t(slot4).v[0]))) break;
+    }
     step3();
     meet();
     step4();
+    meet();
     swap(slot2, slot5);
     meet();
-  }
+    }
+    meet();
+  if ((at & 0x80000000u) == 0u) {
     step5();
-  if (INVOCATION == 0) p.unfinished.v[0] = uint(more);
+  }
+  if (INVOCATION == 0) {
+    p.scratch.v[0] = (at & 0x80000000u) == 0u ? 0u : at ^ 0x80000000u;
+    p.unfinished.v[0] = p.scratch.v[0];
+    p.scratch.v[2] = slot2.x; p.scratch.v[3] = slot2.y; p.scratch.v[4] = slot5.x; p.scratch.v[5] = slot5.y;
+  }
 }

@@ -1,4 +1,4 @@
-//! Loops that run on the device: a loop is decoded and checked once, and run by its reference.
+//! Loops and branches that run on the device: a program is decoded and checked once, and run by its reference.
 
 use rustler::{Resource, ResourceArc, Term};
 
@@ -6,9 +6,11 @@ use super::assemble::dynamic_offset_arg;
 use super::program::{InputOperand, InputTerms, add_inputs, input_terms, node_arg};
 use super::*;
 use crate::graph::Operand;
-use crate::kernels::device_loop::DeviceLoop;
+use crate::kernels::device_loop::{DeviceLoop, LoopState};
 use crate::memory::{AllocationHandle, Blocking};
-use crate::program::workgroup::{LoopStep, LoopSteps, StepInput};
+use crate::program::workgroup::{
+    BranchStatement, LoopStep, Predicate, Statement, Statements, StepInput, WhileStatement,
+};
 use crate::program::{OutputView, Program};
 
 struct LoopResource(DeviceLoop);
@@ -25,37 +27,66 @@ impl Encoder for LoopRef {
     }
 }
 
-pair!(loop_new, loop_new_dirty, (steps), reply, new);
-pair!(loop_run, loop_run_dirty, (reference, operands, dispatch), reply, run);
+pair!(loop_new, loop_new_dirty, (program), reply, new);
+pair!(loop_run, loop_run_dirty, (reference, operands, state, dispatches), reply, run);
 
-/// `steps` is `{setup, condition, body, finish, swaps, {predicate, type}, {operands, results}}`, see [`LoopSteps`].
-fn new(steps: Term, blocking: Blocking) -> Attempt<LoopRef> {
+mod names {
+    rustler::atoms! { r#while = "while", branch }
+}
+
+/// The most loops and branches within each other.
+const MAX_DEPTH: usize = 16;
+
+/// `program` is `{statements, finish, {operands, results}}`, see [`Statements`].
+fn new(program: Term, blocking: Blocking) -> Attempt<LoopRef> {
     // Steps are many terms.
     blocking.require()?;
-    let [setup, condition, body, finish, swaps, predicate, counts] = tuple_arg(steps, "steps")?[..] else {
-        return Err(wrong("steps", "{setup, condition, body, finish, swaps, predicate, counts}").into());
+    let [list, finish, counts] = tuple_arg(program, "program")?[..] else {
+        return Err(wrong("program", "{statements, finish, counts}").into());
     };
-    let steps = |term: Term| list_arg(term, "steps")?.map(step_arg_of).collect::<Result<Vec<_>>>();
-    let (predicate, predicate_type): (Term, Term) =
-        predicate.decode().map_err(|_| wrong("predicate", "{slot, type}"))?;
     let (operands, results): (Term, Term) = counts.decode().map_err(|_| wrong("counts", "{operands, results}"))?;
+    let given = Statements {
+        list: statements_arg(list, 0)?,
+        finish: list_arg(finish, "finish")?.map(step_arg_of).collect::<Result<_>>()?,
+        operands: slot_arg(operands)?,
+        results: slot_arg(results)?,
+    };
+    let device_loop = DeviceLoop::new(given, &gpu(blocking)?.caps)?;
+    Ok(LoopRef(ResourceArc::new(LoopResource(device_loop))))
+}
+
+fn statements_arg(term: Term, depth: usize) -> Result<Vec<Statement>> {
+    if depth > MAX_DEPTH {
+        return Err(Error::Unsupported("more than 16 loops and branches within each other".into()));
+    }
+    list_arg(term, "statements")?.map(|term| statement_arg(term, depth + 1)).collect()
+}
+
+/// A step, `{:while, condition, {slot, type}, body, [{slot, slot}]}` or `{:branch, {slot, type}, then, otherwise}`.
+fn statement_arg(term: Term, depth: usize) -> Result<Statement> {
     let swap = |term: Term| match tuple_arg(term, "swaps")?[..] {
         [a, b] => Ok((slot_arg(a)?, slot_arg(b)?)),
         _ => Err(wrong("swaps", "pairs of slots")),
     };
-    let steps = LoopSteps {
-        setup: steps(setup)?,
-        condition: steps(condition)?,
-        body: steps(body)?,
-        finish: steps(finish)?,
-        swaps: list_arg(swaps, "swaps")?.map(swap).collect::<Result<_>>()?,
-        predicate: slot_arg(predicate)?,
-        predicate_type: type_arg(predicate_type, "predicate")?,
-        operands: slot_arg(operands)?,
-        results: slot_arg(results)?,
-    };
-    let device_loop = DeviceLoop::new(steps, &gpu(blocking)?.caps)?;
-    Ok(LoopRef(ResourceArc::new(LoopResource(device_loop))))
+    match tuple_arg(term, "statements")?[..] {
+        [name, condition, predicate, body, swaps] if names::r#while() == name => Ok(Statement::While(WhileStatement {
+            condition: statements_arg(condition, depth)?,
+            predicate: predicate_arg(predicate)?,
+            body: statements_arg(body, depth)?,
+            swaps: list_arg(swaps, "swaps")?.map(swap).collect::<Result<_>>()?,
+        })),
+        [name, predicate, then, otherwise] if names::branch() == name => Ok(Statement::Branch(BranchStatement {
+            predicate: predicate_arg(predicate)?,
+            then: statements_arg(then, depth)?,
+            otherwise: statements_arg(otherwise, depth)?,
+        })),
+        _ => step_arg_of(term).map(|step| Statement::Step(Box::new(step))),
+    }
+}
+
+fn predicate_arg(term: Term) -> Result<Predicate> {
+    let (slot, ty): (Term, Term) = term.decode().map_err(|_| wrong("predicate", "{slot, type}"))?;
+    Ok(Predicate { slot: slot_arg(slot)?, ty: type_arg(ty, "predicate")? })
 }
 
 /// A slot, or a number of them: small, so that nothing overflows.
@@ -102,9 +133,30 @@ enum LoopOperand {
     Value([u8; 16]),
 }
 
-/// Runs the dispatch of index `dispatch`. `operands` are buffers, and values as binaries. The answer is the most iterations that the dispatch
-/// makes, and the list of the results, after the buffer of a word that is 0 where the loop has ended.
-fn run(reference: Term, operands: Term, dispatch: Term, blocking: Blocking) -> Attempt<(u64, Vec<BufferRef>)> {
+/// What an unfinished program goes on from. It has addresses in it: the BEAM cannot read or write it.
+struct LoopStateResource {
+    device_loop: ResourceArc<LoopResource>,
+    state: LoopState,
+}
+
+#[rustler::resource_impl]
+impl Resource for LoopStateResource {}
+
+/// The state of a program, whether it goes on, and its results.
+type Ran = (LoopStateRef, BufferRef, Vec<BufferRef>);
+
+struct LoopStateRef(ResourceArc<LoopStateResource>);
+
+impl Encoder for LoopStateRef {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        self.0.encode(env)
+    }
+}
+
+/// Runs dispatches on `operands`, which are buffers, and values as binaries. `dispatches` is `{index, bound}`: the index of the first, and how
+/// often the program evaluates conditions at most, or nil for one dispatch. The answer is the program's state, a buffer of one word that is 0
+/// where it has ended, and the list of its results. `state` is that of the dispatch before, or nil.
+fn run(reference: Term, operands: Term, state: Term, dispatches: Term, blocking: Blocking) -> Attempt<Ran> {
     // A definition that was sent comes without what it refers to here.
     let resource: ResourceArc<LoopResource> =
         reference.decode().map_err(|_| Error::Unsupported("a loop of another node".into()))?;
@@ -127,8 +179,26 @@ fn run(reference: Term, operands: Term, dispatch: Term, blocking: Blocking) -> A
             LoopOperand::Value(value) => Operand::Scalar { index, value: *value },
         })
         .collect();
+    let state: Option<ResourceArc<LoopStateResource>> = match is_nil(state) {
+        true => None,
+        false => Some(state.decode().map_err(|_| wrong("state", "the state of a loop"))?),
+    };
+    if state.as_ref().is_some_and(|state| !std::ptr::eq(&*state.device_loop, &*resource)) {
+        return Err(wrong("state", "the state of this loop").into());
+    }
+    let (dispatch, bound): (Term, Term) = dispatches.decode().map_err(|_| wrong("dispatches", "{index, bound}"))?;
+    let bound = (!is_nil(bound)).then(|| size_arg(bound, "bound")).transpose()?;
+    let dispatches = (size_arg(dispatch, "index")?, bound);
     let cx = context(blocking)?;
-    let iterations = resource.0.iterations(size_arg(dispatch, "dispatch")?, cx.caps());
-    let results = definitions::record(reference.get_env(), &cx, |cx| resource.0.run(cx, &operands, iterations))?;
-    Ok((iterations, results.into_iter().map(BufferRef::from).collect()))
+    let mut ended = None;
+    let results = definitions::record(reference.get_env(), &cx, |cx| {
+        let (state, results) = resource.0.run(cx, &operands, state.as_ref().map(|own| &own.state), dispatches)?;
+        ended = Some(state);
+        Ok(results)
+    })?;
+    let state = ended.ok_or_else(|| Error::DispatchFailed("a loop has no state".into()))?;
+    let state = LoopStateRef(ResourceArc::new(LoopStateResource { device_loop: resource, state }));
+    let mut results = results.into_iter().map(BufferRef::from);
+    let unfinished = results.next().ok_or_else(|| Error::DispatchFailed("a loop has no results".into()))?;
+    Ok((state, unfinished, results.collect()))
 }

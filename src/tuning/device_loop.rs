@@ -69,8 +69,9 @@ pub fn reduction_threads(outputs: u64, reduced: u64, threads: u32) -> u32 {
     free.min(reduced.next_power_of_two()) as u32
 }
 
-/// Iterations of the dispatch of that index: each takes well below a second, and later ones take longer.
-pub fn iterations(steps: &[StepCost], threads: u32, dispatch: u64, caps: &Capabilities) -> u64 {
+/// How often the dispatch of that index evaluates the condition of a loop with these steps: it takes well below a second, and later ones take
+/// longer.
+pub fn conditions(steps: &[StepCost], threads: u32, dispatch: u64, caps: &Capabilities) -> u64 {
     let rounds = |step: &StepCost| step.elements.div_ceil(threads.into()).max(1);
     let time: u64 = steps.iter().map(|step| STEP_TIME + rounds(step) * step.operations * OPERATION_TIME).sum();
     let allowed = (FIRST_DISPATCH << dispatch.min(8)).min(MAX_DISPATCH);
@@ -123,8 +124,8 @@ mod tests {
     #[test]
     fn dispatches_grow_and_stay_short() {
         let steps = [step(4096, 3), step(4096, 2), step(1, 2)];
-        let iterations = |dispatch| iterations(&steps, 1024, dispatch, &h200());
-        assert!(iterations(0) > 500 && iterations(1) >= 2 * iterations(0) && iterations(20) == iterations(5));
-        assert_eq!(super::iterations(&[step(1 << 14, 200); 4], 8, 0, &lavapipe()), 1);
+        let conditions = |dispatch| conditions(&steps, 1024, dispatch, &h200());
+        assert!(conditions(0) > 500 && conditions(1) >= 2 * conditions(0) && conditions(20) == conditions(5));
+        assert_eq!(super::conditions(&[step(1 << 14, 200); 4], 8, 0, &lavapipe()), 1);
     }
 }

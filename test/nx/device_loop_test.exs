@@ -237,7 +237,7 @@ defmodule Nx.Vulkan.DeviceLoopTest do
     count = fn fun ->
       expr = Nx.Defn.debug_expr(fun).(Nx.tensor(1.0))
       %{data: %{op: :elem, args: [%{data: %{args: [initial, _, pred, block]}}, _]}} = expr
-      Compiler.DeviceLoop.iterations(Tuple.to_list(initial), {pred, block})
+      Compiler.LoopBound.iterations(Tuple.to_list(initial), {pred, block})
     end
 
     assert count.(&counted(&1, first: 0, last: 10, step: 3)) == 4

@@ -37,7 +37,7 @@ defmodule Nx.Vulkan.Native do
     window_scatter: 8,
     scatter: 7,
     loop_new: 1,
-    loop_run: 3,
+    loop_run: 4,
     qr: 4,
     eigh: 3,
     svd: 3,

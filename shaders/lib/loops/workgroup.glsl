@@ -10,6 +10,15 @@ void meet() {
   barrier();
 }
 
+void swap(inout uvec2 a, inout uvec2 b) { uvec2 other = a; a = b; b = other; }
+
+// The address of that byte of scratch memory.
+uvec2 in_scratch(uint offset) {
+  uvec2 start = uvec2(p.scratch);
+  uint carry, low = uaddCarry(start.x, offset, carry);
+  return uvec2(low, start.y + carry);
+}
+
 // Each of `count` elements of a step: make(i).
 #define MAP_STEP(count, make) \
   for (IDX i = INVOCATION; i < (count); i += THREADS) make(i);

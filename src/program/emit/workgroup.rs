@@ -1,4 +1,4 @@
-//! Kernels of workgroup programs: each step as a function of an element, and a `main` that loops over the steps. What is a parameter of other
+//! Kernels of workgroup programs: each step as a function of an element, and a `main` with the loops and branches. What is a parameter of other
 //! kernels is a constant here: the parameters that the emission of elements names (`p.dim0`) are replaced.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,9 @@ use super::values::{assign, of_compute, store};
 use super::{Accumulator, Emitter, VectorInputs, coherent_head, define, load};
 use crate::device::Capabilities;
 use crate::program::types::Compute;
-use crate::program::workgroup::{LoopStep, StepInput, WorkgroupLoop};
+use crate::program::workgroup::{
+    BranchStatement, LoopStep, Predicate, Statement, StepInput, WhileStatement, WorkgroupProgram, loops,
+};
 use crate::program::{Attribute, Type};
 
 /// How a workgroup goes through its steps.
@@ -30,54 +32,195 @@ struct EmittedStep<'a> {
     reduction_threads: u32,
 }
 
+/// Set in `at` where the program has to go on in another dispatch.
+const PAUSED: &str = "0x80000000u";
+/// What `at` is where all statements have run.
+const FINISHED: &str = "0x7fffffffu";
+
 /// Writes the kernel's source from the GLSL of its parameters' block. `values` says of each operand whether it is a value and no buffer.
-pub fn emit_loop(
-    workgroup_loop: &WorkgroupLoop,
+///
+/// A dispatch evaluates the conditions of all loops `p.conditions` times at most. One that has to stop keeps the number of its loop and the places of the slots
+/// in the first words of scratch memory, and the next dispatch goes on there: `at` is 0 where statements run, else the number of
+/// the loop in which they will, or in which they stopped.
+pub fn emit_program(
+    program: &WorkgroupProgram,
     schedule: &WorkgroupSchedule,
     values: &[bool],
     parameters: &str,
     caps: &Capabilities,
 ) -> String {
-    let given = &workgroup_loop.steps;
-    let numbered = given.all().zip(&schedule.reduction_threads).enumerate();
+    let given = &program.given;
+    let numbered = given.steps().zip(&schedule.reduction_threads).enumerate();
     let steps: Vec<EmittedStep> =
         numbered.map(|(number, (step, &threads))| EmittedStep::new(step, number, threads, caps)).collect();
-    let mut text = head(&steps, given.predicate_type, parameters, caps);
+    let predicates: Vec<Type> = given.predicates().map(|predicate| predicate.ty).collect();
+    let mut text = head(&steps, &predicates, parameters, caps);
     define(&mut text, "THREADS", schedule.threads);
     text.push_str("#include \"lib/loops/workgroup.glsl\"\n");
-    for slot in 0..workgroup_loop.slot_bytes.len() {
+    for slot in 0..program.slot_bytes.len() {
         let _ = writeln!(text, "uvec2 slot{slot};");
     }
     partials(&mut text, &steps);
     for step in &steps {
         step.functions(&mut text);
     }
-    let mut rest = &steps[..];
-    let mut section = |count: usize| {
-        let (first, others) = rest.split_at(count);
-        rest = others;
-        calls(first)
-    };
-    let setup = section(given.setup.len());
-    let condition = section(given.condition.len());
-    let body = section(given.body.len());
-    let finish = section(given.finish.len());
-    let swaps: String = given.swaps.iter().map(|(a, b)| format!("    swap(slot{a}, slot{b});\n")).collect();
-    let predicate = element_of(given.predicate, given.predicate_type, "0");
-    let predicate = load(given.predicate_type, &predicate);
-    let slots = slots(workgroup_loop, values);
+    let mut flow = ControlFlow::default();
+    flow.list(&given.list);
+    let guarded = loops(&given.list) > 0;
+    let statements = std::mem::take(&mut flow.text);
+    given.finish.iter().for_each(|step| flow.step(step));
+    let (slots, finish) = (slots(program, values), flow.text);
+    let _ = write!(text, "void main() {{\n{slots}  meet();\n");
+    if !guarded {
+        let _ = writeln!(text, "{statements}{finish}  if (INVOCATION == 0) p.unfinished.v[0] = 0u;\n}}");
+        return text;
+    }
+    let (mut kept, mut restored) = (String::new(), String::new());
+    for (i, slot) in program.swapped.iter().enumerate() {
+        let (low, high) = (2 + 2 * i, 3 + 2 * i);
+        let _ = write!(kept, " p.scratch.v[{low}] = slot{slot}.x; p.scratch.v[{high}] = slot{slot}.y;");
+        let _ = write!(restored, " slot{slot} = uvec2(p.scratch.v[{low}], p.scratch.v[{high}]);");
+    }
     let _ = write!(
         text,
-        "void swap(inout uvec2 a, inout uvec2 b) {{ uvec2 other = a; a = b; b = other; }}\n\
-         void main() {{\n{slots}  meet();\n{setup}  meet();\n  uint left = p.iterations;\n  bool more;\n\
-         \x20 while (true) {{\n{condition}  meet();\n    more = !is_zero({predicate});\n    if (!more || left == 0u) break;\n\
-         \x20   left--;\n{body}{swaps}    meet();\n  }}\n{finish}  if (INVOCATION == 0) p.unfinished.v[0] = uint(more);\n}}\n"
+        "  uint left = p.conditions;\n  uint at = 0u;\n\
+         \x20 if (p.resumed != 0u) {{\n    at = p.scratch.v[0] == 0u ? {FINISHED} : p.scratch.v[0];\n   {restored}\n    meet();\n  }}\n\
+         {statements}  if ((at & {PAUSED}) == 0u) {{\n{finish}  }}\n\
+         \x20 if (INVOCATION == 0) {{\n    p.scratch.v[0] = (at & {PAUSED}) == 0u ? 0u : at ^ {PAUSED};\n    \
+         p.unfinished.v[0] = p.scratch.v[0];\n   {kept}\n  }}\n}}\n"
     );
     text
 }
 
-fn head(steps: &[EmittedStep], predicate: Type, parameters: &str, caps: &Capabilities) -> String {
-    let (mut storages, mut computes) = (vec!["uint", predicate.storage()], vec![predicate.compute()]);
+/// The text of `main` for statements, with barriers between steps that conflict.
+#[derive(Default)]
+struct ControlFlow {
+    text: String,
+    /// Slots that steps since the last barrier read and wrote.
+    read: BTreeSet<usize>,
+    written: BTreeSet<usize>,
+    /// Steps and loops so far. Loops are numbered from 1 on.
+    steps: usize,
+    loops: usize,
+}
+
+impl ControlFlow {
+    fn line(&mut self, text: std::fmt::Arguments) {
+        let _ = writeln!(self.text, "    {text}");
+    }
+
+    fn meet(&mut self) {
+        if !self.read.is_empty() || !self.written.is_empty() {
+            self.line(format_args!("meet();"));
+            self.read.clear();
+            self.written.clear();
+        }
+    }
+
+    fn step(&mut self, step: &LoopStep) {
+        let slot = step.slot;
+        if step.reads().any(|read| self.written.contains(&read))
+            || self.written.contains(&slot)
+            || self.read.contains(&slot)
+        {
+            self.meet();
+        }
+        self.read.extend(step.reads());
+        self.written.insert(slot);
+        let number = self.steps;
+        self.line(format_args!("step{number}();"));
+        self.steps += 1;
+    }
+
+    /// Statements before a loop that goes on do not run again, and those after one that has stopped do not run yet. A list ends with a
+    /// barrier.
+    fn list(&mut self, list: &[Statement]) {
+        let guarded = loops(list) > 0;
+        let mut rest = list;
+        while let Some(first) = rest.first() {
+            let run = rest.iter().take_while(|statement| matches!(statement, Statement::Step(_))).count();
+            let (steps, others) = rest.split_at(run.max(1));
+            rest = others;
+            match first {
+                Statement::Step(_) => {
+                    if guarded {
+                        self.line(format_args!("if (at == 0u) {{"));
+                    }
+                    for statement in steps {
+                        if let Statement::Step(step) = statement {
+                            self.step(step);
+                        }
+                    }
+                    if guarded {
+                        self.meet();
+                        self.line(format_args!("}}"));
+                    }
+                }
+                Statement::While(own) => self.while_statement(own),
+                Statement::Branch(own) => self.branch(own, guarded),
+            }
+        }
+        self.meet();
+    }
+
+    fn while_statement(&mut self, own: &WhileStatement) {
+        self.meet();
+        self.loops += 1;
+        let number = self.loops;
+        let last_of_condition = number + loops(&own.condition);
+        let last = last_of_condition + loops(&own.body);
+        self.line(format_args!("if (at == 0u || (at >= {number}u && at <= {last}u)) while (true) {{"));
+        self.line(format_args!("if (at <= {last_of_condition}u) {{"));
+        self.line(format_args!("if (at == 0u || at == {number}u) {{"));
+        self.line(format_args!("if (left == 0u) {{ at = {number}u | {PAUSED}; break; }}"));
+        self.line(format_args!("left--;\n    at = 0u;\n    }}"));
+        self.list(&own.condition);
+        if last_of_condition > number {
+            self.line(format_args!("if (at != 0u) break;"));
+        }
+        self.line(format_args!("if (is_zero({})) break;", predicate(own.predicate)));
+        self.line(format_args!("}}"));
+        self.list(&own.body);
+        if last > last_of_condition {
+            self.line(format_args!("if (at != 0u) break;"));
+        }
+        for (a, b) in &own.swaps {
+            self.line(format_args!("swap(slot{a}, slot{b});"));
+        }
+        // Nobody writes what others still read of the predicate.
+        self.line(format_args!("meet();\n    }}"));
+        self.line(format_args!("meet();"));
+    }
+
+    fn branch(&mut self, own: &BranchStatement, guarded: bool) {
+        self.meet();
+        let first = self.loops + 1;
+        let last = self.loops + loops(&own.then) + loops(&own.otherwise);
+        if last >= first {
+            self.line(format_args!("if (at == 0u || (at >= {first}u && at <= {last}u)) {{"));
+        } else if guarded {
+            self.line(format_args!("if (at == 0u) {{"));
+        }
+        self.line(format_args!("if (!is_zero({})) {{", predicate(own.predicate)));
+        self.list(&own.then);
+        self.line(format_args!("}} else {{"));
+        self.list(&own.otherwise);
+        self.line(format_args!("}}"));
+        if last >= first || guarded {
+            self.line(format_args!("}}"));
+        }
+        self.read.insert(own.predicate.slot);
+    }
+}
+
+/// The element that a predicate tests.
+fn predicate(own: Predicate) -> String {
+    load(own.ty, &element_of(own.slot, own.ty, "0"))
+}
+
+fn head(steps: &[EmittedStep], predicates: &[Type], parameters: &str, caps: &Capabilities) -> String {
+    let mut storages: Vec<_> = predicates.iter().map(|ty| ty.storage()).chain(["uint"]).collect();
+    let mut computes: Vec<_> = predicates.iter().map(|ty| ty.compute()).collect();
     let mut files = vec!["indices.glsl"];
     for step in steps {
         let (own_storages, own_computes) = step.emitter.types(step.accumulator.as_ref());
@@ -102,9 +245,9 @@ fn head(steps: &[EmittedStep], predicate: Type, parameters: &str, caps: &Capabil
     text
 }
 
-/// Bytes of shared memory that each invocation needs for the reductions of a loop.
-pub fn shared_bytes(given: &WorkgroupLoop, caps: &Capabilities) -> u64 {
-    let accumulators = given.steps.all().filter_map(|step| Accumulator::of(&step.program, &step.layout, caps));
+/// Bytes of shared memory that each invocation needs for the reductions of a program.
+pub fn shared_bytes(program: &WorkgroupProgram, caps: &Capabilities) -> u64 {
+    let accumulators = program.given.steps().filter_map(|step| Accumulator::of(&step.program, &step.layout, caps));
     let parts: BTreeSet<(usize, &str, u64)> =
         accumulators.flat_map(|accumulator| partial_types(&accumulator)).collect();
     parts.into_iter().map(|(_, _, size)| size).sum()
@@ -124,14 +267,21 @@ fn partials(text: &mut String, steps: &[EmittedStep]) {
 }
 
 /// The slots' addresses. Operands that are values are stored first.
-fn slots(given: &WorkgroupLoop, values: &[bool]) -> String {
+fn slots(program: &WorkgroupProgram, values: &[bool]) -> String {
+    let (places, _) = program.scratch(values);
     let mut text = String::new();
-    for slot in 0..given.slot_bytes.len() {
-        let _ = writeln!(text, "  slot{slot} = uvec2(p.slot{slot});");
+    for (slot, place) in places.into_iter().enumerate() {
+        let _ = match place {
+            Some(offset) => writeln!(text, "  slot{slot} = in_scratch({offset}u);"),
+            None => writeln!(text, "  slot{slot} = uvec2(p.slot{slot});"),
+        };
     }
     let stored = values.iter().enumerate().filter(|(_, is_value)| **is_value);
     let stored: String = stored
-        .map(|(slot, _)| (0..4).map(|i| format!(" p.slot{slot}.v[{i}] = p.value{slot}[{i}];")).collect::<String>())
+        .map(|(slot, _)| {
+            let word = |i| format!(" {}[{i}] = p.value{slot}[{i}];", format_args!("Buffer_uint(slot{slot}).v"));
+            (0..4).map(word).collect::<String>()
+        })
         .collect();
     if !stored.is_empty() {
         let _ = writeln!(text, "  if (INVOCATION == 0) {{{stored} }}");
@@ -142,24 +292,6 @@ fn slots(given: &WorkgroupLoop, values: &[bool]) -> String {
 /// An element of a slot, as it is stored.
 fn element_of(slot: usize, ty: Type, index: &str) -> String {
     format!("Buffer_{}(slot{slot}).v[{index}]", ty.storage())
-}
-
-/// The calls of the steps, with barriers between those that conflict.
-fn calls(steps: &[EmittedStep]) -> String {
-    let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
-    let mut text = String::new();
-    for step in steps {
-        let slot = step.step.slot;
-        if step.step.reads().any(|read| written.contains(&read)) || written.contains(&slot) || read.contains(&slot) {
-            text.push_str("    meet();\n");
-            read.clear();
-            written.clear();
-        }
-        read.extend(step.step.reads());
-        written.insert(slot);
-        let _ = writeln!(text, "    step{}();", step.number);
-    }
-    text
 }
 
 impl<'a> EmittedStep<'a> {

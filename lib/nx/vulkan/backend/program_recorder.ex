@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.ProgramRecorder do
   @moduledoc false
   # The programs of the backend's operations: run, or recorded in place of that, as steps of a loop that runs on
-  # the device. It knows nothing of loops.
+  # the device. It knows nothing of loops: their statements are added to the recording as they are.
   #
   # While a process records, results are references without memory. Whatever needs memory fails then, as NIFs
   # take no such references: sorting, reading an element, matrix products. The recording fails with it.
@@ -19,19 +19,36 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
           {nodes :: [tuple()], [ProgramBuilder.operand()], shape :: tuple(),
            result :: reference(), view :: nil | {tuple(), integer(), [integer()], [tuple()]}}
 
-  @doc "What the function returns and the programs that it asked for, in order; `:error` where it needs more than these."
-  @spec record((-> result)) :: {:ok, result, [step()]} | :error when result: term()
+  @doc "What the function returns and the statements that it added, in order; `:error` where it needs more than these."
+  @spec record((-> result)) :: {:ok, result, [term()]} | :error when result: term()
   def record(fun) do
-    Process.put(__MODULE__, [])
-    result = fun.()
-    {:ok, result, Enum.reverse(Process.get(__MODULE__))}
+    {result, statements} = nested(fun)
+    {:ok, result, statements}
   rescue
     # Where the function runs its operations, it meets the same error.
     _error -> :error
   catch
     _kind, _reason -> :error
-  after
-    Process.delete(__MODULE__)
+  end
+
+  @doc "What the function returns and the statements that it added, which are not part of the recording around it."
+  @spec nested((-> result)) :: {result, [term()]} when result: term()
+  def nested(fun) do
+    around = Process.put(__MODULE__, [])
+
+    try do
+      result = fun.()
+      {result, Enum.reverse(Process.get(__MODULE__))}
+    after
+      if around, do: Process.put(__MODULE__, around), else: Process.delete(__MODULE__)
+    end
+  end
+
+  @doc "Adds statements to the recording."
+  @spec add([term()]) :: :ok
+  def add(statements) do
+    Process.put(__MODULE__, Enum.reverse(statements, Process.get(__MODULE__)))
+    :ok
   end
 
   @doc "Whether this process records."

@@ -1,61 +1,108 @@
 defmodule Nx.Vulkan.Compiler.DeviceLoop do
   @moduledoc false
-  # A `while` of small tensors as a block that the device runs from the first iteration to the last: nothing is
-  # read in between. It lowers the loop's operations to steps, and runs dispatches until the loop has ended. Which
-  # loops are small, and how many iterations a dispatch makes, is decided in src/tuning/device_loop.rs.
+  # A `while` or a `cond` of small tensors as a block that the device runs as a whole: nothing is read in between.
+  # It records what the block computes and runs dispatches until it has ended. Which ones are small, and how
+  # much a dispatch does, is decided in src/tuning/device_loop.rs.
   #
-  # The condition and the body are evaluated once, on tensors without memory, while `ProgramRecorder` keeps the
-  # programs of their operations. A loop that needs more than programs stays what it was: one with hooks, with
-  # a `sort`, with indices that have to be checked. So does one that the device refuses.
-  #
-  # Slots are the loop's tensors by number: the operands, which are the initial values and the tensors that the loop
-  # reads besides; the results; and scratch memory. A value that changes has two slots of scratch, its own and
-  # that of its next value, which change places after each iteration.
+  # The conditions and the bodies are evaluated once, on tensors without memory, while `ProgramRecorder` keeps the
+  # programs of their operations. A block within another is recorded as a statement of it. What needs more than
+  # programs stays what it was: with hooks, with a `sort`, with indices that have to be checked. So does what the
+  # device refuses.
 
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Movement, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
+  alias Nx.Vulkan.Compiler.{LoopBound, WorkgroupLowering}
   alias Nx.Vulkan.Error
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @enforce_keys [:ref, :captured, :changed, :iterations, :evaluate]
-  defstruct [:ref, :captured, :changed, :iterations, :evaluate]
+  @enforce_keys [:statement, :bound, :evaluate]
+  defstruct [:statement, :bound, :evaluate, :ref, :captured, :sources]
 
   @typedoc """
-  `ref` is the native loop, `captured` are the tensors that it reads besides its initial values, and `changed` says of
-  each value whether iterations change it. `iterations` is their number where it is known. `evaluate` runs the loop's
-  operations one by one.
+  `statement` has the functions of a `while` or of a `cond`, from arguments to tensors, and `evaluate` runs it operation
+  by operation. `bound` says how often conditions of loops are evaluated at most, where that is known. `ref` is the
+  native program, `captured` are the tensors that it reads besides its arguments, and `sources` says of each result
+  whether the program makes it or it is an argument.
   """
   @type t :: %__MODULE__{
-          ref: reference(),
-          captured: [reference()],
-          changed: [boolean()],
-          iterations: non_neg_integer() | nil,
-          evaluate: ([T.t()] -> Nx.Container.t())
+          statement: statement(),
+          bound: non_neg_integer() | nil,
+          evaluate: evaluator(),
+          ref: reference() | nil,
+          captured: [reference()] | nil,
+          sources: [:made | {:argument, non_neg_integer()}] | nil
         }
 
-  # Values of a loop: `default/1` has a clause for each number.
-  @most_values 24
+  @typep evaluator :: ([T.t()] -> Nx.Container.t())
+  @type statement ::
+          {:while, values :: pos_integer(), condition :: evaluator(), body :: evaluator()}
+          | {:cond, clauses :: [{evaluator(), evaluator()}], last :: evaluator()}
+
+  # Arguments of a block: `default/1` has a clause for each number.
+  @most_arguments 24
   # Operations that do more than compute, or that this process must not run to find out.
   @effects [:io_call, :runtime_call, :token, :attach_token]
 
   @doc """
-  The loop as a block, or as it is. `loop` has its operations in groups, `scope` are its condition and its
-  body without groups.
+  The `while` as a block, or as it is. `loop` has its operations in groups, `scope` are its condition and its body
+  without groups. The arguments are its initial values and the tensors that it captured.
   """
-  @spec lower(T.t(), {T.t(), Nx.Container.t()}) :: T.t()
-  def lower(%T{data: %Expr{op: :while, args: [initial, _arg, pred, block]} = expr} = loop, scope) do
+  @spec lower_while(T.t(), {T.t(), Nx.Container.t()}) :: T.t()
+  def lower_while(%T{data: %Expr{args: [initial, _arg, pred, block]}} = loop, scope) do
     values = Composite.flatten_list([initial])
+    count = length(values)
+    args = values ++ captured({pred, block})
 
-    with true <- length(values) <= @most_values,
-         true <- Composite.reduce({pred, block}, %{}, &effects/2) != :effect,
-         {:ok, device_loop} <- new(loop, values, scope) do
-      args = [device_loop, values, initial, default(length(values))]
-      %{loop | data: %{expr | op: :block, args: args}}
+    lower(loop, {pred, block}, args, initial, fn ->
+      known = for {arg, index} <- Enum.with_index(args), index >= count, do: {arg, index}
+      {pred, block} = on_arguments({pred, block}, known)
+      {initial, _} = Composite.traverse(initial, 0, &{parameter(&1, &2), &2 + 1})
+      [_initial | rest] = loop.data.args
+
+      %__MODULE__{
+        statement: {:while, count, evaluator(pred, args), evaluator(block, args)},
+        bound: LoopBound.conditions(values, scope, {bounds(pred), bounds(block)}),
+        evaluate: evaluator(with_outputs(loop, [initial | rest], values), args)
+      }
+    end)
+  end
+
+  @doc """
+  The `cond` as a block, or as it is, with its operations in groups. `readers` are the operations that read each
+  one, by their ids: what others read, too, is an argument.
+  """
+  @spec lower_cond(T.t(), %{reference() => [reference() | :outside]}) :: T.t()
+  def lower_cond(%T{data: %Expr{id: id, args: [clauses, last]}} = branches, readers) do
+    scope = {List.to_tuple(Enum.flat_map(clauses, &Tuple.to_list/1)), last}
+    args = arguments(scope, id, readers)
+
+    lower(branches, scope, args, last, fn ->
+      {scope, last} = on_arguments(scope, Enum.with_index(args))
+      clauses = for [pred, body] <- Enum.chunk_every(Tuple.to_list(scope), 2), do: {pred, body}
+      bounds = bounds({scope, last})
+      outs = Composite.flatten_list([last])
+
+      %__MODULE__{
+        statement:
+          {:cond,
+           for({pred, body} <- clauses, do: {evaluator(pred, args), evaluator(body, args)}),
+           evaluator(last, args)},
+        bound: if(nil not in bounds, do: Enum.sum(bounds)),
+        evaluate: evaluator(with_outputs(branches, [clauses, last], outs), args)
+      }
+    end)
+  end
+
+  defp lower(%T{data: expr} = tensor, scope, values, outs, new) do
+    with true <- length(values) in 1..@most_arguments,
+         true <- Composite.reduce(scope, %{}, &effects/2) != :effect,
+         {:ok, block} <- native(new.(), outs, values) do
+      %{tensor | data: %{expr | op: :block, args: [block, values, outs, default(length(values))]}}
     else
-      _ -> loop
+      _ -> tensor
     end
   end
 
@@ -67,50 +114,115 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
   defp effects(%T{data: %Expr{id: id}} = tensor, seen),
     do: Tree.apply_args(tensor, :all, Map.put(seen, id, true), &{&1, effects(&1, &2)}) |> elem(1)
 
-  ## Lowering
+  # The bounds of the blocks in an expression; those within a block are part of its own.
+  defp bounds(expr), do: Composite.reduce(expr, {[], %{}}, &bounds/2) |> elem(0)
 
-  defp new(%T{data: %Expr{args: [_initial, _arg, pred, block]}} = loop, values, scope) do
-    params = for value <- values, do: %{value | names: names(value), data: %B{ref: make_ref()}}
-    evaluate = fn expr -> evaluator(expr, values).(params) end
+  defp bounds(%T{data: %Expr{id: id}}, {_bounds, seen} = state) when is_map_key(seen, id),
+    do: state
 
-    with {:ok, predicate, condition} <- ProgramRecorder.record(fn -> evaluate.(pred) end),
-         {:ok, next, body} <-
-           ProgramRecorder.record(fn -> Composite.flatten_list([evaluate.(block)]) end),
-         {steps, captured, changed} = steps(params, predicate, condition, next, body),
-         {:ok, ref} <- Native.call(loop_new(steps)) do
-      {:ok,
-       %__MODULE__{
-         ref: ref,
-         captured: captured,
-         changed: changed,
-         iterations: iterations(values, scope),
-         evaluate: evaluator(on_parameters(loop, values), values)
-       }}
+  defp bounds(%T{data: %Expr{id: id, op: op, args: args}} = tensor, {bounds, seen}) do
+    bounds =
+      case {op, args} do
+        {:block, [%__MODULE__{bound: bound} | _]} -> [bound | bounds]
+        _ -> bounds
+      end
+
+    Tree.apply_args(tensor, :scope, {bounds, Map.put(seen, id, true)}, &{&1, bounds(&1, &2)})
+    |> elem(1)
+  end
+
+  ## Arguments
+
+  # The tensors that an expression captured.
+  defp captured(expr) do
+    Composite.reduce(expr, %{}, &captured/2)
+    |> Map.values()
+    |> Enum.filter(&(&1.data.op == :tensor))
+  end
+
+  defp captured(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
+
+  defp captured(%T{data: %Expr{id: id}} = tensor, seen),
+    do:
+      Tree.apply_args(tensor, :scope, Map.put(seen, id, tensor), &{&1, captured(&1, &2)})
+      |> elem(1)
+
+  # The tensors that the branches read and do not compute themselves, because others read them, too.
+  defp arguments(scope, id, readers) do
+    state = %{args: [], seen: %{}, readers: readers, inner: %{id => true, outside: false}}
+    Enum.reverse(Composite.reduce(scope, state, &argument/2).args)
+  end
+
+  # The parameters of a function are its own.
+  defp argument(%T{data: %Expr{op: op}}, state) when op in [:constant, :fun], do: state
+
+  defp argument(%T{data: %Expr{id: id}}, %{seen: seen} = state) when is_map_key(seen, id),
+    do: state
+
+  defp argument(%T{data: %Expr{id: id, op: op, args: args}} = tensor, state) do
+    {inner?, state} = inner?(id, put_in(state.seen[id], true))
+    # An element of a tuple is computed where the tuple is.
+    {tuple?, state} = if op == :elem, do: inner?(hd(args).data.id, state), else: {true, state}
+
+    if inner? and tuple? and op not in [:parameter, :tensor],
+      do: Tree.apply_args(tensor, :scope, state, &{&1, argument(&1, &2)}) |> elem(1),
+      else: %{state | args: [tensor | state.args]}
+  end
+
+  # Whether nothing outside of the branches reads it.
+  defp inner?(id, %{inner: inner} = state) when is_map_key(inner, id), do: {inner[id], state}
+
+  defp inner?(id, state) do
+    {inner?, state} =
+      Enum.reduce(Map.get(state.readers, id, [:outside]), {true, state}, fn reader,
+                                                                            {inner?, state} ->
+        {reader?, state} = inner?(reader, state)
+        {inner? and reader?, state}
+      end)
+
+    {inner?, put_in(state.inner[id], inner?)}
+  end
+
+  # The expression with parameters in place of these tensors.
+  defp on_arguments(expr, args) do
+    known = for {tensor, index} <- args, into: %{}, do: {tensor.data.id, parameter(tensor, index)}
+    {expr, _known} = Composite.traverse(expr, known, &on_arguments_each/2)
+    expr
+  end
+
+  defp on_arguments_each(%T{data: %Expr{op: :constant}} = tensor, known), do: {tensor, known}
+
+  defp on_arguments_each(%T{data: %Expr{id: id} = expr} = tensor, known) do
+    case known do
+      %{^id => %T{data: data}} ->
+        {%{tensor | data: data}, known}
+
+      %{} ->
+        {args, known} = Tree.apply_args(tensor, :scope, known, &on_arguments_each/2)
+        tensor = %{tensor | data: %{expr | args: args}}
+        {tensor, Map.put(known, id, tensor)}
     end
   end
+
+  defp parameter(value, index), do: Expr.parameter(%{value | names: names(value)}, :root, index)
 
   defp names(%T{shape: shape}), do: List.duplicate(nil, tuple_size(shape))
 
-  # The loop on parameters in place of its initial values.
-  defp on_parameters(%T{data: %Expr{args: [initial | rest]} = expr} = loop, values) do
-    {initial, _} =
-      Composite.traverse(initial, 0, fn value, index ->
-        {Expr.parameter(%{value | names: names(value)}, :root, index), index + 1}
-      end)
+  # The expression with these arguments, or the tuple of its elements, which are like `outs`.
+  defp with_outputs(%T{data: expr} = tensor, args, outs) do
+    tensor = %{tensor | data: %{expr | id: make_ref(), args: args}}
 
-    loop = %{loop | data: %{expr | id: make_ref(), args: [initial | rest]}}
-
-    if is_tuple(initial) do
-      for {value, index} <- Enum.with_index(values) do
-        %{value | data: %{expr | id: make_ref(), op: :elem, args: [loop, index]}}
+    if match?({:tuple, _}, tensor.type) do
+      for {out, index} <- Enum.with_index(outs) do
+        %{out | data: %{expr | id: make_ref(), op: :elem, args: [tensor, index]}}
       end
       |> List.to_tuple()
     else
-      loop
+      tensor
     end
   end
 
-  # A function of the values, which are tensors.
+  # A function of the arguments, which are tensors.
   defp evaluator(expr, values) do
     evaluate = Evaluator.__compile__(__MODULE__, values, fn _vars -> expr end, [])
 
@@ -122,209 +234,103 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
     end
   end
 
-  # The terms of `loop_new`, the references of the captured tensors, and which values change.
-  defp steps(params, predicate, condition, next, body) do
-    refs = Enum.map(params, & &1.data.ref)
-    changed = Enum.zip_with(params, next, &(&1.data != &2.data))
-    captured = captured(condition ++ body, refs)
-    fixed = for({ref, false} <- Enum.zip(refs, changed), do: ref) ++ captured
-    invariant = invariant(condition ++ body, MapSet.new(fixed))
-    invariant? = fn {_, _, _, ref, _} -> ref in invariant end
-    {setup, [condition, body]} = hoist([condition, body], invariant?)
+  ## Recording
 
-    slots = slots(params, changed, captured, setup ++ condition ++ body)
-    number = fn steps -> Enum.map(steps, &numbered(&1, slots.numbers)) end
-    {loads, stores} = state(params, changed, slots)
-    made = MapSet.new(body, fn {_, _, _, ref, _} -> ref end)
-    {copies, {swaps, slots, _made}} = next(params, next, {[], slots, made})
-    # A predicate that is a number or a value is in a slot of its own, too.
-    {slots, slot} = scratch(slots, :predicate)
-    type = predicate.type
-    predicate = {[{:as_type, type, [0]}], [source(predicate, slots)], {}, slot, nil}
+  # The block with its native program.
+  defp native(block, outs, values) do
+    operands = for value <- values, do: %{value | names: names(value), data: %B{ref: make_ref()}}
+    record = fn -> Composite.flatten_list([record(block, outs, operands)]) end
 
-    terms =
-      {loads ++ number.(setup), number.(condition) ++ [predicate], number.(body) ++ copies,
-       stores, swaps, {slot, type},
-       {length(params) + length(captured), Enum.count(changed, & &1)}}
-
-    {terms, captured, changed}
-  end
-
-  # The references that steps read, of no value and of no step.
-  defp captured(steps, refs) do
-    made = MapSet.new(steps, fn {_, _, _, ref, _} -> ref end)
-
-    for {_, inputs, _, _, _} <- steps,
-        input <- inputs,
-        ref = elem(input, 0),
-        is_reference(ref) and ref not in made and ref not in refs,
-        uniq: true,
-        do: ref
-  end
-
-  # The references of results that are the same in each iteration. Several steps may write one.
-  defp invariant(steps, fixed) do
-    steps
-    |> Enum.chunk_by(fn {_, _, _, ref, _} -> ref end)
-    |> Enum.reduce(fixed, fn [{_, _, _, ref, _} | _] = steps, fixed ->
-      inputs = for {_, inputs, _, _, _} <- steps, input <- inputs, do: elem(input, 0)
-
-      if Enum.all?(inputs, &(&1 == :scalar or &1 in fixed)),
-        do: MapSet.put(fixed, ref),
-        else: fixed
-    end)
-  end
-
-  # The invariant steps of all lists, and the lists without them.
-  defp hoist(lists, invariant?) do
-    split = Enum.map(lists, &Enum.split_with(&1, invariant?))
-    {Enum.flat_map(split, &elem(&1, 0)), Enum.map(split, &elem(&1, 1))}
-  end
-
-  # Copies of the operands into the values that change, and of these into the results.
-  defp state(params, changed, %{numbers: numbers}) do
-    for {{param, true}, index} <- Enum.with_index(Enum.zip(params, changed)) do
-      %T{type: type, shape: shape, data: %B{ref: ref}} = param
-      own = Map.fetch!(numbers, ref)
-      result = Map.fetch!(numbers, {:result, index})
-      {copy({index, type, shape}, param, own), copy({own, type, shape}, param, result)}
-    end
-    |> Enum.unzip()
-  end
-
-  # The copies of next values that have no slot of their own: those that were there before, and those of two values.
-  # `made` are the results of the body that are no next value yet.
-  defp next([param | params], [next | nexts], {swaps, slots, made}) do
-    ref = param.data.ref
-    own = Map.get(slots.numbers, ref)
-
-    cond do
-      next.data == param.data ->
-        next(params, nexts, {swaps, slots, made})
-
-      next.data.ref in made ->
-        swap = {own, Map.fetch!(slots.numbers, next.data.ref)}
-        next(params, nexts, {[swap | swaps], slots, MapSet.delete(made, next.data.ref)})
-
-      true ->
-        source = source(next, slots)
-        {slots, slot} = scratch(slots, {:next, ref})
-        {copies, state} = next(params, nexts, {[{own, slot} | swaps], slots, made})
-        {[copy(source, next, slot) | copies], state}
+    with {:ok, results, statements} <- ProgramRecorder.record(record),
+         refs = Enum.map(operands, & &1.data.ref),
+         made = Enum.reject(results, &(&1.data.ref in refs)),
+         {terms, captured} = WorkgroupLowering.terms(statements, refs, made),
+         {:ok, ref} <- Native.call(loop_new(terms)) do
+      sources = for result <- results, do: source(Enum.find_index(refs, &(&1 == result.data.ref)))
+      {:ok, %{block | ref: ref, captured: captured, sources: sources}}
     end
   end
 
-  defp next([], [], state), do: {[], state}
+  defp source(nil), do: :made
+  defp source(index), do: {:argument, index}
 
-  # The number of each slot, by reference; `{:result, index}` is that of a result.
-  defp slots(params, changed, captured, steps) do
-    values = Enum.with_index(Enum.zip(params, changed))
+  # Adds the statement to the recording, and gives its results.
+  defp record(%__MODULE__{statement: {:while, count, condition, body}}, outs, args) do
+    {values, captured} = Enum.split(args, count)
+    params = for value <- values, do: %{value | names: names(value), data: %B{ref: make_ref()}}
+    {predicate, condition} = ProgramRecorder.nested(fn -> condition.(params ++ captured) end)
 
-    operands =
-      for {{param, changed?}, index} <- values,
-          do: if(changed?, do: {:operand, index}, else: param.data.ref)
+    {next, body} =
+      ProgramRecorder.nested(fn -> Composite.flatten_list([body.(params ++ captured)]) end)
 
-    results = for {{_param, true}, index} <- values, do: {:result, index}
-    state = for {{param, true}, _index} <- values, do: param.data.ref
-    made = for {_, _, _, ref, _} <- steps, uniq: true, do: ref
-    start = %{numbers: %{}, count: 0}
+    ProgramRecorder.add(
+      WorkgroupLowering.while(values, params, {predicate, condition}, {next, body})
+    )
 
-    Enum.reduce(operands ++ captured ++ results ++ state ++ made, start, fn key, slots ->
-      {slots, _slot} = scratch(slots, key)
-      slots
-    end)
+    value = fn [value, param, next] -> if param.data == next.data, do: value, else: param end
+    put_data(outs, Enum.zip_with([values, params, next], value))
   end
 
-  defp scratch(%{numbers: numbers, count: count}, key),
-    do: {%{numbers: Map.put(numbers, key, count), count: count + 1}, count}
+  defp record(%__MODULE__{statement: {:cond, clauses, last}}, outs, args) do
+    results =
+      for out <- Composite.flatten_list([outs]),
+          do: %{out | names: names(out), data: %B{ref: make_ref()}}
 
-  defp source(%T{data: %B{ref: nil}} = number, _slots), do: Storage.operand(number)
-
-  defp source(%T{data: %B{ref: ref}, type: type, shape: shape}, %{numbers: numbers}),
-    do: {Map.fetch!(numbers, ref), type, shape}
-
-  # Copies bits.
-  defp copy(operand, %T{type: type, shape: shape}, slot) do
-    stored = Movement.storage_type(type)
-    {[{:as_type, stored, [0]}], [put_elem(operand, 1, stored)], shape, slot, nil}
+    {statements, []} = branch(clauses, last, args, results)
+    ProgramRecorder.add(statements)
+    put_data(outs, results)
   end
 
-  defp numbered({nodes, inputs, shape, ref, view}, numbers) do
-    inputs =
-      for input <- inputs do
-        case elem(input, 0) do
-          :scalar -> input
-          ref -> put_elem(input, 0, Map.fetch!(numbers, ref))
-        end
-      end
-
-    {nodes, inputs, shape, Map.fetch!(numbers, ref), view}
+  # Statements, and their values with the results that they are copied to.
+  defp branch([{condition, body} | clauses], last, args, results) do
+    {predicate, statements} = ProgramRecorder.nested(fn -> condition.(args) end)
+    then = branch([], body, args, results)
+    {statements ++ [{:branch, predicate, then, branch(clauses, last, args, results)}], []}
   end
 
-  ## Counted loops
-
-  # The number of iterations of a loop that counts from a number to a number, as `while x, i <- range` does, else
-  # nil. Nothing has to be read to know that such a loop has ended.
-  @spec iterations([T.t()], {T.t(), Nx.Container.t()}) :: non_neg_integer() | nil
-  def iterations(values, {pred, block}) do
-    with %T{data: %Expr{op: op, args: [counter, last]}} <- plain(pred),
-         {:parameter, [index]} <- operation(counter),
-         {:constant, [last]} when is_integer(last) <- operation(last),
-         value = Enum.at(values, index),
-         {:constant, [first]} when is_integer(first) <- operation(value),
-         step when is_integer(step) <-
-           step(Enum.at(Composite.flatten_list([block]), index), index),
-         count when is_integer(count) <- count(op, first, step, last),
-         # Counters do not wrap on the way.
-         {:s, bits} <- value.type,
-         true <- abs(first) + count * abs(step) < 2 ** (bits - 1) do
-      count
-    else
-      _ -> nil
-    end
+  defp branch([], body, args, results) do
+    {values, statements} = ProgramRecorder.nested(fn -> Composite.flatten_list([body.(args)]) end)
+    {statements, Enum.zip(values, results)}
   end
 
-  defp count(:less, first, step, last) when step > 0,
-    do: max(div(last - first + step - 1, step), 0)
+  defp put_data(outs, tensors) do
+    {outs, []} =
+      Composite.traverse(outs, tensors, fn out, [tensor | rest] ->
+        {%{out | data: tensor.data}, rest}
+      end)
 
-  defp count(:less_equal, first, step, last), do: count(:less, first, step, last + 1)
-  defp count(:greater, first, step, last), do: count(:less, -first, -step, -last)
-  defp count(:greater_equal, first, step, last), do: count(:greater, first, step, last - 1)
-  defp count(_op, _first, _step, _last), do: nil
-
-  # What the value of that index is increased by.
-  defp step(next, index) do
-    with {op, [a, b]} <- operation(next) do
-      case {op, operation(a), operation(b)} do
-        {:add, {:constant, [step]}, {:parameter, [^index]}} -> step
-        {:add, {:parameter, [^index]}, {:constant, [step]}} -> step
-        {:subtract, {:parameter, [^index]}, {:constant, [step]}} -> -step
-        _ -> nil
-      end
-    end
+    outs
   end
-
-  defp operation(tensor) do
-    %T{data: %Expr{op: op, args: args}} = plain(tensor)
-    {op, args}
-  end
-
-  # Metadata change no value.
-  defp plain(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: plain(tensor)
-  defp plain(%T{} = tensor), do: tensor
 
   ## Running
 
-  @spec run(t(), Nx.Container.t(), [T.t()]) :: T.t() | tuple()
-  def run(%__MODULE__{} = loop, outs, args) do
-    case dispatch(loop, Enum.map(args, &operand/1), loop.iterations, 0) do
-      {:ok, results} -> results(loop, outs, args, results)
-      {:error, :unsupported, _reason} -> loop.evaluate.(args)
-      error -> Error.raise!(:while, error)
+  @spec run(t(), Nx.Container.t(), [T.t()]) :: Nx.Container.t()
+  def run(%__MODULE__{} = block, outs, args) do
+    cond do
+      ProgramRecorder.recording?() -> record(block, outs, args)
+      on_host?(block, args) -> block.evaluate.(args)
+      true -> dispatch(block, outs, args)
     end
   end
 
-  # What the loop takes: a reference, or the bytes of a number.
+  # Integers that the host holds stay there, and what it decides by them takes no kernel.
+  defp on_host?(%__MODULE__{statement: {:cond, _, _}}, args) do
+    Enum.all?(args, fn %T{type: {kind, _}, data: data} ->
+      kind in [:s, :u] and match?(%B{scalar: {_, _}}, data)
+    end)
+  end
+
+  defp on_host?(_block, _args), do: false
+
+  defp dispatch(block, outs, args) do
+    case dispatch(block, Enum.map(args, &operand/1) ++ block.captured, nil, 0) do
+      {:ok, results} -> results(block, outs, args, results)
+      {:error, :unsupported, _reason} -> block.evaluate.(args)
+      error -> Error.raise!(elem(block.statement, 0), error)
+    end
+  end
+
+  # What the program takes: a reference, or the bytes of a number.
   defp operand(tensor) do
     case Storage.operand(tensor) do
       {:scalar, _type, binary} -> binary
@@ -332,19 +338,17 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
     end
   end
 
-  # Dispatches until the loop has ended. `left` is how many iterations are left, where that is known.
-  defp dispatch(loop, values, left, index) do
-    with {:ok, {made, [unfinished | results]}} <-
-           Native.call(loop_run(loop.ref, values ++ loop.captured, index)) do
-      left = left && left - made
-
-      case if(left, do: left > 0, else: unfinished?(unfinished)) do
+  # Dispatches until the program has ended.
+  defp dispatch(%{ref: ref, bound: bound} = block, operands, state, index) do
+    with {:ok, {state, unfinished, results}} <-
+           Native.call(loop_run(ref, operands, state, {index, bound})) do
+      case bound == nil and unfinished?(unfinished) do
         false ->
           {:ok, results}
 
         true ->
-          if index > 0, do: free(loop, values)
-          dispatch(loop, updated(values, loop.changed, results), left, index + 1)
+          for result <- results, do: Native.call(buf_free(result))
+          dispatch(block, operands, state, index + 1)
 
         error ->
           error
@@ -356,38 +360,21 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
     with {:ok, <<word::32-native>>} <- Native.call(buf_read(ref, 0, 4)), do: word != 0
   end
 
-  # The values with the results in place of those that change.
-  defp updated([_ | values], [true | changed], [result | results]),
-    do: [result | updated(values, changed, results)]
-
-  defp updated([value | values], [false | changed], results),
-    do: [value | updated(values, changed, results)]
-
-  defp updated([], [], []), do: []
-
-  # The results of the dispatch before, which nothing else refers to.
-  defp free(loop, values) do
-    for {ref, true} <- Enum.zip(values, loop.changed), do: Native.call(buf_free(ref))
-  end
-
-  defp results(loop, outs, args, refs) do
-    {outs, _} =
-      Composite.traverse(outs, {args, loop.changed, refs}, fn
-        out, {[_ | args], [true | changed], [ref | refs]} ->
-          {%{out | data: %B{ref: ref}}, {args, changed, refs}}
-
-        out, {[arg | args], [false | changed], refs} ->
-          {%{out | data: arg.data}, {args, changed, refs}}
+  defp results(block, outs, args, refs) do
+    {tensors, []} =
+      Enum.map_reduce(block.sources, refs, fn
+        :made, [ref | refs] -> {%{data: %B{ref: ref}}, refs}
+        {:argument, index}, refs -> {Enum.fetch!(args, index), refs}
       end)
 
-    outs
+    put_data(outs, tensors)
   end
 
-  # The block's default implementation, for a loop of that number of values.
-  for count <- 1..@most_values do
+  # The block's default implementation, for that number of arguments.
+  for count <- 1..@most_arguments do
     args = Macro.generate_arguments(count, __MODULE__)
 
     defp default(unquote(count)),
-      do: fn loop, unquote_splicing(args) -> loop.evaluate.(unquote(args)) end
+      do: fn block, unquote_splicing(args) -> block.evaluate.(unquote(args)) end
   end
 end

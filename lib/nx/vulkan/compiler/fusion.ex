@@ -261,7 +261,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
     {fused_pred, fused_block} = fuse({pred, block})
     loop = %{tensor | data: %{expr | args: [initial, arg, fused_pred, fused_block]}}
-    {DeviceLoop.lower(loop, {pred, block}), done}
+    {DeviceLoop.lower_while(loop, {pred, block}), done}
+  end
+
+  defp rebuild(_kind, %T{data: %Expr{op: :cond} = expr} = tensor, state, done) do
+    {args, done} = Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))
+    {DeviceLoop.lower_cond(%{tensor | data: %{expr | args: args}}, state.readers), done}
   end
 
   defp rebuild(_kind, %T{data: %Expr{op: op, args: args} = expr} = tensor, state, done) do

@@ -14,21 +14,37 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
   # Operations that all loops of a definition may become.
   @most_operations 2048
+  # Operations among them that are not fused with others: each of these is a kernel or more, of which a loop that runs
+  # on the device has none.
+  @most_kernels 64
   # Elements of a tensor whose integers are folded.
   @most_elements 64
   @folded Catalogue.names(host_integers: true) ++ [:slice, :reshape, :squeeze]
+  @fused Catalogue.names(family: :elementwise) ++
+           Catalogue.names(family: :creation) ++
+           Catalogue.names(family: :bitcast) ++
+           Catalogue.names(family: :view) ++ [:reshape, :squeeze, :elem]
 
   @doc """
   The definition's expression, a tensor or a container of tensors, with such loops unrolled.
   """
   @spec unroll(Nx.Container.t()) :: Nx.Container.t()
   def unroll(expr) do
-    {expr, _state} = scope(expr, %{params: nil, done: %{}, left: @most_operations})
+    {expr, _state} =
+      scope(expr, %{
+        params: nil,
+        done: %{},
+        left: @most_operations,
+        kernels: @most_kernels,
+        branches: false
+      })
+
     expr
   end
 
   # `params` are the values of the scope's parameters, `nil` where they stay parameters; `done` is what
-  # the scope's expressions became, by their ids; `left` is how many more operations loops may become.
+  # the scope's expressions became, by their ids; `left` and `kernels` are how many more operations loops may become; `branches` is
+  # whether loops or branches were left, which an unrolled loop would have once for each iteration.
   defp scope(expr, state), do: Composite.traverse(expr, state, &rewrite/2)
 
   # The result keeps the tensor's own shape, names and vectorized axes.
@@ -75,13 +91,57 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
       :error ->
         {{pred, block}, inner} = scope({pred, block}, %{state | params: nil, done: %{}})
-        put_args(tensor, [initial, arg, pred, block], %{state | left: inner.left})
+
+        put_args(tensor, [initial, arg, pred, block], %{
+          state
+          | left: inner.left,
+            kernels: inner.kernels,
+            branches: true
+        })
+    end
+  end
+
+  # A branch that is known to be taken takes the place of the others.
+  defp value(:cond, [clauses, last], %T{type: type} = tensor, state) do
+    {clauses, state} = Enum.flat_map_reduce(clauses, state, &clause/2)
+
+    case Enum.split_while(clauses, &(elem(&1, 0) != :taken)) do
+      {[], [{:taken, body} | _]} -> branch(body, type, state)
+      {[], []} -> branch(last, type, state)
+      {clauses, [{:taken, body} | _]} -> branches(clauses, body, tensor, state)
+      {clauses, []} -> branches(clauses, last, tensor, state)
     end
   end
 
   defp value(_op, _args, tensor, state) do
     {args, state} = Tree.apply_args(tensor, :scope, state, &rewrite/2)
     put_args(tensor, args, state)
+  end
+
+  defp clause({pred, body}, state) do
+    case rewrite(pred, state) do
+      {%T{data: %Expr{op: :constant, args: [0]}}, state} -> {[], state}
+      {%T{data: %Expr{op: :constant}}, state} -> {[{:taken, body}], state}
+      {pred, state} -> {[{pred, body}], state}
+    end
+  end
+
+  defp branch(body, {:tuple, _}, state) do
+    {body, state} = scope(body, state)
+    {List.to_tuple(Composite.flatten_list([body])), state}
+  end
+
+  defp branch(body, _type, state), do: value(body, state)
+
+  defp branches(clauses, last, tensor, state) do
+    {clauses, state} =
+      Enum.map_reduce(clauses, state, fn {pred, body}, state ->
+        {body, state} = scope(body, state)
+        {{pred, body}, state}
+      end)
+
+    {last, state} = scope(last, state)
+    put_args(tensor, [clauses, last], %{state | branches: true})
   end
 
   # Whether a hook runs in the scope or in one within it.
@@ -97,17 +157,20 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
   # One iteration after the other, as long as the condition is a number.
   defp iterate(params, pred, block, %{done: done} = state) do
-    case rewrite(pred, %{state | params: params, done: %{}}) do
-      {_pred, %{left: left}} when left < 0 ->
+    case rewrite(pred, %{state | params: params, done: %{}, branches: false}) do
+      {_pred, %{left: left, kernels: kernels}} when left < 0 or kernels < 0 ->
+        :error
+
+      {_pred, %{branches: true}} ->
         :error
 
       {%T{data: %Expr{op: :constant, args: [0]}}, iteration} ->
-        {:ok, params, %{iteration | params: state.params, done: done}}
+        {:ok, params, %{iteration | params: state.params, done: done, branches: state.branches}}
 
       {%T{data: %Expr{op: :constant}}, iteration} ->
-        {block_values, iteration} = scope(block, iteration)
-
-        iterate(params(block_values), pred, block, %{iteration | params: state.params, done: done})
+        {block_values, %{branches: branches} = iteration} = scope(block, iteration)
+        outside = %{iteration | params: state.params, done: done, branches: state.branches}
+        if branches, do: :error, else: iterate(params(block_values), pred, block, outside)
 
       {_pred, _turn} ->
         :error
@@ -121,8 +184,11 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp put_args(%T{data: expr} = tensor, args, %{params: nil} = state),
     do: {known(%{tensor | data: %{expr | args: args}}), state}
 
-  defp put_args(tensor, args, state),
-    do: {known(Tree.put_args(tensor, args)), %{state | left: state.left - 1}}
+  defp put_args(tensor, args, state) do
+    known = known(Tree.put_args(tensor, args))
+    kernels = if known.data.op in [:constant, :tensor | @fused], do: 0, else: 1
+    {known, %{state | left: state.left - 1, kernels: state.kernels - kernels}}
+  end
 
   # The constant that it is, if its integers are known.
   defp known(%T{data: %Expr{op: :slice, args: [tensor, starts | rest]} = expr} = slice) do

@@ -1,0 +1,238 @@
+defmodule Nx.Vulkan.DeviceControlFlowTest do
+  @moduledoc """
+  Loops within loops, conditions within loops and loops within conditions run on the device as one program, with the
+  results of `Nx.Defn.Evaluator` on BinaryBackend.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  import Nx.Defn
+
+  alias Nx.Vulkan.Compiler
+
+  # Compares with the evaluation on BinaryBackend, in calls of which the third is the graph's, and counts the programs
+  # that the host issues: none, where the device has all types.
+  defp check(fun, args) do
+    expected = apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), args)
+    args = Enum.map(args, &to_device/1)
+    compiled = Nx.Defn.jit(fun, compiler: Compiler)
+
+    for _ <- 1..3 do
+      programs = programs(fn -> send(self(), {:results, apply(compiled, args)}) end)
+      if device_has_all_types?(), do: assert(programs == 0)
+      assert_received {:results, results}
+
+      for {got, want} <- Enum.zip(flat(results), flat(expected)),
+          do: assert_same(got, host(want), :loop)
+    end
+  end
+
+  defp flat(results), do: Nx.Defn.Composite.flatten_list([results])
+
+  defp device_has_all_types? do
+    {:ok, types} = Nx.Vulkan.Native.type_support()
+    Enum.all?(types, &match?({_type, {:device, _bits}}, &1))
+  end
+
+  # Numbers whose sequences of Collatz are long, all in one tensor.
+  defn collatz(x, steps) do
+    {steps, _, _} =
+      while {steps, x, i = 0}, i < Nx.axis_size(x, 0) do
+        {n, count} =
+          while {n = x[i], count = 0}, n > 1 do
+            n = if Nx.remainder(n, 2) == 0, do: Nx.quotient(n, 2), else: n * 3 + 1
+            {n, count + 1}
+          end
+
+        {Nx.put_slice(steps, [i], Nx.new_axis(count + 0 * n, 0)), x, i + 1}
+      end
+
+    steps
+  end
+
+  test "a loop with a condition within a loop" do
+    check(&collatz/2, [Nx.tensor([27, 1, 7, 97, 2, 871]), Nx.broadcast(0, {6})])
+  end
+
+  # Bubble sort: the inner loop's number of iterations is that of the outer loop's state.
+  defn bubbles(x) do
+    {x, _} =
+      while {x, n = Nx.axis_size(x, 0) - 1}, n > 0 do
+        {x, _, last} =
+          while {x, i = 0, last = n}, i < last do
+            {a, b} = {x[i], x[i + 1]}
+            {Nx.put_slice(x, [i], Nx.stack([Nx.min(a, b), Nx.max(a, b)])), i + 1, last}
+          end
+
+        {x, last - 1}
+      end
+
+    x
+  end
+
+  test "a loop whose bounds are the state of the loop around it" do
+    for type <- [:s32, :f32, :u8] do
+      check(&bubbles/1, [Generators.tensor({17}, Nx.Type.normalize!(type), {:integer, 0..99})])
+    end
+  end
+
+  defn branches(x, y) do
+    {x, y, _} =
+      while {x, y, i = 0}, i < 9 do
+        {x, y} =
+          cond do
+            Nx.remainder(i, 3) == 0 -> {x + y, y}
+            Nx.remainder(i, 3) == 1 and Nx.any(x > 30) -> {Nx.reverse(x), Nx.reduce_max(x) - y}
+            true -> {x - i, y * 2 - x[0]}
+          end
+
+        {x, y, i + 1}
+      end
+
+    {x, y}
+  end
+
+  test "conditions of several clauses, with results that some of them leave as they are" do
+    for n <- [1, 5, 40], do: check(&branches/2, [Nx.remainder(Nx.iota({n}), 13), Nx.tensor(n)])
+  end
+
+  # The loop makes no iteration for most x.
+  defn loop_in_branch(x, y) do
+    if Nx.sum(x) > 10 do
+      {x, n, _} = while({x, n = 0, y}, Nx.all(x < y), do: {x * 2, n + 1, y})
+      {x, n}
+    else
+      {x + y, Nx.tensor(-1)}
+    end
+  end
+
+  test "a loop within a condition outside of loops" do
+    for x <- [[1, 2], [5, 7], [200, 1]],
+        do: check(&loop_in_branch/2, [Nx.tensor(x), Nx.tensor(100)])
+  end
+
+  defn condition_with_loop(x) do
+    while x, steps_to_zero(x) > 3 do
+      x - 1
+    end
+  end
+
+  defn steps_to_zero(x) do
+    {_, n} = while({x, n = 0}, Nx.any(x > 0), do: {Nx.quotient(x, 2), n + 1})
+    n
+  end
+
+  test "a loop within the condition of a loop" do
+    for x <- [[3, 40], [0, 0], [99, 3]], do: check(&condition_with_loop/1, [Nx.tensor(x)])
+  end
+
+  defn three_deep(x, limit) do
+    {x, _, _, _} =
+      while {x, i = 0, total = 0, limit}, total < limit do
+        {x, j, total, i} =
+          while {x, j = 0, total, i}, j <= i do
+            {x, k, total} =
+              while {x, k = j, total}, k > 0 and total < 100 do
+                x = if k > 1, do: Nx.reverse(x) + k, else: x * 3 - total
+                {Nx.remainder(x, 1000), k - 1, total + 1}
+              end
+
+            {x + k, j + 1, total + 1, i}
+          end
+
+        {x, i + 1, total + j, limit}
+      end
+
+    x
+  end
+
+  test "three loops within each other that carry the same values" do
+    check(&three_deep/2, [Nx.tensor([3, 1, 4, 1, 5, 9]), Nx.tensor(40)])
+  end
+
+  defn long(n) do
+    {total, _, _} =
+      while {total = 0, i = 0, n}, i < n do
+        {total, _, _} =
+          while {total, j = 0, i}, j < 1000 do
+            total = if Nx.remainder(j + i, 7) == 0, do: total + 1, else: total
+            {total, j + 1, i}
+          end
+
+        {total, i + 1, n}
+      end
+
+    total
+  end
+
+  test "an inner loop that one dispatch does not end goes on with the next" do
+    check(&long/1, [Nx.tensor(150)])
+  end
+
+  defn long_counted(x) do
+    {total, _} =
+      while {total = x, i = 0}, i < 5000 do
+        {total, _} = while({total, j = 0}, j < 30, do: {total + j, j + 1})
+        {total, i + 1}
+      end
+
+    total
+  end
+
+  test "counted loops within each other are part of their definition's graph" do
+    check(&long_counted/1, [Nx.tensor([1, 7])])
+  end
+
+  defn endless_inner(x) do
+    {x, _} = while({x, i = 0}, i < 3, do: {while(x, x >= 0, do: Nx.remainder(x + 1, 5)), i + 1})
+    x
+  end
+
+  test "an inner loop that never ends dies with its process, and keeps no other from its work" do
+    x = to_device(Nx.tensor(1))
+    task = Task.async(fn -> Nx.Defn.jit(&endless_inner/1, compiler: Compiler).(x) end)
+    Process.sleep(200)
+    assert Nx.to_number(Nx.add(x, 1)) == 2
+    assert Task.shutdown(task, :brutal_kill) == nil
+  end
+
+  defn shared(x, y) do
+    sum = x + y
+    product = sum * y
+    result = if Nx.all(sum > 3), do: product - sum, else: sum * 7
+    {result, product}
+  end
+
+  test "what branches share with the rest of the definition" do
+    for x <- [1, 5], do: check_results(&shared/2, [Nx.tensor([x, 2]), Nx.tensor([4, 3])])
+  end
+
+  defn(sorted_branch(x), do: if(Nx.sum(x) > 5, do: Nx.sort(x), else: Nx.reverse(x)))
+
+  test "branches with other operations are chosen by the host" do
+    for x <- [[3, 1, 2], [1, 2, 1]], do: check_results(&sorted_branch/1, [Nx.tensor(x)])
+  end
+
+  defn(of_numbers(a, b), do: if(a > b, do: a - b, else: {a * 2, b} |> elem(0)))
+
+  test "integers that the host holds stay there" do
+    compiled = Nx.Defn.jit(&of_numbers/2, compiler: Compiler)
+
+    for {a, b} <- [{5, 3}, {1, 2}] do
+      assert %{data: %{scalar: {_, _}}} = result = compiled.(a, b)
+      assert Nx.to_number(result) == Nx.to_number(of_numbers(a, b))
+    end
+  end
+
+  defp check_results(fun, args) do
+    expected = apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), args)
+    compiled = Nx.Defn.jit(fun, compiler: Compiler)
+
+    for _ <- 1..3 do
+      results = apply(compiled, Enum.map(args, &to_device/1))
+
+      for {got, want} <- Enum.zip(flat(results), flat(expected)),
+          do: assert_same(got, host(want), :cond)
+    end
+  end
+end
