@@ -186,7 +186,7 @@ fn what_commands_do_not_tell_the_whole_of_has_no_graph() {
 fn record(a: &Buffer, b: &Buffer) -> (Recording, [Buffer; 2]) {
     let allocations = [a, b].map(|buffer| buffer.allocation().unwrap());
     let operands = [0, 1].map(|i| Operand::Buffer(&allocations[i], 4 * N));
-    let recording = Recording::new(&operands, true);
+    let recording = Recording::new(&operands, &[], true);
     let first = [operands[0], scalar(1, 3.0)];
     let (recording, first) = recording.call(&context(), |cx| scaled_sum(cx, &first));
     // What is to be repeated is captured once.
@@ -213,7 +213,7 @@ fn recorded_calls_are_one_graph() {
     let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
     let operands = [2, 0].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
     assert!(graph.fits(&operands));
-    let results = graph.replay_all(&context(), &operands).unwrap();
+    let results = graph.replay_all(&context(), &operands, |_| None).unwrap();
     let expected = [5.0, 12.0].map(|x| vec![x * N as f32]);
     assert_eq!([0, 1].map(|i: usize| download::<f32>(&results[i])), expected);
 }
@@ -236,9 +236,9 @@ fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
     let ones = upload(&vec![1f32; N as usize]);
     let allocation = ones.allocation().unwrap();
     let operands = [Operand::Buffer(&allocation, 4 * N), scalar(1, 2.0)];
-    let (recording, _) = Recording::new(&[], false).call(&context(), |cx| scaled_sum(cx, &operands));
+    let (recording, _) = Recording::new(&[], &[], false).call(&context(), |cx| scaled_sum(cx, &operands));
     assert!(recording.is_none());
-    let mut recording = Recording::new(&[], false);
+    let mut recording = Recording::new(&[], &[], false);
     recording.constant(allocation.clone());
     let (recording, sum) = recording.call(&context(), |cx| scaled_sum(cx, &operands));
     let graph = recording.unwrap().graph(&[&sum.unwrap()[0]]).unwrap().0;
@@ -246,11 +246,11 @@ fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
     ones.free();
     // Other memory is not that of the constant.
     let _others: Vec<_> = (0..3).map(|_| upload(&vec![7f32; N as usize])).collect();
-    let results = graph.replay_all(&context(), &[]).unwrap();
+    let results = graph.replay_all(&context(), &[], |_| None).unwrap();
     assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32]);
     // The result must be made by the calls.
     let other = upload(&[1f32]);
-    assert!(Recording::new(&[], false).graph(&[&other]).is_none());
+    assert!(Recording::new(&[], &[], false).graph(&[&other]).is_none());
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn what_is_computed_of_constants_alone_is_computed_once() {
     let [constant, input] = [&ones, &inputs].map(|buffer| buffer.allocation().unwrap());
     let operands = [Operand::Buffer(&constant, 4 * N), scalar(1, 2.0)];
     let record = |folding| {
-        let mut recording = Recording::new(&[Operand::Buffer(&input, 4 * N)], folding);
+        let mut recording = Recording::new(&[Operand::Buffer(&input, 4 * N)], &[], folding);
         recording.constant(constant.clone());
         let (recording, sum) = recording.call(&context(), |cx| scaled_sum(cx, &operands));
         let [sum] = sum.unwrap();
@@ -280,7 +280,8 @@ fn what_is_computed_of_constants_alone_is_computed_once() {
         let graph = recording.graph(&[&both]).unwrap().0;
         assert_eq!(graph.commands(), commands);
         let other = upload(&vec![5f32; N as usize]);
-        let results = graph.replay_all(&context(), &[Operand::Buffer(&other.allocation().unwrap(), 4 * N)]).unwrap();
+        let results =
+            graph.replay_all(&context(), &[Operand::Buffer(&other.allocation().unwrap(), 4 * N)], |_| None).unwrap();
         assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32, 5.0]);
     }
     // A result has memory of its own.

@@ -46,6 +46,10 @@ pub(super) struct CapturedLaunch {
     pub slots: SmallVec<[(usize, Slot<Index>); 4]>,
     pub reads: SmallVec<[Index; 4]>,
     pub writes: SmallVec<[Index; 2]>,
+    /// Of `reads` those that the kernel reads only where it writes.
+    pub in_place: SmallVec<[Index; 2]>,
+    /// Whether the kernel does nothing but copy the one in `in_place`.
+    pub copies: bool,
     /// The operations whose indices the kernel checks.
     pub checked: SmallVec<[Arc<CheckedIndices>; 1]>,
 }
@@ -56,11 +60,17 @@ impl CapturedCommand {
         let one = |index| SmallVec::from_slice(&[index]);
         match self {
             CapturedCommand::Launch(launch) => {
-                CommandUses { reads: launch.reads.clone(), writes: launch.writes.clone() }
+                let CapturedLaunch { reads, writes, in_place, copies, .. } = &**launch;
+                CommandUses {
+                    reads: reads.clone(),
+                    writes: writes.clone(),
+                    in_place: in_place.clone(),
+                    copies: *copies,
+                }
             }
             CapturedCommand::Zero { target, .. } => CommandUses { writes: one(*target), ..CommandUses::default() },
             CapturedCommand::Copy { from, to, .. } => {
-                CommandUses { reads: SmallVec::from_slice(&[from.0]), writes: one(to.0) }
+                CommandUses { reads: SmallVec::from_slice(&[from.0]), writes: one(to.0), ..CommandUses::default() }
             }
         }
     }
@@ -79,6 +89,8 @@ pub(super) struct Capture {
     pub operands: SmallVec<[u64; 4]>,
     /// Bytes of the operands' buffers; `None` for values.
     pub operand_bytes: SmallVec<[Option<u64>; 4]>,
+    /// Of operands that the call may write over, once it has read them: positions among the buffers, and the sizes of the allocations.
+    pub donated: Vec<(Index, u64)>,
     pub inner: SmallVec<[InnerAllocation; 4]>,
     pub commands: Vec<CapturedCommand>,
     /// Whether the commands are all that the call did, and can be replayed on other operands.
@@ -96,15 +108,22 @@ impl Capture {
             fixed_values: false,
             operands: operands.iter().filter_map(Operand::allocation).map(|allocation| allocation.id).collect(),
             operand_bytes: operands.iter().map(Operand::bytes).collect(),
+            donated: vec![],
             inner: SmallVec::new(),
             commands: vec![],
             complete: true,
         }
     }
 
-    /// A capture of several calls, whose values are those of each replay.
-    pub fn of_calls(operands: &[Operand]) -> Self {
-        Self { fixed_values: true, ..Self::new(operands) }
+    /// A capture of several calls, whose values are those of each replay. `donated` are positions among the operands, all of them
+    /// buffers.
+    pub fn of_calls(operands: &[Operand], donated: &[usize]) -> Self {
+        let donor = |&position: &usize| {
+            let allocation = operands.get(position)?.allocation()?;
+            let same = operands.iter().filter_map(Operand::allocation).filter(|other| other.id == allocation.id);
+            (same.count() == 1).then_some((position, allocation.size))
+        };
+        Self { fixed_values: true, donated: donated.iter().filter_map(donor).collect(), ..Self::new(operands) }
     }
 
     /// Adds an allocation whose contents are those of each replay.
@@ -185,8 +204,20 @@ impl Capture {
             };
             slots.push((position, slot));
         }
+        let in_place = params.may_be_in_place().map(|id| self.known(id)).collect::<Result<_, _>>()?;
+        let copies = params.is_copy();
         let checked = params.checked().iter().map(|&operation| operation.clone()).collect();
-        Ok(CapturedLaunch { pipeline: pipeline.clone(), groups, words, slots, reads, writes, checked })
+        Ok(CapturedLaunch {
+            pipeline: pipeline.clone(),
+            groups,
+            words,
+            slots,
+            reads,
+            writes,
+            in_place,
+            copies,
+            checked,
+        })
     }
 
     /// Whether the commands from these numbers on, of which there are some, read nothing but constants and what they wrote.
@@ -223,16 +254,18 @@ impl Capture {
         self.inner.iter().position(|inner| inner.id == allocation.id && inner.constant.is_none())
     }
 
-    /// What a command uses of the allocations that commands write, by their positions among the inner ones.
+    /// What a command uses of the allocations that commands may write, by their positions: the inner ones, then those that are donated.
     pub fn made_by(&self, command: &CapturedCommand) -> CommandUses {
-        let made = |index: Index| {
-            let position = index.checked_sub(self.operands.len())?;
-            self.inner[position].constant.is_none().then_some(position)
+        let made = |index: Index| match index.checked_sub(self.operands.len()) {
+            Some(position) => self.inner[position].constant.is_none().then_some(position),
+            None => Some(self.inner.len() + self.donated.iter().position(|donated| donated.0 == index)?),
         };
-        let CommandUses { reads, writes } = command.uses();
+        let CommandUses { reads, writes, in_place, copies } = command.uses();
         CommandUses {
+            copies: copies && in_place.len() == 1,
             reads: reads.into_iter().filter_map(made).collect(),
             writes: writes.into_iter().filter_map(made).collect(),
+            in_place: in_place.into_iter().filter_map(made).collect(),
         }
     }
 }

@@ -105,6 +105,8 @@ pub struct Params<'a> {
     reads: SmallVec<[&'a Allocation; 4]>,
     writes: SmallVec<[&'a Allocation; 4]>,
     checked: SmallVec<[&'a Arc<CheckedIndices>; 1]>,
+    in_place: SmallVec<[u64; 4]>,
+    copies: bool,
     signature: Signature,
     index64: bool,
     declarations: Option<String>,
@@ -189,6 +191,30 @@ impl<'a> Params<'a> {
     pub fn reversed(&mut self, index64: bool) {
         self.slots.push((self.words.len(), Slot::Reversed));
         self.extent(0, index64, "reversed");
+    }
+
+    /// Says of a buffer that was given by `read` that the kernel reads its elements only where it writes an element of the same size: the result
+    /// may be in its memory.
+    pub fn in_place(&mut self, allocation: &Allocation) {
+        self.in_place.push(allocation.id);
+    }
+
+    /// Says that the kernel writes nothing but the elements of the buffer that [`Params::in_place`] names.
+    pub fn copies(&mut self) {
+        self.copies = true;
+    }
+
+    /// The identities of the allocations that the result may be in.
+    pub(crate) fn may_be_in_place(&self) -> impl Iterator<Item = u64> {
+        // Each time that the kernel reads them it does so.
+        let count = |id: u64| self.reads.iter().filter(|read| read.id == id).count();
+        let named = |id: u64| self.in_place.iter().filter(|&&named| named == id).count();
+        self.in_place.iter().copied().filter(move |&id| count(id) == named(id))
+    }
+
+    /// Whether the kernel copies the elements of one buffer to the same indices of another.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.copies
     }
 
     /// `check`, which `lib/bounds.glsl` takes: where the kernel reports indices of the operation that are out of bounds.

@@ -11,6 +11,10 @@ const MIN_BARRIER_BYTES: u64 = 4 << 20;
 pub(super) struct CommandUses {
     pub reads: SmallVec<[usize; 4]>,
     pub writes: SmallVec<[usize; 2]>,
+    /// Of `reads` those whose elements the command reads only where it writes: the one allocation in `writes` may take their memory.
+    pub in_place: SmallVec<[usize; 2]>,
+    /// Whether the command does nothing but write the elements of the one in `in_place`.
+    pub copies: bool,
 }
 
 impl CommandUses {
@@ -27,58 +31,119 @@ pub(super) struct MemoryPlan {
     pub sizes: Vec<u64>,
 }
 
-/// The intervals between barriers in which a piece of memory was used last.
+/// The intervals between barriers in which a piece of memory was used last, and the allocation that has it.
 #[derive(Clone, Copy, Default)]
-struct LastEpochs {
+struct SlotUse {
     written: usize,
     used: usize,
+    owner: usize,
+}
+
+/// A plan that is made, command by command.
+struct Planner<'a> {
+    sizes: &'a [u64],
+    /// The command that uses each allocation last.
+    last_uses: Vec<Option<usize>>,
+    plan: MemoryPlan,
+    /// Slots whose allocations no later command uses.
+    free: Vec<usize>,
+    /// Of all slots when they were used, as the stream counts it.
+    used: Vec<SlotUse>,
+    epoch: usize,
 }
 
 impl MemoryPlan {
-    /// Plans memory for allocations of these sizes. The first use of an allocation is a write. Allocations in `kept` outlive the graph:
-    /// their memory is not used again. Memory is used again only where no barrier is needed for it, as barriers keep commands apart that
-    /// are independent, or where it is large.
-    pub fn new(sizes: &[u64], uses: &[CommandUses], kept: &[usize]) -> Self {
-        let mut last_use = vec![0; sizes.len()];
+    /// Plans memory for allocations of these sizes. The last ones, from `donated` on, have memory from the start; the first use of all others is a
+    /// write. Allocations in `kept` outlive the graph: their memory is not used again. Memory is used again only where no barrier is needed
+    /// for it, as barriers keep commands apart that are independent, or where it is large.
+    pub fn new(sizes: &[u64], donated: usize, uses: &[CommandUses], kept: &[usize]) -> Self {
+        let mut last_uses = vec![None; sizes.len()];
         for (command, used) in uses.iter().enumerate() {
-            used.all().for_each(|allocation| last_use[allocation] = command);
+            used.all().for_each(|allocation| last_uses[allocation] = Some(command));
         }
-        kept.iter().for_each(|&allocation| last_use[allocation] = usize::MAX);
-        let mut plan = Self { slots: vec![usize::MAX; sizes.len()], sizes: vec![] };
-        // Slots whose allocations no later command uses, and of all slots when they were used, as the stream counts it.
-        let (mut free, mut epochs, mut epoch): (Vec<usize>, Vec<LastEpochs>, _) = (vec![], vec![], 1);
-        for (command, used) in uses.iter().enumerate() {
-            let last = |&allocation: &usize| epochs.get(plan.slots[allocation]).copied().unwrap_or_default();
-            let conflicts = used.reads.iter().any(|read| last(read).written == epoch)
-                || used.writes.iter().any(|write| last(write).used == epoch);
-            epoch += usize::from(conflicts);
-            for allocation in used.all() {
-                if plan.slots[allocation] != usize::MAX {
-                    continue;
-                }
-                let size = sizes[allocation];
-                let unused = |slot: usize| epochs[slot].used < epoch || size >= MIN_BARRIER_BYTES;
-                let reusable = free.iter().rposition(|&slot| plan.sizes[slot] == size && unused(slot));
-                plan.slots[allocation] = match reusable {
-                    Some(position) => free.swap_remove(position),
-                    None => {
-                        plan.sizes.push(size);
-                        epochs.push(LastEpochs::default());
-                        plan.sizes.len() - 1
-                    }
-                };
-                epoch += usize::from(epochs[plan.slots[allocation]].used == epoch);
-            }
-            used.all().for_each(|allocation| epochs[plan.slots[allocation]].used = epoch);
-            used.writes.iter().for_each(|&allocation| epochs[plan.slots[allocation]].written = epoch);
-            for allocation in used.all() {
-                let slot = plan.slots[allocation];
-                if last_use[allocation] == command && !free.contains(&slot) {
-                    free.push(slot);
-                }
+        kept.iter().for_each(|&allocation| last_uses[allocation] = Some(usize::MAX));
+        let plan = Self { slots: vec![usize::MAX; sizes.len()], sizes: vec![] };
+        let mut planner = Planner { sizes, last_uses, plan, free: vec![], used: vec![], epoch: 1 };
+        for allocation in donated..sizes.len() {
+            planner.add_slot(allocation);
+            if planner.last_uses[allocation].is_none() {
+                planner.free.push(planner.plan.slots[allocation]);
             }
         }
-        plan
+        uses.iter().enumerate().for_each(|(command, used)| planner.command(command, used));
+        planner.plan
+    }
+}
+
+impl Planner<'_> {
+    fn add_slot(&mut self, allocation: usize) {
+        self.plan.slots[allocation] = self.plan.sizes.len();
+        self.plan.sizes.push(self.sizes[allocation]);
+        self.used.push(SlotUse { owner: allocation, ..SlotUse::default() });
+    }
+
+    /// Gives memory to what the command writes first, and takes back the memory of what it uses last.
+    fn command(&mut self, command: usize, used: &CommandUses) {
+        if used.copies && self.take_in_place(command, used, |_| true) {
+            // The copy is left out.
+            return;
+        }
+        let last = |&allocation: &usize| self.used.get(self.plan.slots[allocation]).copied().unwrap_or_default();
+        let conflicts = used.reads.iter().any(|read| last(read).written == self.epoch)
+            || used.writes.iter().any(|write| last(write).used == self.epoch);
+        self.epoch += usize::from(conflicts);
+        let epoch = self.epoch;
+        self.take_in_place(command, used, |slot| slot.used < epoch);
+        for allocation in used.all() {
+            if self.plan.slots[allocation] == usize::MAX {
+                self.take(allocation);
+            }
+        }
+        let epoch = self.epoch;
+        used.all().for_each(|allocation| self.used[self.plan.slots[allocation]].used = epoch);
+        used.writes.iter().for_each(|&allocation| self.used[self.plan.slots[allocation]].written = epoch);
+        for allocation in used.all() {
+            let slot = self.plan.slots[allocation];
+            let owned = self.used[slot].owner == allocation;
+            if owned && self.last_uses[allocation] == Some(command) && !self.free.contains(&slot) {
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// Gives what the command writes the memory of what it reads last, where it may be in place; `unused` says whether no barrier is needed.
+    fn take_in_place(&mut self, command: usize, used: &CommandUses, unused: impl Fn(&SlotUse) -> bool) -> bool {
+        let &[written] = &used.writes[..] else { return false };
+        if self.plan.slots[written] != usize::MAX {
+            return false;
+        }
+        let size = self.sizes[written];
+        let read = used.in_place.iter().copied().find(|&read| {
+            let slot = self.plan.slots[read];
+            self.last_uses[read] == Some(command)
+                && self.sizes[read] == size
+                && self.used.get(slot).is_some_and(|slot| unused(slot) || size >= MIN_BARRIER_BYTES)
+        });
+        let Some(read) = read else { return false };
+        let slot = self.plan.slots[read];
+        self.plan.slots[written] = slot;
+        self.used[slot].owner = written;
+        true
+    }
+
+    fn take(&mut self, allocation: usize) {
+        let size = self.sizes[allocation];
+        let unused = |slot: usize| self.used[slot].used < self.epoch || size >= MIN_BARRIER_BYTES;
+        let reusable = self.free.iter().rposition(|&slot| self.plan.sizes[slot] == size && unused(slot));
+        match reusable {
+            Some(position) => {
+                let slot = self.free.swap_remove(position);
+                self.plan.slots[allocation] = slot;
+                self.used[slot].owner = allocation;
+            }
+            None => self.add_slot(allocation),
+        }
+        self.epoch += usize::from(self.used[self.plan.slots[allocation]].used == self.epoch);
     }
 }
 
@@ -88,7 +153,16 @@ mod tests {
 
     /// A command that reads and writes these allocations.
     fn command(reads: &[usize], writes: &[usize]) -> CommandUses {
-        CommandUses { reads: SmallVec::from_slice(reads), writes: SmallVec::from_slice(writes) }
+        CommandUses {
+            reads: SmallVec::from_slice(reads),
+            writes: SmallVec::from_slice(writes),
+            ..CommandUses::default()
+        }
+    }
+
+    /// The plan of a graph without donated inputs.
+    fn planned(sizes: &[u64], uses: &[CommandUses], kept: &[usize]) -> MemoryPlan {
+        MemoryPlan::new(sizes, sizes.len(), uses, kept)
     }
 
     fn chain() -> [CommandUses; 4] {
@@ -97,21 +171,21 @@ mod tests {
 
     #[test]
     fn a_chain_takes_two_allocations() {
-        let plan = MemoryPlan::new(&[64; 4], &chain(), &[3]);
+        let plan = planned(&[64; 4], &chain(), &[3]);
         assert_eq!(plan, MemoryPlan { slots: vec![0, 1, 0, 1], sizes: vec![64, 64] });
     }
 
     #[test]
     fn results_share_with_nothing_that_comes_later() {
-        let plan = MemoryPlan::new(&[64; 3], &chain()[..3], &[0, 2]);
+        let plan = planned(&[64; 3], &chain()[..3], &[0, 2]);
         assert_eq!(plan.slots, [0, 1, 2]);
     }
 
     #[test]
     fn memory_of_another_size_is_not_shared() {
-        let plan = MemoryPlan::new(&[64, 128, 64, 128], &chain(), &[]);
+        let plan = planned(&[64, 128, 64, 128], &chain(), &[]);
         assert_eq!(plan, MemoryPlan { slots: vec![0, 1, 0, 1], sizes: vec![64, 128] });
-        let plan = MemoryPlan::new(&[64, 64, 128, 64], &chain(), &[]);
+        let plan = planned(&[64, 64, 128, 64], &chain(), &[]);
         assert_eq!(plan.slots, [0, 1, 2, 1]);
     }
 
@@ -119,19 +193,19 @@ mod tests {
     fn independent_commands_share_only_what_is_large() {
         // Two times two commands that follow each other, and no result is used later.
         let pairs = || [command(&[], &[0]), command(&[0], &[1]), command(&[], &[2]), command(&[2], &[3])];
-        let small = MemoryPlan::new(&[64; 4], &pairs(), &[]);
+        let small = planned(&[64; 4], &pairs(), &[]);
         assert_eq!(small.slots, [0, 1, 2, 1]);
-        let large = MemoryPlan::new(&[MIN_BARRIER_BYTES; 4], &pairs(), &[]);
+        let large = planned(&[MIN_BARRIER_BYTES; 4], &pairs(), &[]);
         assert_eq!(large.sizes.len(), 2);
         let same = [command(&[], &[0]), command(&[], &[1]), command(&[], &[2])];
-        assert_eq!(MemoryPlan::new(&[64; 3], &same, &[]).slots, [0, 1, 2]);
+        assert_eq!(planned(&[64; 3], &same, &[]).slots, [0, 1, 2]);
     }
 
     #[test]
     fn a_command_never_writes_over_what_it_reads() {
         for size in [64, MIN_BARRIER_BYTES] {
             let uses = [command(&[], &[0]), command(&[0], &[1, 2]), command(&[2, 1], &[3])];
-            let plan = MemoryPlan::new(&[size; 4], &uses, &[]);
+            let plan = planned(&[size; 4], &uses, &[]);
             for used in &uses {
                 let mut slots: Vec<_> = used.all().map(|allocation| plan.slots[allocation]).collect();
                 slots.sort_unstable();
@@ -139,5 +213,45 @@ mod tests {
                 assert_eq!(slots.len(), used.all().count(), "{plan:?}");
             }
         }
+    }
+    /// A command that reads the first allocation only where it writes the second.
+    fn in_place(read: usize, write: usize, copies: bool) -> CommandUses {
+        CommandUses { in_place: SmallVec::from_slice(&[read]), copies, ..command(&[read], &[write]) }
+    }
+
+    #[test]
+    fn a_result_takes_the_memory_of_an_operand_that_no_later_command_uses() {
+        let plan = |uses: &[CommandUses], kept: &[usize]| planned(&[64, 64, 64], uses, kept).slots;
+        let made = || command(&[], &[0]);
+        assert_eq!(plan(&[made(), in_place(0, 1, false), in_place(1, 2, false)], &[2]), [0, 0, 0]);
+        // It is used later, kept, or of another size.
+        assert_eq!(plan(&[made(), in_place(0, 1, false), command(&[0, 1], &[2])], &[2])[..2], [0, 1]);
+        assert_eq!(plan(&[made(), in_place(0, 1, false)], &[0, 1])[..2], [0, 1]);
+        assert_eq!(planned(&[64, 128], &[made(), in_place(0, 1, false)], &[1]).slots, [0, 1]);
+        // Another command of the interval reads it, and a barrier would be needed.
+        let uses = [made(), command(&[0], &[1]), in_place(0, 2, false)];
+        assert_eq!(plan(&uses, &[1, 2]), [0, 1, 2]);
+        // Not of a copy, which is left out, nor where much is written.
+        let uses = [made(), command(&[0], &[1]), in_place(0, 2, true)];
+        assert_eq!(plan(&uses, &[1, 2]), [0, 1, 0]);
+        let uses = [made(), command(&[0], &[1]), in_place(0, 2, false)];
+        assert_eq!(planned(&[MIN_BARRIER_BYTES; 3], &uses, &[1, 2]).slots, [0, 1, 0]);
+    }
+
+    #[test]
+    fn memory_that_was_taken_in_place_is_free_after_its_last_use() {
+        let uses = [command(&[], &[0]), in_place(0, 1, false), command(&[1], &[2]), command(&[2], &[3])];
+        let plan = planned(&[64; 4], &uses, &[]);
+        assert_eq!(plan.slots, [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn donated_inputs_are_memory_once_they_are_dead() {
+        // The first allocation is a result, the second a donated input.
+        let plan = |uses: &[CommandUses]| MemoryPlan::new(&[64, 64], 1, uses, &[0]);
+        assert_eq!(plan(&[in_place(1, 0, true)]).slots, [0, 0]);
+        assert_eq!(plan(&[in_place(1, 0, false)]).slots, [0, 0]);
+        assert_eq!(plan(&[command(&[1], &[0])]).slots, [1, 0]);
+        assert_eq!(plan(&[command(&[], &[0])]).slots, [0, 0]);
     }
 }

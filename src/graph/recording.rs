@@ -36,8 +36,9 @@ pub struct Recording {
 impl Recording {
     /// The recording of a definition on these inputs, which must be buffers. With `folding`, results of calls that read nothing but
     /// constants are kept: they must not be results of the definition, whose memory is their owner's.
-    pub fn new(inputs: &[Operand], folding: bool) -> Self {
-        Self { capture: Capture::of_calls(inputs), folded: folding.then_some(0) }
+    /// `donated` are the positions of inputs that replays take over.
+    pub fn new(inputs: &[Operand], donated: &[usize], folding: bool) -> Self {
+        Self { capture: Capture::of_calls(inputs, donated), folded: folding.then_some(0) }
     }
 
     /// Whether results were folded.
@@ -89,7 +90,7 @@ impl Recording {
 
     /// The graph of the calls, and for each of the definition's results where it comes from. `None` where a result is neither an input nor
     /// made by the calls.
-    pub fn graph(self, results: &[&Buffer]) -> Option<(Graph, Vec<ResultSource>)> {
+    pub fn graph(mut self, results: &[&Buffer]) -> Option<(Graph, Vec<ResultSource>)> {
         let mut made: Vec<(u64, &Buffer)> = vec![];
         let mut sources = vec![];
         for &result in results {
@@ -103,6 +104,8 @@ impl Recording {
                 ResultSource::Made(position)
             }));
         }
+        // An input that is a result stays the caller's.
+        self.capture.donated.retain(|&(position, _)| !sources.contains(&ResultSource::Input(position)));
         let graph = Graph::of(self.capture, made.iter().map(|made| made.1), false)?;
         Some((graph, sources))
     }

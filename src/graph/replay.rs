@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::capture::{Capture, CapturedCommand, CapturedLaunch, Index, InnerAllocation, add};
 use super::context::{Context, Operand};
 use super::params::Slot;
-use super::plan::MemoryPlan;
+use super::plan::{CommandUses, MemoryPlan};
 use crate::error::{Attempt, Error};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 
@@ -18,8 +18,10 @@ pub struct Graph {
     operands: SmallVec<[Option<u64>; 4]>,
     /// Operands that are the buffer of an earlier one: the positions of both among the buffers.
     aliases: SmallVec<[(usize, usize); 1]>,
-    /// Sizes of the memory that the commands write.
-    memory: SmallVec<[u64; 2]>,
+    /// The memory that the commands write.
+    memory: SmallVec<[GraphMemory; 2]>,
+    /// Positions among the buffers of the operands that a replay takes over.
+    donated: SmallVec<[usize; 1]>,
     /// For each allocation that is no operand where a replay finds it.
     sources: SmallVec<[AllocationSource; 4]>,
     /// The positions of the results' memory, and their sizes in bytes.
@@ -27,6 +29,15 @@ pub struct Graph {
     commands: Vec<CapturedCommand>,
     /// Whether all commands are submitted together, as the device pauses between submissions.
     batched: bool,
+}
+
+/// A piece of memory that a replay's commands write.
+#[derive(Clone, Copy)]
+enum GraphMemory {
+    /// A new allocation of this size.
+    New(u64),
+    /// That of a donated operand, by its position among the buffers, of at least this size.
+    Donated(usize, u64),
 }
 
 /// Where a replay finds an allocation that is no operand.
@@ -65,8 +76,22 @@ impl Graph {
         let made = |buffer: &Buffer| Some((capture.position_made(&*buffer.allocation().ok()?)?, buffer.len()));
         let kept: Vec<(usize, u64)> = results.into_iter().map(made).collect::<Option<_>>()?;
         let uses: Vec<_> = capture.commands.iter().map(|command| capture.made_by(command)).collect();
-        let sizes: Vec<u64> = capture.inner.iter().map(|inner| inner.size).collect();
-        let plan = MemoryPlan::new(&sizes, &uses, &kept.iter().map(|kept| kept.0).collect::<Vec<_>>());
+        let inner = capture.inner.len();
+        let sizes = capture.inner.iter().map(|inner| inner.size).chain(capture.donated.iter().map(|donated| donated.1));
+        let kept_positions: Vec<_> = kept.iter().map(|kept| kept.0).collect();
+        let plan = MemoryPlan::new(&sizes.collect::<Vec<_>>(), inner, &uses, &kept_positions);
+        // Donated operands have the first slots.
+        let memory = plan.sizes.iter().enumerate().map(|(slot, &size)| match capture.donated.get(slot) {
+            Some(&(position, _)) => GraphMemory::Donated(position, size),
+            None => GraphMemory::New(size),
+        });
+        let memory = memory.collect();
+        let slots_of = |positions: &[usize]| positions.iter().map(|&at| plan.slots[at]).collect::<SmallVec<[_; 2]>>();
+        let left_out = |used: &CommandUses| used.copies && slots_of(&used.in_place) == slots_of(&used.writes);
+        let mut left_out = uses.iter().map(left_out);
+        let mut commands = capture.commands;
+        commands.retain(|_| !left_out.next().unwrap_or(false));
+        drop(left_out);
         let alias = |(i, id)| Some((i, capture.operands[..i].iter().position(|earlier| earlier == id)?));
         let aliases = capture.operands.iter().enumerate().filter_map(alias).collect();
         let source = |(inner, slot): (InnerAllocation, usize)| match inner.constant {
@@ -77,9 +102,10 @@ impl Graph {
             operands: capture.operand_bytes,
             aliases,
             results: kept.iter().map(|&(made, bytes)| (plan.slots[made], bytes)).collect(),
-            memory: SmallVec::from_vec(plan.sizes),
+            memory,
+            donated: capture.donated.iter().map(|donated| donated.0).collect(),
             sources: capture.inner.into_iter().zip(plan.slots).map(source).collect(),
-            commands: capture.commands,
+            commands,
             batched,
         })
     }
@@ -87,7 +113,29 @@ impl Graph {
     /// Whether the operands have buffers of the captured sizes, and values where the captured ones had, and whether those are one buffer
     /// that were.
     pub fn fits(&self, operands: &[Operand]) -> bool {
-        self.operands.iter().copied().eq(operands.iter().map(Operand::bytes)) && self.fits_aliases(operands)
+        self.operands.iter().copied().eq(operands.iter().map(Operand::bytes))
+            && self.fits_aliases(operands)
+            && self.fits_donated(operands)
+    }
+
+    /// Whether the donated operands have the memory that the plan gives away, and are no other operand's, too.
+    fn fits_donated(&self, operands: &[Operand]) -> bool {
+        if self.donated.is_empty() {
+            return true;
+        }
+        let allocations: SmallVec<[&Allocation; 8]> = operands.iter().filter_map(Operand::allocation).collect();
+        let unshared =
+            |&position: &usize| allocations.iter().filter(|other| other.id == allocations[position].id).count() == 1;
+        self.donated.iter().all(unshared)
+            && self.memory.iter().all(|memory| match *memory {
+                GraphMemory::New(_) => true,
+                GraphMemory::Donated(position, size) => allocations[position].size >= size,
+            })
+    }
+
+    /// The positions among the buffers of the operands that a replay takes over: nobody may use them afterwards.
+    pub fn donated(&self) -> &[usize] {
+        &self.donated
     }
 
     fn fits_aliases(&self, operands: &[Operand]) -> bool {
@@ -103,38 +151,101 @@ impl Graph {
     /// Records the commands on operands that fit; the results are new dense buffers.
     pub fn replay<const N: usize>(&self, cx: &Context, operands: &[Operand]) -> Attempt<[Buffer; N]> {
         let wrong = |_| Error::DispatchFailed("a graph was replayed for a call of other results".into()).into();
-        self.replay_all(cx, operands)?.into_vec().try_into().map_err(wrong)
+        self.replay_all(cx, operands, |_| None)?.into_vec().try_into().map_err(wrong)
     }
 
-    /// As [`Graph::replay`], for a number of results that the caller does not know.
-    pub fn replay_all(&self, cx: &Context, operands: &[Operand]) -> Attempt<SmallVec<[Buffer; 4]>> {
+    /// As [`Graph::replay`], for a number of results that the caller does not know. `donated` takes the memory of a donated operand over: nothing
+    /// asks for a retry from then on, as commands may write over it.
+    pub fn replay_all(
+        &self,
+        cx: &Context,
+        operands: &[Operand],
+        donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
+    ) -> Attempt<SmallVec<[Buffer; 4]>> {
         cx.blocking.require_for(self.commands.len() as u64)?;
-        let mut memory: SmallVec<[Option<AllocationHandle>; 2]> = SmallVec::new();
-        for &bytes in &self.memory {
-            memory.push(Some(cx.allocate(bytes)?));
-        }
+        let memory = self.replay_memory(cx, operands, donated)?;
         {
             // Pushing takes several hundred instructions less than collecting, of some 7,000 that a call takes.
             let mut allocations: SmallVec<[&Allocation; 8]> = SmallVec::new();
             operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
             for source in &self.sources {
                 match source {
-                    AllocationSource::Memory(slot) => memory[*slot].iter().for_each(|handle| allocations.push(handle)),
+                    AllocationSource::Memory(slot) => allocations.push(memory[*slot].allocation()),
                     AllocationSource::Constant(handle) => allocations.push(handle),
                 }
             }
             let _guard = (self.batched && self.commands.len() > 1).then(|| cx.batch());
             self.commands.iter().try_for_each(|command| command.replay(cx, operands, &allocations))?;
         }
+        let mut memory: SmallVec<[Option<ReplayMemory>; 2]> = memory.into_iter().map(Some).collect();
         let mut results: SmallVec<[Buffer; 4]> = SmallVec::new();
         for &(slot, bytes) in &self.results {
-            results.extend(memory[slot].take().map(|handle| Buffer::new(bytes, handle)));
+            results.extend(memory[slot].take().map(|memory| memory.into_buffer(bytes)));
         }
         Ok(results)
     }
+
+    /// The memory of a replay. What may ask for a retry comes before donated operands are taken over.
+    fn replay_memory(
+        &self,
+        cx: &Context,
+        operands: &[Operand],
+        donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
+    ) -> Attempt<SmallVec<[ReplayMemory; 2]>> {
+        let launches = || self.commands.iter().filter_map(CapturedCommand::launch);
+        if launches().any(|launch| !launch.checked.is_empty()) {
+            let reads: SmallVec<[&Allocation; 8]> = operands.iter().filter_map(Operand::allocation).collect();
+            cx.check(&reads)?;
+        }
+        if !self.donated.is_empty() && launches().any(|launch| cx.params_in_buffer(4 * launch.words.len())) {
+            cx.blocking.require()?;
+        }
+        let mut new: SmallVec<[AllocationHandle; 2]> = SmallVec::new();
+        for piece in &self.memory {
+            if let &GraphMemory::New(bytes) = piece {
+                new.push(cx.allocate(bytes)?);
+            }
+        }
+        // Donated operands have the first slots.
+        let mut memory: SmallVec<[ReplayMemory; 2]> = SmallVec::new();
+        for &position in &self.donated {
+            memory.push(ReplayMemory::Donated(donated(position).ok_or(Error::Deallocated)?));
+        }
+        new.into_iter().for_each(|handle| memory.push(ReplayMemory::New(handle)));
+        Ok(memory)
+    }
+}
+
+impl ReplayMemory {
+    fn allocation(&self) -> &Allocation {
+        match self {
+            Self::New(handle) => handle,
+            Self::Donated(handle) => handle,
+        }
+    }
+
+    fn into_buffer(self, bytes: u64) -> Buffer {
+        match self {
+            Self::New(handle) => Buffer::new(bytes, handle),
+            Self::Donated(handle) => Buffer::of(bytes, handle),
+        }
+    }
+}
+
+/// A piece of memory of one replay.
+enum ReplayMemory {
+    New(AllocationHandle),
+    Donated(Arc<AllocationHandle>),
 }
 
 impl CapturedCommand {
+    fn launch(&self) -> Option<&CapturedLaunch> {
+        match self {
+            CapturedCommand::Launch(launch) => Some(launch),
+            CapturedCommand::Zero { .. } | CapturedCommand::Copy { .. } => None,
+        }
+    }
+
     fn replay(&self, cx: &Context, operands: &[Operand], allocations: &[&Allocation]) -> Attempt<()> {
         match self {
             CapturedCommand::Launch(launch) => launch.replay(cx, operands, allocations),
@@ -188,6 +299,7 @@ impl Graph {
             operands: SmallVec::new(),
             aliases: SmallVec::new(),
             memory: SmallVec::new(),
+            donated: SmallVec::new(),
             sources: SmallVec::new(),
             results: SmallVec::new(),
             commands: (0..commands).map(command).collect(),

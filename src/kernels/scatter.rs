@@ -64,6 +64,8 @@ pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let shape = scatter.shape(elements, rows, updated / rows)?;
     let spec = |stage| scatter.kernel(cx.caps(), &shape, stage);
     let (result, source) = (&*out.allocation()?, &*target.buffer.allocation()?);
+    // The copy where it has the same elements: the target may be gone then.
+    let source = if target.ty == ty { result } else { source };
     let (given, updates) = (&*indices.buffer.allocation()?, &*updates.buffer.allocation()?);
     let bytes = rows * Type::U32.size();
     let keys = Buffer::new(bytes, cx.allocate(bytes)?);
@@ -337,6 +339,7 @@ struct ScatterArgs<'a> {
     /// Which row of the updates each of these is.
     order: &'a Allocation,
     updates: &'a Allocation,
+    /// The elements that sums are added to. Only the thread that writes an element uses it.
     target: &'a Allocation,
     result: &'a Allocation,
     /// Rows that a thread adds up.

@@ -19,6 +19,11 @@ impl Buffer {
         Self { len, allocation: Mutex::new(Some(Arc::new(allocation))) }
     }
 
+    /// As [`Buffer::new`], of an allocation that commands in flight may share.
+    pub fn of(len: u64, allocation: Arc<AllocationHandle>) -> Self {
+        Self { len, allocation: Mutex::new(Some(allocation)) }
+    }
+
     /// Size in bytes as asked for (also after [`Buffer::free`]).
     pub fn len(&self) -> u64 {
         self.len
@@ -36,6 +41,11 @@ impl Buffer {
 
     /// Returns the allocation to the pool; false if it was returned before.
     pub fn free(&self) -> bool {
-        self.allocation.lock().take().is_some()
+        self.take().is_some()
+    }
+
+    /// The allocation, which the buffer no longer has.
+    pub fn take(&self) -> Option<Arc<AllocationHandle>> {
+        self.allocation.lock().take()
     }
 }

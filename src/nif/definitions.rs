@@ -32,6 +32,8 @@ impl rustler::Resource for DefinitionResource {}
 
 #[derive(Default)]
 struct Definition {
+    /// The positions of inputs that the caller gives away.
+    donated: Vec<usize>,
     came_before: bool,
     recordings: u32,
     /// Whether results of the definition are constants, which its graph computes each time then.
@@ -128,9 +130,14 @@ pub(super) fn constant(env: Env, buffer: &Buffer) -> Result<()> {
     Ok(())
 }
 
+/// `donated` are the positions of inputs that the caller gives away.
 #[rustler::nif]
-fn definition_new(env: Env) -> Term {
-    ResourceArc::new(DefinitionResource(Mutex::default())).encode(env)
+fn definition_new<'a>(env: Env<'a>, donated: Term<'a>) -> NifResult<Term<'a>> {
+    let definition = |donated| {
+        let definition = Definition { donated, ..Definition::default() };
+        ResourceArc::new(DefinitionResource(Mutex::new(definition)))
+    };
+    reply(env, indices_arg(donated, "donated").map(definition))
 }
 
 /// What comes of a definition's call.
@@ -170,20 +177,29 @@ fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attemp
     };
     let gpu = gpu(blocking)?;
     let mut buffers: SmallVec<[(Arc<AllocationHandle>, u64); 8]> = SmallVec::new();
+    // The caller's buffers, and those that were made of values of the host.
+    let mut owners: SmallVec<[Option<&Buffer>; 8]> = SmallVec::new();
     for input in list_arg(inputs, "inputs")? {
         if input.is_binary() {
             let uploaded = gpu.upload(&bytes_arg(input, "inputs")?, blocking)?;
             buffers.push((uploaded.allocation()?, uploaded.len()));
+            owners.push(None);
         } else {
             let buffer = buffer_arg(input, "inputs")?;
             buffers.push((buffer.allocation()?, buffer.len()));
+            owners.push(Some(buffer));
         }
     }
     let operands = operands(&buffers);
     if !graph.graph.fits(&operands) {
         return Ok(definition.lock().next_recording());
     }
-    let made = graph.graph.replay_all(&Context::new(gpu, blocking), &operands)?;
+    let donated = |position: usize| match owners[position] {
+        // Of two calls at a time one has it.
+        Some(owner) => owner.take(),
+        None => Some(buffers[position].0.clone()),
+    };
+    let made = graph.graph.replay_all(&Context::new(gpu, blocking), &operands, donated)?;
     let made: SmallVec<[Term; 4]> = made.into_iter().map(|buffer| BufferRef::from(buffer).encode(env)).collect();
     let result = |result: &ReplayedResult| match result {
         ReplayedResult::Buffer(ResultSource::Input(index)) => index.encode(env),
@@ -230,8 +246,10 @@ fn definition_record<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -
         let buffers: Vec<_> = list_arg(inputs, "inputs")?.map(buffer).collect::<Result<_>>()?;
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let id = IDS.fetch_add(1, Relaxed);
-        let folding = !definition_arg(definition)?.lock().constant_results;
-        let recording = Some(Recording::new(&operands(&buffers), folding));
+        let recording = {
+            let definition = definition_arg(definition)?.lock();
+            Some(Recording::new(&operands(&buffers), &definition.donated, !definition.constant_results))
+        };
         RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, recording });
         RECORDING_COUNT.fetch_add(1, Relaxed);
         Ok(ResourceArc::new(RecordingResource { id }))

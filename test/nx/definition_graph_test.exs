@@ -56,8 +56,11 @@ defmodule Nx.Vulkan.DefinitionGraphTest do
         expected = Enum.map(inputs, &(evaluated.(&1) |> Nx.backend_copy(Nx.BinaryBackend)))
         context = [steps: steps, definition: n]
 
-        for {inputs, expected} <- Enum.zip(inputs, expected),
-            do: assert_results(compiled.(inputs), expected, context)
+        for {inputs, expected} <- Enum.zip(inputs, expected) do
+          assert_results(compiled.(inputs), expected, context)
+          donated = inputs |> Nx.backend_copy(VulkanoBackend) |> Nx.donatable()
+          assert_results(compiled.(donated), expected, [:donated | context])
+        end
 
         Enum.zip(inputs, expected)
         |> Task.async_stream(fn {inputs, expected} -> {compiled.(inputs), expected} end)
@@ -255,6 +258,70 @@ defmodule Nx.Vulkan.DefinitionGraphTest do
     assert programs(fn -> compiled.(x, at.([3, 0, 1]), at.([0, 0, 2])) end) == 0
   end
 
+  describe "donated inputs" do
+    defp gone?(tensor) do
+      Nx.to_binary(tensor)
+      false
+    rescue
+      error in Nx.Vulkan.Error -> error.reason == :deallocated
+    end
+
+    test "are written in place, and gone after the call" do
+      step = fn cache, row, at -> Nx.put_slice(cache, [at, 0], Nx.multiply(row, 2)) end
+      start = Nx.iota({5, 3}, type: :f32)
+      row = to_device(Nx.tensor([[1.0, 2.0, 3.0]]))
+      compiled = compiled(step)
+
+      Enum.reduce(0..8, {start, Nx.donatable(to_device(start))}, fn n, {expected, cache} ->
+        at = Nx.tensor(rem(n * 7, 5))
+        next = compiled.(cache, row, to_device(at))
+        assert gone?(cache) and not gone?(row) and not Nx.donatable?(next)
+        expected = step.(expected, host(row), at)
+        assert numbers(next) == numbers(expected)
+        {expected, Nx.donatable(next)}
+      end)
+    end
+
+    test "stay where they are results, or another input too" do
+      new = fn -> to_device(Nx.tensor([1.0, 2.0])) end
+      same = compiled(fn x, y -> {x, Nx.reshape(x, {2, 1}), Nx.add(x, y)} end)
+      sum = compiled(fn x, y -> Nx.add(Nx.multiply(x, 2), y) end)
+
+      for _ <- 1..4, x = new.(), donated = Nx.donatable(x) do
+        {result, _, _} = same.(donated, 1.0)
+        assert numbers(result) == [1.0, 2.0] and numbers(x) == [1.0, 2.0]
+        refute Nx.donatable?(result)
+        assert numbers(sum.(donated, x)) == [3.0, 6.0]
+        assert numbers(x) == [1.0, 2.0]
+        assert numbers(sum.(donated, new.())) == [3.0, 6.0]
+        assert gone?(x)
+      end
+    end
+
+    test "are one call's, of several at a time" do
+      sum = recorded(&Nx.add(Nx.dot(&1, &1), &2), [to_device(Nx.eye(4)), 1])
+      compiled = fn x -> sum.(Nx.donatable(x), 1) end
+      for _ <- 1..3, do: compiled.(to_device(Nx.eye(4)))
+
+      for _ <- 1..20, x = to_device(Nx.eye(4)) do
+        results =
+          1..4
+          |> Task.async_stream(fn _ ->
+            try do
+              numbers(compiled.(x))
+            rescue
+              error in Nx.Vulkan.Error -> error.reason
+            end
+          end)
+          |> Enum.map(fn {:ok, result} -> result end)
+
+        expected = numbers(Nx.add(Nx.eye(4), 1))
+        assert expected in results
+        assert Enum.all?(results, &(&1 in [:deallocated, expected]))
+      end
+    end
+  end
+
   test "a call that fails while it is recorded leaves nothing behind" do
     shift = compiled(fn x, n -> Nx.left_shift(Nx.add(x, 1), n) end)
     x = to_device(Nx.tensor([1, 2]))
@@ -312,5 +379,45 @@ defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
   defp buffers do
     :ok = Nx.Vulkan.synchronize()
     Nx.Vulkan.memory_info().buffers
+  end
+
+  # Commands of the call on the device.
+  defp commands(fun), do: Enum.sum_by(Nx.Vulkan.profile(fun).kernels, & &1.runs)
+
+  test "what is put into a donated input, or into what no one else reads, copies nothing" do
+    start = Nx.iota({5, 3}, type: :f32)
+    at = to_device(Nx.tensor([[1], [2]]))
+    rows = to_device(Nx.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+
+    for put <- [
+          fn x, _at, rows -> Nx.put_slice(x, [2, 0], rows) end,
+          &Nx.indexed_put(&1, &2, &3),
+          &Nx.indexed_add(&1, &2, &3)
+        ] do
+      expected = Nx.to_binary(put.(start, host(at), host(rows)))
+
+      [kept, donated, twice] =
+        for {put, donate} <- [
+              {put, & &1},
+              {put, &Nx.donatable/1},
+              {fn x, i, y -> put.(put.(x, i, y), i, y) end, &Nx.donatable/1}
+            ] do
+          compiled = Nx.Defn.jit(put, compiler: Nx.Vulkan.Compiler)
+          call = fn x -> compiled.(donate.(x), at, rows) end
+          for _ <- 1..3, do: call.(to_device(start))
+          x = to_device(start)
+          Nx.Vulkan.synchronize()
+          commands(fn -> send(self(), {:result, call.(x)}) end)
+        end
+
+      for _ <- [:kept, :donated] do
+        assert_received {:result, result}
+        assert Nx.to_binary(result) == expected
+      end
+
+      assert_received {:result, _twice}
+      assert donated == kept - 1
+      assert twice == 2 * donated
+    end
   end
 end

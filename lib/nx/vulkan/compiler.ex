@@ -16,6 +16,10 @@ defmodule Nx.Vulkan.Compiler do
   Inputs of other backends are copied to the device first, and tensors that the definition creates are created
   there. Which kernels an operation runs is decided by the backend.
 
+  An input that `Nx.donatable/1` marks is gone after the call, and results are written in its memory where kernels allow it:
+  `put_slice`, `indexed_put` and `indexed_add` into such an input copy nothing. Reading it later raises
+  `Nx.Vulkan.Error`. It stays where it is a result itself, or where another input has the same buffer.
+
   ## Options
 
   Those of `Nx.Defn.Evaluator`, and
@@ -99,7 +103,8 @@ defmodule Nx.Vulkan.Compiler do
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
-    graph = DefinitionGraph.new(expr, arguments)
+    donated = for var <- Composite.flatten_list(vars), do: var.donatable?
+    graph = DefinitionGraph.new(expr, arguments, donated)
 
     fn args_list, hooks ->
       args_list = for args <- args_list, do: forced(args, arguments)
@@ -110,8 +115,9 @@ defmodule Nx.Vulkan.Compiler do
             Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
           end)
 
-        # A definition may return a tensor that it captured, as it was.
-        for result <- results, do: Composite.traverse(result, &on_device/1)
+        # A definition may return a tensor that it captured, as it was, or a donated argument.
+        for result <- results,
+            do: Composite.traverse(result, &%{on_device(&1) | donatable?: false})
       end)
     end
   end

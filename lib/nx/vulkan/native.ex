@@ -49,7 +49,7 @@ defmodule Nx.Vulkan.Native do
     buf_byte_size: 1,
     buf_free: 1,
     leapfrog_chain_synth: 8,
-    definition_new: 0,
+    definition_new: 1,
     definition_record: 2,
     definition_keep: 3,
     device_info: 0,

@@ -5,7 +5,8 @@ use crate::graph::{Operand, Params};
 use crate::kernels::KernelSpec;
 use crate::memory::{Allocation, AllocationHandle};
 use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
-use crate::program::layout::{Layout, Pattern};
+use crate::program::layout::{Layout, Pattern, View};
+use crate::program::op::Typing;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Program, Source};
 
@@ -93,6 +94,9 @@ impl KernelSpec for FusionKernel {
         }
         args.inputs(params);
         args.checks(params);
+        if matches!(self.schedule.nest, LoopNest::Map { .. }) {
+            args.in_place(params);
+        }
         match self.schedule.nest {
             LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
                 params.extents(index64, [("outputs", layout.outputs()), ("reduced", layout.reduced())]);
@@ -140,6 +144,30 @@ impl<'a> FusionArgs<'a> {
         for (n, node) in self.program.nodes.iter().enumerate() {
             if let Attribute::Steps { check: Some(check), .. } = &node.attribute {
                 params.check(check, ("checkv", self.program.inputs.len() + n));
+            }
+        }
+    }
+
+    /// The inputs that an element-wise kernel reads where it writes: the result may be in their memory.
+    fn in_place(&self, params: &mut Params<'a>) {
+        let (program, result) = (self.program, self.program.result());
+        let output = self.layout.views.last().filter(|_| program.output.is_some());
+        let linear = |view: &View| view.pattern == Pattern::Linear && view.offset == 0;
+        if !output.is_none_or(linear) {
+            return;
+        }
+        let chosen_from = |input| program.steps(input).next().is_some();
+        for view in self.layout.views.iter().filter(|view| linear(view)) {
+            let Some(input) = view.input.filter(|&input| !chosen_from(input)) else { continue };
+            let ty = program.inputs[input].ty;
+            if let Operand::Buffer(allocation, _) = self.operands[input]
+                && ty.size() == result.size()
+            {
+                params.in_place(allocation);
+                let is_copy = program.nodes.len() == 1 && program.nodes[0].op.typing == Typing::Convert;
+                if is_copy && ty == result {
+                    params.copies();
+                }
             }
         }
     }

@@ -9,6 +9,9 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   # the inputs. Numbers of the host that are inputs become buffers therefore. A definition that reads from the
   # device on its way, for the condition of a loop say, is evaluated each time. One with hooks is, too, and one
   # whose inputs are all numbers of the host: what depends on them alone is computed there.
+  #
+  # A donated input is gone after the call, whether or not its memory was used for a result. It stays where it is a
+  # result itself, or where its buffer is another input's, too.
 
   require Nx.Vulkan.Native, as: Native
 
@@ -17,33 +20,41 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @enforce_keys [:ref, :used, :constants, :outputs]
-  defstruct [:ref, :used, :constants, :outputs]
+  @enforce_keys [:ref, :used, :donated, :constants, :outputs]
+  defstruct [:ref, :used, :donated, :constants, :outputs]
 
-  # `used` says of each argument, up to the last one that the definition uses, whether it does; `constants` are
-  # the tensors on the device that the definition captured.
+  # `used` says of each argument, up to the last one that the definition uses, whether it does; `donated` are
+  # the positions of donated inputs among those that it uses; `constants` are the tensors on the device that the
+  # definition captured.
   @type t :: %__MODULE__{
           ref: reference(),
           used: [boolean()],
+          donated: [non_neg_integer()],
           constants: [T.t()],
           outputs: Nx.Container.t()
         }
 
   @doc """
   The graph of the definition with this expression, which uses these arguments; `nil` where it may have none.
+  `donated` says of each argument whether it is given away.
   """
-  @spec new(Nx.Container.t(), [boolean()]) :: t() | nil
-  def new(expr, used) do
+  @spec new(Nx.Container.t(), [boolean()], [boolean()]) :: t() | nil
+  def new(expr, used, donated) do
     tensors = Composite.reduce(expr, %{}, &tensors/2) |> Map.values()
 
     if not Enum.any?(tensors, &(&1.data.op in [:io_call, :runtime_call])) do
       constants = for %T{data: %Expr{op: :tensor, args: [captured]}} <- tensors, do: captured
 
+      inputs = for {donated?, true} <- Enum.zip(donated, used), do: donated?
+      donated = for {true, position} <- Enum.with_index(inputs), do: position
+      {:ok, ref} = Native.call(definition_new(donated))
+
       %__MODULE__{
-        ref: Native.call(definition_new()),
+        ref: ref,
         used: used,
+        donated: donated,
         constants: constants |> Enum.filter(&is_reference(operand(&1))) |> Enum.uniq(),
-        outputs: Composite.traverse(expr, &Nx.to_template/1)
+        outputs: Composite.traverse(expr, &%{Nx.to_template(&1) | donatable?: false})
       }
     end
   end
@@ -66,17 +77,30 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
          true <- :unknown not in operands,
          {:ok, replayed} <- Native.call(definition_run(graph.ref, operands)) do
       case replayed do
-        :record -> record(graph, args, inputs, evaluate)
-        :evaluate -> evaluate.(args_list)
+        :record -> graph |> record(args, inputs, evaluate) |> free_donated(graph, operands)
+        :evaluate -> args_list |> evaluate.() |> free_donated(graph, operands)
         results -> [output(graph.outputs, results, inputs)]
       end
     else
       # An error is that of the operation which is the first to meet it.
-      _ -> evaluate.(args_list)
+      _ -> args_list |> evaluate.() |> free_donated(graph, operands)
     end
   end
 
   def run(_graph, args_list, evaluate), do: evaluate.(args_list)
+
+  defp free_donated(results, %__MODULE__{donated: []}, _operands), do: results
+
+  defp free_donated([output] = results, %__MODULE__{donated: donated}, operands) do
+    kept = Composite.reduce(output, [], &[operand(&1) | &2])
+    shared = operands -- Enum.uniq(operands)
+
+    for position <- donated, ref = Enum.at(operands, position), is_reference(ref) do
+      if ref not in kept and ref not in shared, do: Native.call(buf_free(ref))
+    end
+
+    results
+  end
 
   # What the tensor is to the graph: a reference, or the bytes of a number.
   defp operand(%T{data: %B{ref: ref}}) when is_reference(ref) and node(ref) == node(), do: ref
