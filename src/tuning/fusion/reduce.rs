@@ -23,7 +23,7 @@ const MAX_STRIDE_IN_CACHE: i64 = 4;
 const MANY_OUTPUTS: u64 = 1 << 16;
 
 /// Elements of a thread up to which a second pass takes longer than it saves: 3 to 4 µs of an H200.
-pub(super) const MAX_ONE_PASS_ELEMENTS: u64 = 32;
+pub(super) const MAX_ONE_PASS_ELEMENTS: u64 = 16;
 
 /// Neighbouring outputs of a workgroup at least: with elements of 4 bytes, what memory is read by.
 const MIN_NEIGHBOURING_OUTPUTS: u32 = 8;
