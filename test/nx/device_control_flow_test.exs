@@ -122,6 +122,16 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
     n
   end
 
+  defn condition_with_branches(x, n) do
+    while {x, n}, if(Nx.all(x > 3), do: n > 0, else: Nx.sum(x) > 5) do
+      {x - 1, n - 3}
+    end
+  end
+
+  test "a condition with branches" do
+    for n <- [0, 5], do: check(&condition_with_branches/2, [Nx.tensor([9, 7]), Nx.tensor(n)])
+  end
+
   test "a loop within the condition of a loop" do
     for x <- [[3, 40], [0, 0], [99, 3]], do: check(&condition_with_loop/1, [Nx.tensor(x)])
   end

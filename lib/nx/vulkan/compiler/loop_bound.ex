@@ -22,7 +22,8 @@ defmodule Nx.Vulkan.Compiler.LoopBound do
   # nil. Nothing has to be read to know that such a loop has ended.
   @spec iterations([T.t()], {T.t(), Nx.Container.t()}) :: non_neg_integer() | nil
   def iterations(values, {pred, block}) do
-    with %T{data: %Expr{op: op, args: [counter, last]}} <- plain(pred),
+    with {op, [counter, last]} when op in [:less, :less_equal, :greater, :greater_equal] <-
+           operation(pred),
          {:parameter, [index]} <- operation(counter),
          {:constant, [last]} when is_integer(last) <- operation(last),
          value = Enum.at(values, index),
@@ -45,11 +46,11 @@ defmodule Nx.Vulkan.Compiler.LoopBound do
   defp count(:less_equal, first, step, last), do: count(:less, first, step, last + 1)
   defp count(:greater, first, step, last), do: count(:less, -first, -step, -last)
   defp count(:greater_equal, first, step, last), do: count(:greater, first, step, last - 1)
-  defp count(_op, _first, _step, _last), do: nil
+  defp count(_comparison, _first, _step, _last), do: nil
 
   # What the value of that index is increased by.
   defp step(next, index) do
-    with {op, [a, b]} <- operation(next) do
+    with {op, [a, b]} when op in [:add, :subtract] <- operation(next) do
       case {op, operation(a), operation(b)} do
         {:add, {:constant, [step]}, {:parameter, [^index]}} -> step
         {:add, {:parameter, [^index]}, {:constant, [step]}} -> step
