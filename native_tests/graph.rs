@@ -96,7 +96,7 @@ fn contractions_are_captured() {
                 depth: axis(k, 1, n, 0),
                 padded_axes: vec![],
             };
-            Ok([contraction.run(cx)?])
+            Ok([contraction.run(cx, None)?.result])
         };
         let allocations = buffers.each_ref().map(|pair| pair.each_ref().map(|buffer| buffer.allocation().unwrap()));
         let operands = |i: usize| [0, 1].map(|j| Operand::Buffer(&allocations[i][j], 4 * sizes[j]));

@@ -246,7 +246,7 @@ fn multiplies(cx: &Context) -> Attempt<bool> {
         let ones = upload(cx, &[one; (SIDE * SIDE) as usize])?;
         let tensor = Tensor { buffer: &ones, ty, shape: &[SIDE, SIDE] };
         let factor = |axis| Factor { tensor, contract: smallvec![axis], batch: smallvec![] };
-        let product = dot::run(cx, ty, &factor(1), &factor(0))?;
+        let product = dot::contraction(ty, &factor(1), &factor(0))?.run(cx, None)?.result;
         if read::<u16>(cx, &product)?.iter().any(|&element| element != sum) {
             return Ok(false);
         }

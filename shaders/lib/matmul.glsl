@@ -20,7 +20,8 @@
 // - UNROLLED_STEPS: iterations that the loop over steps is unrolled by, an even number; 0 for none. Unrolling takes registers that
 //   sums may need;
 // - STORE(i, j, value) for an element of C, or with C_VECTORS STORE_VEC4(i, j, v0, v1, v2, v3) where WIDTH is 4 and
-//   STORE_VEC2(i, j, v0, v1) where it is 2.
+//   STORE_VEC2(i, j, v0, v1) where it is 2;
+// - ROLLED_STORES: 1 where STORE is long and should be in the kernel once. By default 0.
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one from A_AT(offset) and B_AT(offset), without
 // C_VECTORS stored one by one.
 // If it defines DEPTH_TABLES(thread, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
@@ -62,6 +63,9 @@
 #endif
 #ifndef SLICES
 #define SLICES 1
+#endif
+#ifndef ROLLED_STORES
+#define ROLLED_STORES 0
 #endif
 
 const uint ROWS = BM / TM, COLUMNS = BN / TN, SLICE_THREADS = ROWS * COLUMNS, THREADS = SLICE_THREADS * SLICES;
@@ -223,6 +227,19 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
   add_slices(slice, slice_thread);
   if (slice != 0) return;
 #endif
+#if ROLLED_STORES
+  // The sums stay in registers until they are copied to where a loop finds them by index.
+  ACCUMULATOR results[TM * TN];
+  [[unroll]] for (uint i = 0; i < TM; i++) {
+    [[unroll]] for (uint j = 0; j < TN; j++) results[i * TN + j] = sums[i][j];
+  }
+  [[dont_unroll]] for (uint e = 0; e < TM * TN; e++) {
+    uint i = e / TN, j = e % TN;
+    IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
+    IDX at_column = column + (thread_column + j / WIDTH * COLUMNS) * WIDTH + j % WIDTH;
+    if (at_row < m && at_column < n) STORE(at_row, at_column, results[e]);
+  }
+#else
   [[unroll]] for (uint i = 0; i < TM; i++) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
     [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {
@@ -240,4 +257,5 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
 #endif
     }
   }
+#endif
 }

@@ -8,7 +8,7 @@
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_PADDED, B_PADDED, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
 // neighbours, A_EIGHT(offset) and B_EIGHT(offset), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
-// with C_VECTORS, STORE_VEC4(i, j, v0, v1, v2, v3).
+// with C_VECTORS, STORE_VEC4(i, j, v0, v1, v2, v3). With ROLLED_STORES 1 STORE is long and should be in the kernel few times.
 
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -25,6 +25,14 @@ const uint A_THREAD_LOADS = BM * BK / 8 / THREADS, B_THREAD_LOADS = BN * BK / 8 
 #ifndef FIRST_STEP
 #define FIRST_STEP(start)
 #define NEXT_STEP
+#endif
+#ifndef ROLLED_STORES
+#define ROLLED_STORES 0
+#endif
+#if ROLLED_STORES
+#define STORE_LOOP [[dont_unroll]]
+#else
+#define STORE_LOOP [[unroll]]
 #endif
 // vec4s of a line of two matrices of C in shared memory: 32 elements, and four more against bank conflicts.
 const uint C_LINE = 9;
@@ -212,7 +220,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
       coopMatStore(sums[i][j], tiles, base, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
       coopMatStore(sums[i][j + 1], tiles, base + 4, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
       subgroupBarrier();
-      [[unroll]] for (uint e = 0; e < 128; e += LANES) {
+      STORE_LOOP for (uint e = 0; e < 128; e += LANES) {
         uint vec4_index = e + gl_SubgroupInvocationID;
         vec4 values = uintBitsToFloat(tiles[base + vec4_index / 8 * C_LINE + vec4_index % 8]);
         IDX at_row = row + warp_row + i * 16 + vec4_index / 8, at_column = column + warp_column + j * 16 + vec4_index % 8 * 4;
@@ -221,7 +229,7 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
           STORE_VEC4(at_row, at_column, values.x, values.y, values.z, values.w);
         }
 #else
-        [[unroll]] for (uint w = 0; w < 4; w++) {
+        STORE_LOOP for (uint w = 0; w < 4; w++) {
           if (at_row < m && at_column + w < n) STORE(at_row, at_column + w, values[w]);
         }
 #endif

@@ -12,9 +12,23 @@ use crate::memory::{Allocation, CheckedIndices};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name([&'static str; 2], [Option<usize>; 2]);
 
+impl Name {
+    /// A name of one word with another before it.
+    pub fn after(self, word: &'static str) -> Self {
+        let Self([name, _], numbers) = self;
+        if word.is_empty() { self } else { Self([word, name], numbers) }
+    }
+}
+
 impl From<&'static str> for Name {
     fn from(name: &'static str) -> Self {
         Self([name, ""], [None, None])
+    }
+}
+
+impl From<(&'static str, &'static str)> for Name {
+    fn from((first, second): (&'static str, &'static str)) -> Self {
+        Self([first, second], [None, None])
     }
 }
 

@@ -4,9 +4,7 @@ use smallvec::SmallVec;
 
 use super::Tensor;
 use super::contraction::{Axis, Contraction, OperandView};
-use crate::error::{Attempt, Error, Result};
-use crate::graph::Context;
-use crate::memory::Buffer;
+use crate::error::{Error, Result};
 use crate::program::{Axes, Type, dense_strides, elements};
 
 /// A factor: a tensor and the roles of its axes, in the order in which the other factor's match.
@@ -19,22 +17,23 @@ pub struct Factor<'a> {
     pub batch: SmallVec<[usize; 4]>,
 }
 
-/// The tensor of type `ty` and shape batch ++ free axes of `a` ++ free axes of `b`, summed over the contracted axes.
-pub fn run(cx: &Context, ty: Type, a: &Factor, b: &Factor) -> Attempt<Buffer> {
+/// The contraction that gives the tensor of type `ty` and shape batch ++ free axes of `a` ++ free axes of `b`, summed over the
+/// contracted axes.
+pub fn contraction<'a>(ty: Type, a: &Factor<'a>, b: &Factor<'a>) -> Result<Contraction<'a>> {
     let (sa, sb) = (a.strides()?, b.strides()?);
     let (free_a, free_b) = (a.free(), b.free());
     let dims = |factor: &Factor, axes: &[usize]| axes.iter().map(|&axis| factor.dim(axis)).collect::<Axes<u64>>();
     if dims(a, &a.batch) != dims(b, &b.batch) || dims(a, &a.contract) != dims(b, &b.contract) {
-        return Err(Error::SizeMismatch.into());
+        return Err(Error::SizeMismatch);
     }
     let shape: Axes<u64> = [dims(a, &a.batch), dims(a, &free_a), dims(b, &free_b)].into_iter().flatten().collect();
     if elements(&shape)? > 1 << 60 {
-        return Err(Error::SizeMismatch.into());
+        return Err(Error::SizeMismatch);
     }
     let mut strides = dense_strides(&shape).into_iter();
     let mut c = || strides.next().unwrap_or_default();
     let both = |i: usize, j: usize, c: i64| Axis { dim: a.dim(i), a: sa[i], b: sb[j], c, padded: None };
-    let contraction = Contraction {
+    Ok(Contraction {
         ty,
         a: a.view(),
         b: b.view(),
@@ -43,11 +42,10 @@ pub fn run(cx: &Context, ty: Type, a: &Factor, b: &Factor) -> Attempt<Buffer> {
         columns: free_b.iter().map(|&j| Axis { dim: b.dim(j), a: 0, b: sb[j], c: c(), padded: None }).collect(),
         depth: a.contract.iter().zip(&b.contract).map(|(&i, &j)| both(i, j, 0)).collect(),
         padded_axes: vec![],
-    };
-    contraction.run(cx)
+    })
 }
 
-impl Factor<'_> {
+impl<'a> Factor<'a> {
     /// The strides of its axes; fails where their roles overlap or the buffer is too small.
     fn strides(&self) -> Result<Axes<i64>> {
         let named: SmallVec<[usize; 8]> = self.contract.iter().chain(&self.batch).copied().collect();
@@ -63,7 +61,7 @@ impl Factor<'_> {
         self.tensor.shape[axis]
     }
 
-    fn view(&self) -> OperandView<'_> {
+    fn view(&self) -> OperandView<'a> {
         let Tensor { buffer, ty, .. } = self.tensor;
         OperandView { buffer, ty, offset: 0 }
     }

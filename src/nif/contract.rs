@@ -2,13 +2,20 @@
 
 use rustler::Term;
 
-use super::graphs::KeyTerms;
+use super::epilogue::{ContractionRefs, EpilogueTerms, run_contraction};
 use super::*;
-use crate::graph::{Context, Operand};
 use crate::kernels::contraction::{Axis, Contraction, OperandView, PaddedAxis};
 use crate::memory::Blocking;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, contraction);
+
+pair!(
+    contract_with_epilogue,
+    contract_with_epilogue_dirty,
+    (out_type, a, b, axes, epilogue),
+    reply,
+    contraction_with_epilogue
+);
 
 /// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, padded_axes}`: lists of
 /// `{extent, stride in a, stride in b, stride in the result}`, followed by the index of a padded axis and the
@@ -19,19 +26,42 @@ fn contraction<'a>(
     b: Term<'a>,
     axes: Term<'a>,
     blocking: Blocking,
-) -> Attempt<BufferRef> {
+) -> Attempt<ContractionRefs> {
+    run(out_type, [a, b], axes, None, blocking)
+}
+
+/// As `contract`; `epilogue` is `{nodes, inputs, shape, element, keeps_element}`, see [`EpilogueTerms`].
+fn contraction_with_epilogue<'a>(
+    out_type: Term<'a>,
+    a: Term<'a>,
+    b: Term<'a>,
+    axes: Term<'a>,
+    epilogue: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<ContractionRefs> {
+    run(out_type, [a, b], axes, Some(EpilogueTerms::from_term(epilogue)?), blocking)
+}
+
+fn run<'a>(
+    out_type: Term<'a>,
+    [a, b]: [Term<'a>; 2],
+    axes: Term<'a>,
+    epilogue: Option<EpilogueTerms<'a>>,
+    blocking: Blocking,
+) -> Attempt<ContractionRefs> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let view = |buffer, ty, offset, name| -> Result<OperandView> {
         Ok(OperandView { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
     };
-    let call = |cx: &Context| {
+    let key = [atoms::contract().to_term(env), ty_a, offset_a, ty_b, offset_b, axes];
+    run_contraction(out_type, &key, [buffer_a, buffer_b], epilogue, blocking, |cx, ty, epilogue| {
         let [batch, rows, columns, depth, padded_axes] = tuple_arg(axes, "axes")?[..] else {
             return Err(wrong("axes", "{batch, rows, columns, depth, padded_axes}").into());
         };
         let contraction = Contraction {
-            ty: type_arg(out_type, "out_type")?,
+            ty,
             a: view(buffer_a, ty_a, offset_a, "a")?,
             b: view(buffer_b, ty_b, offset_b, "b")?,
             batch: axes_arg(batch)?,
@@ -40,23 +70,8 @@ fn contraction<'a>(
             depth: axes_arg(depth)?,
             padded_axes: list_arg(padded_axes, "axes")?.map(padded_axis_arg).collect::<Result<_>>()?,
         };
-        Ok([contraction.run(cx)?])
-    };
-    let parts = [atoms::contract().to_term(env), out_type, ty_a, offset_a, ty_b, offset_b, axes];
-    run_on_pair(env, &parts, [buffer_a, buffer_b], blocking, call)
-}
-
-/// The result of a call with two buffers as its operands; `key` are its other terms.
-pub(super) fn run_on_pair<'a>(
-    env: Env<'a>,
-    key: &[Term<'a>],
-    [a, b]: [&Buffer; 2],
-    blocking: Blocking,
-    call: impl FnOnce(&Context) -> Attempt<[Buffer; 1]>,
-) -> Attempt<BufferRef> {
-    let allocations = [a.allocation()?, b.allocation()?];
-    let operands = [Operand::Buffer(&allocations[0], a.len()), Operand::Buffer(&allocations[1], b.len())];
-    graphs::run(env, KeyTerms::from_slice(key), &operands, blocking, call).map(|[buffer]| buffer.into())
+        contraction.run(cx, epilogue)
+    })
 }
 
 fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {

@@ -7,6 +7,7 @@ mod contract;
 mod definitions;
 mod device_loop;
 mod dot;
+mod epilogue;
 mod fourier;
 mod graphs;
 mod halt;

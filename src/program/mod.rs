@@ -4,6 +4,7 @@
 //! need, [`emit`] writes the kernel, and `kernels::fusion` runs it.
 
 pub mod emit;
+pub mod epilogue;
 pub mod layout;
 pub mod op;
 pub mod types;

@@ -3,17 +3,26 @@
 use smallvec::SmallVec;
 
 use super::matmul::{MatmulArgs, MatmulKernel};
-use super::panels::{MatmulOperand, Panels};
+use super::panels::{MatmulOperand, PanelResult, Panels};
+use super::stores::KernelEpilogue;
 use crate::error::Attempt;
 use crate::graph::{Context, Operand};
-use crate::kernels::{assemble, fusion, launch};
+use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults};
+use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, Node, OutputView, Program, Source, Type, op};
-use crate::tuning::contraction::{ContractionShape, Method, OperandCopy, PanelTile, Strategy, Tiling};
+use crate::tuning::contraction::{
+    ContractionShape, EpilogueUse, Method, OperandCopy, PanelTile, Strategy, Tiling, epilogue_use,
+};
 
-/// The dense result of a contraction of these operands by a strategy.
-pub fn run(cx: &Context, strategy: &Strategy, operands: [&AllocationHandle; 2]) -> Attempt<Buffer> {
+/// The dense result of a contraction of these operands by a strategy, or what an epilogue makes of it.
+pub fn run(
+    cx: &Context,
+    strategy: &Strategy,
+    operands: [&AllocationHandle; 2],
+    epilogue: Option<&Epilogue>,
+) -> Attempt<EpilogueResults> {
     let _batch = strategy.one_batch.then(|| cx.batch());
     let copies = allocate_copies(cx, strategy)?;
     let mut operands = operands;
@@ -22,12 +31,16 @@ pub fn run(cx: &Context, strategy: &Strategy, operands: [&AllocationHandle; 2]) 
         write_copy(cx, copy, operand, to)?;
         *operand = to;
     }
-    let shape = &strategy.shape;
-    match strategy.method {
-        Method::Zeros => cx.zeroed(shape.groups().elements() * shape.ty.size()),
-        Method::Reduction(ty) => reduce(cx, shape, operands, ty),
-        Method::Panels(tile, accumulator) => by_panels(cx, shape, operands, tile, accumulator),
-        Method::Tiles(tiling) => by_tiles(cx, shape, operands, &tiling),
+    let uses =
+        epilogue.map_or(EpilogueUse::Separate, |epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()));
+    let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
+    match (epilogue, uses) {
+        (None, _) => contraction.by(strategy.method, None),
+        (Some(epilogue), EpilogueUse::Separate) => {
+            let _batch = cx.batch();
+            epilogue.run_on(cx, contraction.by(strategy.method, None)?.result)
+        }
+        (Some(epilogue), uses) => contraction.by(strategy.method, Some((epilogue, uses == EpilogueUse::Rolled))),
     }
 }
 
@@ -59,67 +72,101 @@ fn write_copy(cx: &Context, copy: &OperandCopy, from: &AllocationHandle, to: &Al
     fusion::run_into(cx, &program, &[Operand::Buffer(from, copy.from.elements * ty.size())], (to, copy.bytes))
 }
 
-/// A product in type `ty` and a sum, for few rows or columns.
-fn reduce(cx: &Context, shape: &ContractionShape, operands: [&AllocationHandle; 2], ty: Type) -> Attempt<Buffer> {
-    let kept = shape.result_axes();
-    let axes = || kept.iter().chain(&shape.depth);
-    let extents: Axes<u64> = axes().map(|axis| axis.dim).collect();
-    let input = |i: usize, strides| {
-        let operand = shape.operands[i];
-        Input { ty: operand.ty, source: Source::View { offset: operand.offset, strides } }
-    };
-    let inputs = [input(0, axes().map(|axis| axis.a).collect()), input(1, axes().map(|axis| axis.b).collect())];
-    let args = SmallVec::from_slice(&[0, 1]);
-    let multiply = Node { op: op::MULTIPLY, ty, args, attribute: Attribute::None };
-    let reduced = Attribute::Axes((kept.len()..extents.len()).collect());
-    let sum = Node { op: op::SUM, ty: shape.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
-    let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
-    let program = Program { inputs, nodes, shape: extents, output: None };
-    let bytes = shape.operands.map(|operand| operand.elements * operand.ty.size());
-    fusion::run(cx, &program, &[0, 1].map(|i| Operand::Buffer(operands[i], bytes[i])))
+/// A contraction whose operands are read as they are.
+struct OrderedContraction<'a> {
+    cx: &'a Context<'a>,
+    shape: &'a ContractionShape,
+    operands: [&'a AllocationHandle; 2],
 }
 
-fn by_panels(
-    cx: &Context,
-    shape: &ContractionShape,
-    operands: [&AllocationHandle; 2],
-    tile: PanelTile,
-    accumulator: Compute,
-) -> Attempt<Buffer> {
-    let groups = &shape.groups();
-    let operand = |i: usize| {
-        let operand = shape.operands[i];
-        MatmulOperand { allocation: operands[i], ty: operand.ty, offset: operand.offset }
-    };
-    let bytes = groups.elements() * shape.ty.size();
-    let c = cx.allocate(bytes)?;
-    let panels = Panels { groups, a: operand(0), b: operand(1), inner: shape.inner(), accumulator, tile };
-    panels.run(cx, MatmulOperand { allocation: &c, ty: shape.ty, offset: 0 }, false)?;
-    Ok(Buffer::new(bytes, c))
-}
+/// An epilogue, and whether a kernel holds it once.
+type TakenEpilogue<'a> = Option<(&'a Epilogue<'a>, bool)>;
 
-fn by_tiles(
-    cx: &Context,
-    shape: &ContractionShape,
-    operands: [&AllocationHandle; 2],
-    tiling: &Tiling,
-) -> Attempt<Buffer> {
-    let &Tiling { splits, chunk, ty, .. } = tiling;
-    let groups = &shape.groups();
-    let operand = |(i, name): (usize, char)| {
-        let (operand, allocation): (_, &Allocation) = (shape.operands[i], operands[i]);
-        let padding = groups.padding.as_ref().map_or(0, |padding| padding.start(name));
-        let bytes = operand.offset.wrapping_add(padding).wrapping_mul(operand.ty.size() as i64) as u64;
-        (allocation, bytes)
-    };
-    let bytes = splits * groups.elements() * ty.size();
-    let c = cx.allocate(bytes)?;
-    let kernel = MatmulKernel::new(tiling, groups, shape.operands.map(|operand| operand.ty), shape.inner());
-    launch(cx, &kernel, &MatmulArgs { c: &c, operands: [(0, 'a'), (1, 'b')].map(operand), groups, splits, chunk })?;
-    if splits == 1 {
-        return Ok(Buffer::new(bytes, c));
+impl OrderedContraction<'_> {
+    fn by(&self, method: Method, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        match method {
+            Method::Zeros => Ok(self.cx.zeroed(self.shape.groups().elements() * self.shape.ty.size())?.into()),
+            Method::Reduction(ty) => self.reduce(ty, epilogue),
+            Method::Panels(tile, accumulator) => self.by_panels(tile, accumulator, epilogue),
+            Method::Tiles(tiling) => self.by_tiles(&tiling, epilogue),
+        }
     }
-    sum_splits(cx, shape.ty, (ty, [splits, groups.elements()]), &c)
+
+    /// A product in type `ty` and a sum, for few rows or columns.
+    fn reduce(&self, ty: Type, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        let shape = self.shape;
+        let kept = shape.result_axes();
+        let axes = || kept.iter().chain(&shape.depth);
+        let extents: Axes<u64> = axes().map(|axis| axis.dim).collect();
+        let input = |i: usize, strides| {
+            let operand = shape.operands[i];
+            Input { ty: operand.ty, source: Source::View { offset: operand.offset, strides } }
+        };
+        let inputs = [input(0, axes().map(|axis| axis.a).collect()), input(1, axes().map(|axis| axis.b).collect())];
+        let args = SmallVec::from_slice(&[0, 1]);
+        let multiply = Node { op: op::MULTIPLY, ty, args, attribute: Attribute::None };
+        let reduced = Attribute::Axes((kept.len()..extents.len()).collect());
+        let sum = Node { op: op::SUM, ty: shape.ty, args: SmallVec::from_slice(&[2]), attribute: reduced };
+        let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
+        let program = Program { inputs, nodes, shape: extents, output: None };
+        let bytes = shape.operands.map(|operand| operand.elements * operand.ty.size());
+        run_reduction(self.cx, &program, &[0, 1].map(|i| Operand::Buffer(self.operands[i], bytes[i])), epilogue)
+    }
+
+    fn by_panels(&self, tile: PanelTile, accumulator: Compute, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        let &Self { cx, shape, operands } = self;
+        let groups = &shape.groups();
+        let operand = |i: usize| {
+            let operand = shape.operands[i];
+            MatmulOperand { allocation: operands[i], ty: operand.ty, offset: operand.offset }
+        };
+        let panels = Panels { groups, a: operand(0), b: operand(1), inner: shape.inner(), accumulator, tile };
+        self.store(epilogue, |destination, rolled| {
+            panels.run(cx, PanelResult::Stored { ty: shape.ty, destination, rolled })
+        })
+    }
+
+    fn by_tiles(&self, tiling: &Tiling, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        let &Self { cx, shape, operands } = self;
+        let &Tiling { splits, chunk, ty, index64, .. } = tiling;
+        let groups = &shape.groups();
+        let operand = |(i, name): (usize, char)| {
+            let (operand, allocation): (_, &Allocation) = (shape.operands[i], operands[i]);
+            let padding = groups.padding.as_ref().map_or(0, |padding| padding.start(name));
+            let bytes = operand.offset.wrapping_add(padding).wrapping_mul(operand.ty.size() as i64) as u64;
+            (allocation, bytes)
+        };
+        let tiles = |c: Destination, rolled: bool| {
+            let program = c.epilogue(index64);
+            let epilogue = program.map(|program| KernelEpilogue { program, rolled });
+            let types = shape.operands.map(|operand| operand.ty);
+            let kernel = MatmulKernel::new(tiling, groups, types, shape.inner(), epilogue);
+            launch(cx, &kernel, &MatmulArgs { c, operands: [(0, 'a'), (1, 'b')].map(operand), groups, splits, chunk })
+        };
+        if splits == 1 {
+            return self.store(epilogue, tiles);
+        }
+        let partial_sums = cx.allocate(splits * groups.elements() * ty.size())?;
+        tiles(Destination::Buffer(&partial_sums), false)?;
+        sum_splits(cx, shape.ty, (ty, [splits, groups.elements()]), &partial_sums, epilogue)
+    }
+
+    /// Has a kernel store to the memory of the results. It is told whether it holds the epilogue once.
+    fn store(
+        &self,
+        epilogue: TakenEpilogue,
+        kernel: impl FnOnce(Destination, bool) -> Attempt<()>,
+    ) -> Attempt<EpilogueResults> {
+        if let Some((epilogue, rolled)) = epilogue {
+            let launched = EpilogueLaunch::new(self.cx, epilogue)?;
+            kernel(Destination::Epilogue(&launched), rolled)?;
+            return Ok(launched.finish());
+        }
+        let bytes = self.shape.groups().elements() * self.shape.ty.size();
+        let c = self.cx.allocate(bytes)?;
+        kernel(Destination::Buffer(&c), false)?;
+        Ok(Buffer::new(bytes, c).into())
+    }
 }
 
 /// The sum, in type `ty`, of the partial sums of the splits of k, of type `partial`.
@@ -128,7 +175,8 @@ fn sum_splits(
     ty: Type,
     (partial, [splits, elements]): (Type, [u64; 2]),
     partial_sums: &AllocationHandle,
-) -> Attempt<Buffer> {
+    epilogue: TakenEpilogue,
+) -> Attempt<EpilogueResults> {
     let shape: Axes<u64> = [splits, elements].into_iter().collect();
     let strides = [elements as i64, 1].into_iter().collect();
     let input = Input { ty: partial, source: Source::View { offset: 0, strides } };
@@ -136,5 +184,18 @@ fn sum_splits(
     let sum = Node { op: op::SUM, ty, args: SmallVec::from_slice(&[0]), attribute: axes };
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([sum]));
     let program = Program { inputs, nodes, shape, output: None };
-    fusion::run(cx, &program, &[Operand::Buffer(partial_sums, splits * elements * partial.size())])
+    let operand = Operand::Buffer(partial_sums, splits * elements * partial.size());
+    run_reduction(cx, &program, &[operand], epilogue)
+}
+
+fn run_reduction(
+    cx: &Context,
+    program: &Program,
+    operands: &[Operand],
+    epilogue: TakenEpilogue,
+) -> Attempt<EpilogueResults> {
+    match epilogue {
+        Some((epilogue, _)) => fusion::run_with_epilogue(cx, program, operands, epilogue),
+        None => Ok(fusion::run(cx, program, operands)?.into()),
+    }
 }

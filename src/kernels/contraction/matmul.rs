@@ -4,44 +4,45 @@
 use std::fmt::Write as _;
 
 use super::indexing::{self, Indexing};
+use super::stores::KernelEpilogue;
 use crate::device::Capabilities;
 use crate::graph::Params;
 use crate::kernels::KernelSpec;
+use crate::kernels::fusion::Destination;
 use crate::memory::Allocation;
 use crate::pipeline::glsl::BFLOAT16;
 use crate::program::Type;
-use crate::program::emit::{assign, convert, head, load, stored, vec4_bytes, vec4_of};
+use crate::program::emit::{EmittedEpilogue, convert, head, load, vec4_bytes, vec4_of};
 use crate::program::types::Compute;
-use crate::tuning::contraction::{
-    AxisGroups, OperandLoad, TABLE_ENTRIES, Tile, TileMethod, Tiling, of_accumulator, shared_width,
-};
+use crate::tuning::contraction::{AxisGroups, OperandLoad, TABLE_ENTRIES, Tile, TileMethod, Tiling, shared_width};
 
 /// The kernel of a tile.
 #[derive(Hash)]
 pub struct MatmulKernel {
     /// The type of the result or, where k is split, of the partial sums.
-    ty: Type,
+    pub(super) ty: Type,
     /// The type that both operands are multiplied in.
-    inner: Type,
+    pub(super) inner: Type,
     operand_types: [Type; 2],
-    accumulator: Compute,
+    pub(super) accumulator: Compute,
     tile: Tile,
-    indexing: Indexing,
-    index64: bool,
+    pub(super) indexing: Indexing,
+    pub(super) index64: bool,
     loads: [OperandLoad; 2],
     /// Whether offsets in the operands are a thread's offset of 32 bits plus a uniform one.
     affine: bool,
     /// Whether k is split: if not, all threads begin at the same step, and drivers need a constant to see that.
     split: bool,
     /// Whether neighbours in the result are stored at once.
-    vector_stores: bool,
+    pub(super) vector_stores: bool,
     /// Whether a step along k steps along one axis.
     depth_in_steps: bool,
+    pub(super) epilogue: Option<KernelEpilogue>,
 }
 
 /// What a launch gives: the result, the operands with their offsets in bytes, and the numbers of the tiling.
 pub struct MatmulArgs<'a> {
-    pub c: &'a Allocation,
+    pub c: Destination<'a>,
     pub operands: [(&'a Allocation, u64); 2],
     pub groups: &'a AxisGroups,
     pub splits: u64,
@@ -71,7 +72,7 @@ pub fn shared_vector(element: Compute) -> &'static str {
 }
 
 /// The GLSL type of `width` elements of a storage type.
-fn vector_of(storage: &'static str, width: u64) -> &'static str {
+pub(super) fn vector_of(storage: &'static str, width: u64) -> &'static str {
     match (width, storage) {
         (1, _) => storage,
         (2, "double") => "dvec2",
@@ -99,7 +100,7 @@ impl KernelSpec for MatmulKernel {
 
     fn params<'a>(&self, args: &MatmulArgs<'a>, params: &mut Params<'a>) {
         let index64 = self.index64;
-        params.write(args.c, self.ty.storage(), "c");
+        args.c.operands(self.ty, "c", params);
         for (i, name) in ["a", "b"].into_iter().enumerate() {
             let (allocation, offset) = args.operands[i];
             params.read_at(allocation, offset, self.operand_types[i].storage(), name);
@@ -109,6 +110,7 @@ impl KernelSpec for MatmulKernel {
         let elements = args.groups.elements();
         params.extents(index64, [("splits", args.splits), ("chunk", args.chunk), ("elements", elements)]);
         indexing::params(args.groups, params, index64);
+        args.c.indices(index64, params);
     }
 
     fn groups(&self, args: &MatmulArgs<'_>) -> u64 {
@@ -117,9 +119,11 @@ impl KernelSpec for MatmulKernel {
     }
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(&epilogue.program, "c", caps));
         format!(
-            "{}#include \"lib/complex.glsl\"\n{}{}{}{}{}{}{}#include \"lib/{}.glsl\"\n{}",
-            self.head(caps, parameters),
+            "{}#include \"lib/complex.glsl\"\n{}{}{}{}{}{}{}{}#include \"lib/{}.glsl\"\n{}",
+            self.head(caps, epilogue.as_ref(), parameters),
+            epilogue.map(|epilogue| epilogue.includes(&[]) + &epilogue.functions).unwrap_or_default(),
             self.tile_defines(),
             self.type_defines(caps),
             self.indexing.offset_functions(),
@@ -134,8 +138,18 @@ impl KernelSpec for MatmulKernel {
 }
 
 impl MatmulKernel {
-    pub fn new(tiling: &Tiling, groups: &AxisGroups, operand_types: [Type; 2], inner: Type) -> Self {
+    pub fn new(
+        tiling: &Tiling,
+        groups: &AxisGroups,
+        operand_types: [Type; 2],
+        inner: Type,
+        epilogue: Option<KernelEpilogue>,
+    ) -> Self {
         let &Tiling { tile, accumulator, splits, ty, index64, loads, affine, vector_stores, .. } = tiling;
+        let four = |epilogue: &KernelEpilogue| {
+            let width = if tile.method == TileMethod::Matrix { 4 } else { shared_width(inner.compute()) };
+            !epilogue.rolled && width == 4 && epilogue.program.has_vectors()
+        };
         Self {
             ty,
             inner,
@@ -147,8 +161,9 @@ impl MatmulKernel {
             loads,
             affine,
             split: splits > 1,
-            vector_stores,
+            vector_stores: vector_stores && epilogue.as_ref().is_none_or(four),
             depth_in_steps: !tile.is_by_lanes() && groups.depth_in_steps(tile.depth),
+            epilogue,
         }
     }
 
@@ -164,10 +179,14 @@ impl MatmulKernel {
         self.tile.method == TileMethod::Matrix
     }
 
-    fn head(&self, caps: &Capabilities, parameters: &str) -> String {
+    fn head(&self, caps: &Capabilities, epilogue: Option<&EmittedEpilogue>, parameters: &str) -> String {
         let [a, b] = self.operand_types;
-        let storages = [self.ty, a, b].map(|ty| ty.storage());
-        let computes = [self.ty.compute(), a.compute(), b.compute(), self.accumulator];
+        let mut storages = [self.ty, a, b].map(|ty| ty.storage()).to_vec();
+        let mut computes = vec![self.ty.compute(), a.compute(), b.compute(), self.accumulator];
+        if let Some(epilogue) = epilogue {
+            storages.extend_from_slice(&epilogue.storages);
+            computes.extend_from_slice(&epilogue.computes);
+        }
         head(caps, self.index64, &storages, &computes, parameters)
     }
 
@@ -368,40 +387,6 @@ impl MatmulKernel {
         );
     }
 
-    /// How sums are stored: one, four or two neighbours at once.
-    fn stores(&self) -> String {
-        let ty = self.ty;
-        let sum = |value: &str| (format!("({value})"), of_accumulator(self.accumulator, ty));
-        let values = |count: usize| {
-            let converted = |value: &&str| stored(ty, sum(value));
-            ["v0", "v1", "v2", "v3"][..count].iter().map(converted).collect::<Vec<_>>().join(", ")
-        };
-        let offset = |group, index| self.indexing.offset('c', group, index);
-        let at = format!("c_base + {} + {}", offset("m", "i"), offset("n", "j"));
-        let (storage, vec4) = (ty.storage(), vec4_of(ty.storage()));
-        let mut text = format!(
-            "#define STORE(i, j, v) {}\n\
-             #define STORE_VEC4(i, j, v0, v1, v2, v3) VEC4_AT({storage}, p.c, ({at}) / 4) = {vec4}({})\n",
-            assign(ty, "c", &at, sum("v")),
-            values(4),
-        );
-        if self.vector_stores && shared_width(self.inner.compute()) == 2 {
-            let pair = vector_of(storage, 2);
-            let target = if self.index64 {
-                format!("Pairs(uint64_t(p.c) + ({at}) * 8ul).v[0]")
-            } else {
-                format!("CAST(Pairs, p.c).v[({at}) / 2]")
-            };
-            let _ = writeln!(
-                text,
-                "layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Pairs {{ {pair} v[]; }};\n\
-                 #define STORE_VEC2(i, j, v0, v1) {target} = {pair}({})",
-                values(2),
-            );
-        }
-        text
-    }
-
     fn main(&self) -> String {
         let batch_offset = |tensor| self.indexing.offset(tensor, "batch", "batch");
         let [batch, split] = if self.split { ["part / p.splits", "part % p.splits"] } else { ["part", "0"] };
@@ -469,7 +454,7 @@ mod tests {
                 };
                 let tiling = Tiling { accumulator: Compute::Float, ..tiling };
                 let groups = shape.groups();
-                let kernel = MatmulKernel::new(&tiling, &groups, [ty; 2], ty);
+                let kernel = MatmulKernel::new(&tiling, &groups, [ty; 2], ty, None);
                 let mut params = Params::with_declarations();
                 for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {
                     params.absent(storage.storage(), name);

@@ -8,20 +8,24 @@
 //! 2014).
 
 mod check;
+#[cfg(test)]
+mod epilogue_tests;
 mod indexing;
 mod launch;
 mod matmul;
 mod padding;
 mod panels;
+mod stores;
 
 use crate::error::Attempt;
 use crate::graph::Context;
+use crate::kernels::fusion::{Epilogue, EpilogueResults};
 use crate::memory::Buffer;
 use crate::program::Type;
 pub use crate::tuning::contraction::{Axis, PaddedAxis};
 use crate::tuning::contraction::{ContractionShape, OperandShape, choose};
 pub(super) use matmul::{multiply_add, shared_vector};
-pub(super) use panels::{MatmulOperand, Panels};
+pub(super) use panels::{MatmulOperand, PanelResult, Panels};
 
 /// A buffer that is read from the element `offset` on.
 #[derive(Clone, Copy)]
@@ -57,11 +61,15 @@ pub struct Contraction<'a> {
 }
 
 impl Contraction<'_> {
-    /// Computes the dense tensor `c`.
-    pub fn run(self, cx: &Context) -> Attempt<Buffer> {
+    /// Computes the dense tensor `c` or, with an epilogue, what that makes of it.
+    pub fn run(self, cx: &Context, epilogue: Option<&Epilogue>) -> Attempt<EpilogueResults> {
         let [a, b] = [self.a.buffer, self.b.buffer];
-        let strategy = choose(self.checked_shape(cx)?, cx.caps())?;
-        launch::run(cx, &strategy, [&*a.allocation()?, &*b.allocation()?])
+        let shape = self.checked_shape(cx)?;
+        if let Some(epilogue) = epilogue {
+            epilogue.check(cx, shape.ty, shape.groups().elements())?;
+        }
+        let strategy = choose(shape, cx.caps())?;
+        launch::run(cx, &strategy, [&*a.allocation()?, &*b.allocation()?], epilogue)
     }
 
     /// What the strategy is chosen by; fails where it makes no sense.
@@ -104,7 +112,7 @@ mod tests {
     ) -> Buffer {
         let [a, b] = [contraction.a.buffer, contraction.b.buffer].map(|buffer| buffer.allocation().unwrap());
         let strategy = choose(contraction.checked_shape(cx).unwrap()).unwrap();
-        launch::run(cx, &strategy, [&*a, &*b]).unwrap()
+        launch::run(cx, &strategy, [&*a, &*b], None).unwrap().result
     }
 
     /// The result by a tile, or by the strategy that suits the device.

@@ -8,13 +8,15 @@
 
 use super::indexing::{self, Indexing};
 use super::matmul::multiply_add;
+use super::stores::KernelEpilogue;
 use crate::device::Capabilities;
 use crate::error::Attempt;
 use crate::graph::{Context, Params};
+use crate::kernels::fusion::Destination;
 use crate::kernels::{KernelSpec, launch};
 use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
-use crate::program::emit::{assign, convert, element, head, of_compute};
+use crate::program::emit::{EPILOGUE_PARAMETERS, EmittedEpilogue, assign, convert, element, head, of_compute, stored};
 use crate::program::types::Compute;
 use crate::tuning::contraction::{AxisGroups, MIN_BUSY_WORKGROUPS, PANEL_STEPS, PanelTile, of_accumulator};
 
@@ -35,6 +37,15 @@ impl MatmulOperand<'_> {
     fn elements(&self) -> u64 {
         self.allocation.size / self.ty.size()
     }
+}
+
+/// What becomes of a product.
+#[derive(Clone, Copy)]
+pub enum PanelResult<'a> {
+    /// Its elements, of this type, are stored; with a `rolled` epilogue in a loop.
+    Stored { ty: Type, destination: Destination<'a>, rolled: bool },
+    /// It is subtracted from a matrix.
+    Subtracted(MatmulOperand<'a>),
 }
 
 /// A product by packed panels.
@@ -61,8 +72,8 @@ impl<'a> Panels<'a> {
         Some(Self { groups, a, b, inner, accumulator, tile })
     }
 
-    /// Writes the product to `c`, of fewer than 2³¹ elements, or subtracts it from what is there.
-    pub fn run(&self, cx: &Context, c: MatmulOperand, subtract: bool) -> Attempt<()> {
+    /// Computes the product, of fewer than 2³¹ elements.
+    pub fn run(&self, cx: &Context, result: PanelResult) -> Attempt<()> {
         let [batch, m, n, k] = self.groups.sizes();
         let PanelTile { lanes, rows, panels } = self.tile;
         let depth = k.next_multiple_of(PANEL_STEPS);
@@ -71,18 +82,29 @@ impl<'a> Panels<'a> {
         let _batch = cx.batch();
         let panels_a = self.pack(cx, 'a', self.a, [rows, row_panels, depth, batch])?;
         let panels_b = self.pack(cx, 'b', self.b, [2 * lanes, column_panels, depth, batch])?;
+        let (ty, subtract, epilogue) = match result {
+            PanelResult::Subtracted(c) => (c.ty, true, None),
+            PanelResult::Stored { ty, destination, rolled } => {
+                (ty, false, destination.epilogue(false).map(|program| KernelEpilogue { program, rolled }))
+            }
+        };
         let kernel = PanelKernel {
             elements: self.elements(),
-            ty: c.ty,
+            ty,
             accumulator: self.accumulator,
             rows,
             panels,
             subtract,
-            pair_stores: self.stores_pairs(&c),
+            pair_stores: self.stores_pairs(result),
             indexing: Indexing::of(self.groups),
+            epilogue,
         };
         let workgroups = row_panels / panels * column_panels * batch;
-        launch(cx, &kernel, &PanelArgs { c, panels: [&panels_a, &panels_b], groups: self.groups, depth, workgroups })
+        launch(
+            cx,
+            &kernel,
+            &PanelArgs { result, panels: [&panels_a, &panels_b], groups: self.groups, depth, workgroups },
+        )
     }
 
     fn elements(&self) -> PanelElements {
@@ -90,9 +112,14 @@ impl<'a> Panels<'a> {
     }
 
     /// Whether pairs of the result's columns are aligned words.
-    fn stores_pairs(&self, c: &MatmulOperand) -> bool {
-        let single = [c.ty, self.inner].iter().all(|&ty| ty == Type::F32) && self.accumulator == Compute::Float;
-        single && c.start().is_multiple_of(8) && self.groups.has_runs('c', "n", 2)
+    fn stores_pairs(&self, result: PanelResult) -> bool {
+        let (ty, start) = match result {
+            PanelResult::Subtracted(c) => (c.ty, c.start()),
+            PanelResult::Stored { ty, destination: Destination::Buffer(_), .. } => (ty, 0),
+            PanelResult::Stored { .. } => return false,
+        };
+        let single = [ty, self.inner].iter().all(|&ty| ty == Type::F32) && self.accumulator == Compute::Float;
+        single && start.is_multiple_of(8) && self.groups.has_runs('c', "n", 2)
     }
 
     /// Writes an operand to panels of `width` rows or columns.
@@ -248,10 +275,11 @@ struct PanelKernel {
     /// Whether pairs of the result's columns are words.
     pair_stores: bool,
     indexing: Indexing,
+    epilogue: Option<KernelEpilogue>,
 }
 
 struct PanelArgs<'a> {
-    c: MatmulOperand<'a>,
+    result: PanelResult<'a>,
     panels: [&'a Allocation; 2],
     groups: &'a AxisGroups,
     depth: u64,
@@ -262,18 +290,21 @@ impl KernelSpec for PanelKernel {
     type Args<'a> = PanelArgs<'a>;
 
     fn params<'a>(&self, args: &PanelArgs<'a>, params: &mut Params<'a>) {
-        let &PanelArgs { c, panels: [a, b], groups, depth, workgroups } = args;
+        let &PanelArgs { result, panels: [a, b], groups, depth, workgroups } = args;
         let [_, m, n, _] = groups.sizes();
         let packed = self.elements.packed().storage();
-        if self.subtract {
-            params.update_at(c.allocation, c.start(), self.ty.storage(), "c");
-        } else {
-            params.write_at(c.allocation, c.start(), self.ty.storage(), "c");
+        let storage = self.ty.storage();
+        match result {
+            PanelResult::Subtracted(c) => params.update_at(c.allocation, c.start(), storage, "c"),
+            PanelResult::Stored { ty, destination, .. } => destination.operands(ty, "c", params),
         }
         params.read(a, packed, "a");
         params.read(b, packed, "b");
         params.extents(false, [("m", m), ("n", n), ("depth", depth), ("groups", workgroups), ("none", 0)]);
         indexing::params(groups, params, false);
+        if let PanelResult::Stored { destination, .. } = result {
+            destination.indices(false, params);
+        }
     }
 
     fn groups(&self, args: &PanelArgs<'_>) -> u64 {
@@ -290,9 +321,23 @@ impl KernelSpec for PanelKernel {
         } else {
             "(v)".into()
         };
-        let computes = [ty.compute(), self.elements.compute, self.accumulator];
+        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(&epilogue.program, "c", caps));
+        let mut storages = vec![ty.storage(), self.elements.packed().storage()];
+        let mut computes = vec![ty.compute(), self.elements.compute, self.accumulator];
+        let (store, keep) = match (&epilogue, &self.epilogue) {
+            (Some(emitted), Some(KernelEpilogue { program, .. })) => {
+                storages.extend_from_slice(&emitted.storages);
+                computes.extend_from_slice(&emitted.computes);
+                let result = program.program.result().storage();
+                (
+                    format!("store_element({target}, {})", stored(ty, (value, sum))),
+                    format!("AT({result}, p.{EPILOGUE_PARAMETERS}result, k) = {result}(v)"),
+                )
+            }
+            _ => (assign(ty, "c", &target, (value, sum)), "STORE(k, batch, v)".into()),
+        };
         format!(
-            "{head}#include \"lib/complex.glsl\"\n{defines}{functions}\
+            "{head}#include \"lib/complex.glsl\"\n{epilogue}{defines}{functions}\
              #define ACCUMULATOR {accumulator}\n\
              #define BM {rows}u\n\
              #define PANELS {panels}u\n\
@@ -303,8 +348,11 @@ impl KernelSpec for PanelKernel {
              #define STEPS {PANEL_STEPS}u\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
+             #define KEEP(k, v) {keep}\n\
+             #define ROLLED_STORES {rolled}\n\
              #include \"lib/matmul_panels.glsl\"\n",
-            head = head(caps, false, &[ty.storage(), self.elements.packed().storage()], &computes, parameters),
+            head = head(caps, false, &storages, &computes, parameters),
+            epilogue = epilogue.map(|epilogue| epilogue.includes(&[]) + &epilogue.functions).unwrap_or_default(),
             defines = self.elements.defines(),
             functions = self.indexing.offset_functions(),
             accumulator = self.accumulator.glsl(),
@@ -315,7 +363,7 @@ impl KernelSpec for PanelKernel {
             // True where vectors of addresses, 64 bits a lane, have 512 bits and vectors of sums have fewer.
             separate_loads = u8::from(self.elements.lanes * self.accumulator.size() <= 32),
             multiply_add = multiply_add(caps, self.accumulator),
-            store = assign(ty, "c", &target, (value, sum)),
+            rolled = u8::from(self.epilogue.as_ref().is_some_and(|epilogue| epilogue.rolled)),
         )
     }
 }

@@ -180,7 +180,7 @@ fn kernels(program: &Program, caps: &Capabilities) -> String {
         FusionStrategy::ComputedFirst => panic!("no kernel of its own"),
     };
     let text = |launch: &FusionLaunch| {
-        let kernel = FusionKernel::new(program, &layout, launch.schedule);
+        let kernel = FusionKernel::new(program, &layout, launch.schedule, None);
         let text = kernel.source(caps, PARAMETERS);
         let (_, text) = text.split_once(PARAMETERS).unwrap();
         format!("// {} workgroups, chunk {}\n{text}", launch.groups, launch.chunk)

@@ -1,10 +1,12 @@
 //! The kernel of a program: what its text depends on, and its parameters.
 
+use super::epilogue::Destination;
 use crate::device::Capabilities;
-use crate::graph::{Operand, Params};
+use crate::graph::{Name, Operand, Params};
 use crate::kernels::KernelSpec;
-use crate::memory::{Allocation, AllocationHandle};
+use crate::memory::AllocationHandle;
 use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
+use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::types::Compute;
@@ -16,6 +18,7 @@ pub(super) struct FusionKernel {
     program: Program,
     layout: Layout,
     schedule: Schedule,
+    epilogue: Option<EpilogueProgram>,
 }
 
 /// One launch of a [`FusionKernel`].
@@ -23,7 +26,7 @@ pub(super) struct FusionArgs<'a> {
     pub program: &'a Program,
     pub layout: &'a Layout,
     pub operands: &'a [Operand<'a>],
-    pub out: &'a Allocation,
+    pub destination: Destination<'a>,
     /// The partial results that a pass of two writes or reads.
     pub partials: Option<Partials<'a>>,
     /// Elements of a chunk; see [`FusionLaunch`](crate::tuning::fusion::FusionLaunch).
@@ -46,9 +49,15 @@ impl<'a> Partials<'a> {
 }
 
 impl FusionKernel {
-    pub fn new(program: &Program, layout: &Layout, schedule: Schedule) -> Self {
+    pub fn new(program: &Program, layout: &Layout, schedule: Schedule, epilogue: Option<EpilogueProgram>) -> Self {
         let window = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.window);
-        Self { program: program.without_parameters(), layout: layout.without_parameters(window), schedule }
+        let partial = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.to_partial);
+        Self {
+            program: program.without_parameters(),
+            layout: layout.without_parameters(window),
+            schedule,
+            epilogue: epilogue.filter(|_| !partial),
+        }
     }
 }
 
@@ -56,7 +65,7 @@ impl KernelSpec for FusionKernel {
     type Args<'a> = FusionArgs<'a>;
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        emit(&self.program, &self.layout, self.schedule, parameters, caps)
+        emit(&self.program, &self.layout, self.schedule, self.epilogue.as_ref(), parameters, caps)
     }
 
     fn name(&self) -> String {
@@ -79,7 +88,12 @@ impl KernelSpec for FusionKernel {
         };
         let result = args.program.result();
         if !to_partial {
-            params.write_at(args.out, layout.result_offset(args.program), result.storage(), "result");
+            match args.destination {
+                Destination::Buffer(out) => {
+                    params.write_at(out, layout.result_offset(args.program), result.storage(), "result");
+                }
+                destination @ Destination::Epilogue(_) => destination.operands(result, "result", params),
+            }
         }
         for (i, (part, allocation)) in args.partials.into_iter().flat_map(Partials::iter) {
             match to_partial {
@@ -90,12 +104,13 @@ impl KernelSpec for FusionKernel {
         let chunks = args.partials.map_or(1, |partials| partials.chunks);
         if from_partial {
             let extents = [("outputs", layout.outputs()), ("reduced", chunks), ("chunk", chunks), ("chunks", 1)];
-            return params.extents(index64, extents);
+            params.extents(index64, extents);
+            return args.destination.indices(index64, params);
         }
-        args.inputs(params);
-        args.checks(params);
+        let program = args.program();
+        program.inputs(params);
         if matches!(self.schedule.nest, LoopNest::Map { .. }) {
-            args.in_place(params);
+            program.in_place(params);
         }
         match self.schedule.nest {
             LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
@@ -107,7 +122,10 @@ impl KernelSpec for FusionKernel {
             }
             LoopNest::Map { .. } | LoopNest::Tile { .. } => params.extent(layout.outputs(), index64, "count"),
         }
-        args.steps(params);
+        program.steps(params);
+        if !to_partial {
+            args.destination.indices(index64, params);
+        }
         if self.schedule.reversible {
             params.reversed(index64);
         }
@@ -119,31 +137,62 @@ impl KernelSpec for FusionKernel {
 }
 
 impl<'a> FusionArgs<'a> {
-    /// The inputs' addresses and values. A view that is read linearly or at one index has its offset in the address.
-    fn inputs(&self, params: &mut Params<'a>) {
+    fn program(&self) -> ProgramArgs<'a> {
+        let &Self { program, layout, operands, .. } = self;
+        ProgramArgs { program, layout, operands, prefix: "", given: None, index64: layout.index64 }
+    }
+}
+
+/// A program with what it reads.
+pub(super) struct ProgramArgs<'a> {
+    pub program: &'a Program,
+    pub layout: &'a Layout,
+    /// The operands of the inputs, but for that of the given one.
+    pub operands: &'a [Operand<'a>],
+    /// What the names of the parameters begin with.
+    pub prefix: &'static str,
+    /// The input whose elements the kernel has at hand.
+    pub given: Option<usize>,
+    pub index64: bool,
+}
+
+impl<'a> ProgramArgs<'a> {
+    fn name(&self, name: impl Into<Name>) -> Name {
+        name.into().after(self.prefix)
+    }
+
+    /// The inputs' addresses and values, and where their indices are checked. A view that is read linearly or at one index has its offset in the address.
+    pub fn inputs(&self, params: &mut Params<'a>) {
         let mut views = self.layout.views.iter();
-        for (i, (input, operand)) in self.program.inputs.iter().zip(self.operands).enumerate() {
+        let mut operands = self.operands.iter();
+        for (i, input) in self.program.inputs.iter().enumerate() {
             let offset = match &input.source {
                 Source::Scalar => 0,
                 Source::View { .. } => views.next().map_or(0, |view| view.address_offset()),
             };
-            match operand {
-                Operand::Scalar { index, value } => {
+            if self.given == Some(i) {
+                continue;
+            }
+            match operands.next() {
+                Some(Operand::Scalar { index, value }) => {
                     let held = input.ty.size().max(8) as usize;
-                    params.scalar(*index, &value[..held], ("scalar", i));
+                    params.scalar(*index, &value[..held], self.name(("scalar", i)));
                 }
-                Operand::Buffer(allocation, _) => {
-                    params.read_at(allocation, offset as u64 * input.ty.size(), input.ty.storage(), ("input", i));
+                Some(Operand::Buffer(allocation, _)) => {
+                    let (offset, storage) = (offset as u64 * input.ty.size(), input.ty.storage());
+                    params.read_at(allocation, offset, storage, self.name(("input", i)));
                 }
+                None => {}
             }
         }
+        self.checks(params);
     }
 
     /// Where indices that are out of bounds are reported.
     fn checks(&self, params: &mut Params<'a>) {
         for (n, node) in self.program.nodes.iter().enumerate() {
             if let Attribute::Steps { check: Some(check), .. } = &node.attribute {
-                params.check(check, ("checkv", self.program.inputs.len() + n));
+                params.check(check, self.name(("checkv", self.program.inputs.len() + n)));
             }
         }
     }
@@ -173,27 +222,27 @@ impl<'a> FusionArgs<'a> {
     }
 
     /// Extents, strides and steps.
-    fn steps(&self, params: &mut Params<'a>) {
-        let (program, layout, index64) = (self.program, self.layout, self.layout.index64);
+    pub fn steps(&self, params: &mut Params<'a>) {
+        let &Self { program, layout, index64, .. } = self;
         for (n, node) in program.nodes.iter().enumerate() {
             let Attribute::Steps { steps, .. } = &node.attribute else { continue };
             for (k, &(extent, step)) in steps.iter().enumerate() {
-                params.extent(extent, index64, ("extentv", program.inputs.len() + n, k));
-                params.index(step, index64, ("stepv", program.inputs.len() + n, k));
+                params.extent(extent, index64, self.name(("extentv", program.inputs.len() + n, k)));
+                params.index(step, index64, self.name(("stepv", program.inputs.len() + n, k)));
             }
         }
         for (axis, &dim) in layout.dims.iter().enumerate() {
-            params.extent(dim, index64, ("dim", axis));
+            params.extent(dim, index64, self.name(("dim", axis)));
         }
         for (v, view) in layout.views.iter().enumerate().filter(|(_, view)| view.pattern == Pattern::Strided) {
-            params.index(view.offset, index64, ("offset", v));
+            params.index(view.offset, index64, self.name(("offset", v)));
             for (axis, &stride) in view.strides.iter().enumerate() {
-                params.index(stride, index64, ("stride", v, axis));
+                params.index(stride, index64, self.name(("stride", v, axis)));
             }
         }
         for (s, start) in program.dynamic_offsets().iter().enumerate() {
-            params.extent(start.extent, index64, ("extent", s));
-            params.index(start.step, index64, ("step", s));
+            params.extent(start.extent, index64, self.name(("extent", s)));
+            params.index(start.step, index64, self.name(("step", s)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs programs. This module checks a program against the device and its operands and launches its kernels; how these go through
 //! the iteration space is `tuning::fusion`'s to choose, and what their text is `program::emit`'s.
 
+mod epilogue;
 #[cfg(test)]
 mod golden;
 mod kernel;
@@ -10,12 +11,13 @@ use smallvec::SmallVec;
 use super::launch;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand};
-use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Program;
 use crate::program::emit::Accumulator;
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
+pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
 
 /// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
@@ -24,8 +26,22 @@ pub fn run(cx: &Context, program: &Program, operands: &[Operand]) -> Attempt<Buf
     let layout = check(cx, program, operands, 0)?;
     let bytes = layout.outputs() * program.result().size();
     let out = cx.allocate(bytes)?;
-    launch_passes(cx, program, &layout, operands, &out)?;
+    launch_passes(cx, program, &layout, operands, Destination::Buffer(&out))?;
     Ok(Buffer::new(bytes, out))
+}
+
+/// Runs a program of at least one element that ends with a reduction, and an epilogue on its results in the same kernel.
+pub fn run_with_epilogue(
+    cx: &Context,
+    program: &Program,
+    operands: &[Operand],
+    epilogue: &Epilogue,
+) -> Attempt<EpilogueResults> {
+    let mut layout = check(cx, program, operands, 0)?;
+    layout.index64 |= epilogue.program.layout.index64;
+    let launched = EpilogueLaunch::new(cx, epilogue)?;
+    launch_passes(cx, program, &layout, operands, Destination::Epilogue(&launched))?;
+    Ok(launched.finish())
 }
 
 /// Runs a program with an output view into `out`, a buffer of `bytes` bytes.
@@ -36,15 +52,13 @@ pub fn run_into(
     (out, bytes): (&AllocationHandle, u64),
 ) -> Attempt<()> {
     let layout = check(cx, program, operands, bytes)?;
-    launch_passes(cx, program, &layout, operands, out)
+    launch_passes(cx, program, &layout, operands, Destination::Buffer(out))
 }
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
 fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
     program.check()?;
-    for index in 0..program.inputs.len() + program.nodes.len() {
-        program.type_of(index).check_program(cx.caps())?;
-    }
+    check_types(cx, program)?;
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
     let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
@@ -56,20 +70,26 @@ fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) 
     Ok(layout)
 }
 
+/// Fails where the device lacks a type of the program.
+fn check_types(cx: &Context, program: &Program) -> Result<()> {
+    let mut values = 0..program.inputs.len() + program.nodes.len();
+    values.try_for_each(|index| program.type_of(index).check_program(cx.caps()))
+}
+
 fn launch_passes(
     cx: &Context,
     program: &Program,
     layout: &Layout,
     operands: &[Operand],
-    out: &Allocation,
+    destination: Destination,
 ) -> Attempt<()> {
     if program.elements() == 0 {
         return Ok(());
     }
     let pass = |launched: &FusionLaunch, partials| {
-        let kernel = FusionKernel::new(program, layout, launched.schedule);
+        let kernel = FusionKernel::new(program, layout, launched.schedule, destination.epilogue(layout.index64));
         let FusionLaunch { chunk, groups, .. } = *launched;
-        launch(cx, &kernel, &FusionArgs { program, layout, operands, out, partials, chunk, groups })
+        launch(cx, &kernel, &FusionArgs { program, layout, operands, destination, partials, chunk, groups })
     };
     match choose(program, layout, cx.caps()) {
         FusionStrategy::OnePass(one) => pass(&one, None),
@@ -88,7 +108,7 @@ fn launch_passes(
             let computed = run(cx, &computing, operands)?;
             let (allocation, bytes) = (computed.allocation()?, computed.len());
             let operands = [Operand::Buffer(&allocation, bytes)];
-            launch_passes(cx, &reduction, &check(cx, &reduction, &operands, 0)?, &operands, out)
+            launch_passes(cx, &reduction, &check(cx, &reduction, &operands, 0)?, &operands, destination)
         }
     }
 }

@@ -2,7 +2,7 @@
 //! it; this module owns no other way to multiply than one kernel around `lib/matmul.glsl`.
 
 use super::*;
-use crate::kernels::contraction::{Axis, MatmulOperand, Panels};
+use crate::kernels::contraction::{Axis, MatmulOperand, PanelResult, Panels};
 use crate::tuning::contraction::{AxisGroups, Tile, shared_width};
 use crate::tuning::linalg::updates_by_panels;
 
@@ -62,7 +62,7 @@ impl MatrixUpdate<'_> {
         };
         let [a, b, c] = [a, b, c].map(|view| MatmulOperand { allocation: view.allocation, ty, offset: view.offset });
         match Panels::of(cx.caps(), &groups, [a, b], ty, ty.compute()) {
-            Some(panels) => panels.run(cx, c, true).map(|()| true),
+            Some(panels) => panels.run(cx, PanelResult::Subtracted(c)).map(|()| true),
             None => Ok(false),
         }
     }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 mod accumulator;
+mod epilogue;
 mod expression;
 mod fold;
 mod indices;
@@ -17,6 +18,7 @@ mod vectors;
 mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
+pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use schedule::{
     Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile,
@@ -27,6 +29,7 @@ pub use workgroup::{WorkgroupSchedule, emit_program, shared_bytes};
 
 use prelude::coherent_head;
 
+use super::epilogue::EpilogueProgram;
 use super::layout::{Layout, Pattern, View};
 use super::op::Typing;
 use super::types::{Compute, Type};
@@ -45,8 +48,15 @@ struct Emitter<'a> {
     window: bool,
 }
 
-/// Writes the kernel's source from the GLSL of its parameters' block.
-pub fn emit(program: &Program, layout: &Layout, schedule: Schedule, parameters: &str, caps: &Capabilities) -> String {
+/// Writes the kernel's source from the GLSL of its parameters' block. Reductions may have an epilogue.
+pub fn emit(
+    program: &Program,
+    layout: &Layout,
+    schedule: Schedule,
+    epilogue: Option<&EpilogueProgram>,
+    parameters: &str,
+    caps: &Capabilities,
+) -> String {
     let (vectors, end, window) = match schedule.nest {
         LoopNest::Tile { tile, .. } => (VectorInputs { vec4: tile.inputs, broadcast: 0 }, 0, false),
         LoopNest::Reduce(ReduceSchedule { vectors, output_vectors: 1.., window, .. }) => (vectors, layout.kept, window),
@@ -56,7 +66,8 @@ pub fn emit(program: &Program, layout: &Layout, schedule: Schedule, parameters: 
     };
     let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window };
     let accumulator = Accumulator::of(program, layout, caps);
-    let mut text = emitter.head(accumulator.as_ref(), parameters);
+    let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", caps));
+    let mut text = emitter.head(accumulator.as_ref(), epilogue.as_ref(), parameters);
     let group = if schedule.reversible {
         "p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
     } else {
@@ -66,13 +77,19 @@ pub fn emit(program: &Program, layout: &Layout, schedule: Schedule, parameters: 
     for file in emitter.files() {
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }
+    if let Some(epilogue) = &epilogue {
+        text += &epilogue.includes(&emitter.files());
+        text += &epilogue.functions;
+    }
     match (schedule.nest, accumulator) {
         (LoopNest::Map { threads, traversal, vectors }, _) => {
             emitter.map(&mut text, threads, traversal, vectors.is_some());
         }
         (LoopNest::Tile { threads, tile }, _) => emitter.tile(&mut text, threads, tile),
         (LoopNest::Fold { threads }, _) => emitter.fold(&mut text, threads),
-        (LoopNest::Reduce(schedule), Some(accumulator)) => emitter.reduce(&mut text, schedule, &accumulator),
+        (LoopNest::Reduce(schedule), Some(accumulator)) => {
+            emitter.reduce(&mut text, schedule, &accumulator, epilogue.is_some());
+        }
         (LoopNest::Reduce(_), None) => unreachable!("a reducing schedule belongs to a program with a reduction"),
     }
     text
@@ -84,8 +101,12 @@ fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
 }
 
 impl Emitter<'_> {
-    fn head(&self, accumulator: Option<&Accumulator>, parameters: &str) -> String {
-        let (storages, computes) = self.types(accumulator);
+    fn head(&self, accumulator: Option<&Accumulator>, epilogue: Option<&EmittedEpilogue>, parameters: &str) -> String {
+        let (mut storages, mut computes) = self.types(accumulator);
+        if let Some(epilogue) = epilogue {
+            storages.extend_from_slice(&epilogue.storages);
+            computes.extend_from_slice(&epilogue.computes);
+        }
         head(self.caps, self.layout.index64, &storages, &computes, parameters)
     }
 

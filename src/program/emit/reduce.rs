@@ -2,13 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::values::{assign, convert, of_compute};
+use super::values::{assign, convert, of_compute, stored};
 use super::{Accumulator, Emitter, Exchange, ReduceSchedule, define};
 use crate::program::op::Reduction;
 use crate::program::{Attribute, Type};
 
 impl Emitter<'_> {
-    pub(super) fn reduce(&self, text: &mut String, schedule: ReduceSchedule, accumulator: &Accumulator) {
+    /// With `epilogue` outputs are stored by `store_element`.
+    pub(super) fn reduce(
+        &self,
+        text: &mut String,
+        schedule: ReduceSchedule,
+        accumulator: &Accumulator,
+        epilogue: bool,
+    ) {
         let Some((reduction, element)) = self.program.reduced_type() else { return };
         let last = &self.program.nodes[self.program.nodes.len() - 1];
         define(text, "LAST_WINS", matches!(last.attribute, Attribute::Arg { last: true, .. }));
@@ -31,7 +38,7 @@ impl Emitter<'_> {
         self.vector_macros(text);
         accumulator.macros(text);
         self.schedule_macros(text, schedule);
-        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator));
+        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
         text.push_str("#include \"lib/loops/reduce.glsl\"\n");
     }
 
@@ -77,7 +84,7 @@ impl Emitter<'_> {
     }
 
     /// Stores the accumulator `a` as the output `index`, or as its partial result.
-    fn store_output(&self, to_partial: bool, accumulator: &Accumulator) -> String {
+    fn store_output(&self, to_partial: bool, accumulator: &Accumulator, epilogue: bool) -> String {
         if to_partial {
             return accumulator.join(" ", |i, part| {
                 format!("AT({}, p.partial_out{i}, chunk * p.outputs + index) = a##_{i};", part.glsl())
@@ -85,6 +92,10 @@ impl Emitter<'_> {
         }
         let (value, part) = accumulator.finished();
         let ty = self.program.result();
-        format!("{};", assign(ty, "result", "index", (value.into(), of_compute(part))))
+        let value = (value.into(), of_compute(part));
+        match epilogue {
+            true => format!("store_element(index, {});", stored(ty, value)),
+            false => format!("{};", assign(ty, "result", "index", value)),
+        }
     }
 }

@@ -403,7 +403,7 @@ fn value_of(ty: Type, value: &[u8; 16]) -> String {
 }
 
 /// The text with what `constant` gives in place of the parameters `p.name` that it knows.
-fn replaced(text: &str, constant: impl Fn(&str) -> Option<String>) -> String {
+pub(super) fn replaced(text: &str, constant: impl Fn(&str) -> Option<String>) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

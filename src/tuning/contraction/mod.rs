@@ -3,6 +3,7 @@
 
 mod axes;
 mod copies;
+mod epilogue;
 mod padding;
 mod panels;
 mod shape;
@@ -18,6 +19,7 @@ use crate::program::emit::vec4_bytes;
 use crate::program::types::Compute;
 pub use axes::{Axis, AxisGroups};
 pub use copies::OperandCopy;
+pub use epilogue::{EpilogueUse, epilogue_use};
 pub use padding::{CoordinateRange, PaddedAxis, Padding};
 pub use panels::{MIN_BUSY_WORKGROUPS, PANEL_STEPS, PanelTile};
 pub use shape::{ContractionShape, OperandShape};

@@ -1,0 +1,152 @@
+//! Epilogues of kernels: the operands of an [`EpilogueProgram`], where its results go, and their parameters. This module launches nothing
+//! but an epilogue on its own; which kernels take one is decided in `tuning`.
+
+use smallvec::SmallVec;
+
+use super::kernel::ProgramArgs;
+use super::{check_types, run};
+use crate::error::{Attempt, Error, Result};
+use crate::graph::{Context, Operand, Params};
+use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::Type;
+use crate::program::emit::EPILOGUE_PARAMETERS;
+use crate::program::epilogue::EpilogueProgram;
+
+/// An epilogue with its operands.
+pub struct Epilogue<'a> {
+    /// What is done with each element.
+    pub program: EpilogueProgram,
+    /// The operands of the program's inputs in their order, but for that of the element.
+    pub operands: &'a [Operand<'a>],
+}
+
+/// The results of a kernel with an epilogue.
+pub struct EpilogueResults {
+    /// What the epilogue makes of the kernel's elements.
+    pub result: Buffer,
+    /// The elements themselves, where they are kept.
+    pub elements: Option<Buffer>,
+}
+
+impl From<Buffer> for EpilogueResults {
+    fn from(result: Buffer) -> Self {
+        Self { result, elements: None }
+    }
+}
+
+/// The memory of the results.
+pub struct EpilogueLaunch<'a> {
+    epilogue: &'a Epilogue<'a>,
+    result: AllocationHandle,
+    elements: Option<AllocationHandle>,
+}
+
+/// Where a kernel stores its elements.
+#[derive(Clone, Copy)]
+pub enum Destination<'a> {
+    /// As they are.
+    Buffer(&'a Allocation),
+    /// By way of an epilogue.
+    Epilogue(&'a EpilogueLaunch<'a>),
+}
+
+impl<'a> Epilogue<'a> {
+    /// Fails unless the device can run the program, and the operands are large enough for it.
+    pub fn check(&self, cx: &Context, ty: Type, elements: u64) -> Result<()> {
+        let EpilogueProgram { program, layout, element, .. } = &self.program;
+        check_types(cx, program)?;
+        if program.elements() != elements || self.program.element_type() != ty {
+            return Err(Error::SizeMismatch);
+        }
+        let others = (0..program.inputs.len()).filter(|input| input != element);
+        let fits = |(input, operand): (usize, &Operand)| {
+            let size = program.inputs[input].ty.size();
+            let needed = layout.required_lengths[input].checked_mul(size);
+            needed.is_some_and(|needed| needed <= operand.bytes().unwrap_or(0))
+        };
+        if self.operands.len() + 1 != program.inputs.len() || !others.zip(self.operands).all(fits) {
+            return Err(Error::SizeMismatch);
+        }
+        Ok(())
+    }
+
+    /// Runs the program on the elements as another kernel has stored them.
+    pub fn run_on(&self, cx: &Context, elements: Buffer) -> Attempt<EpilogueResults> {
+        let allocation = elements.allocation()?;
+        let mut operands: SmallVec<[Operand; 8]> = self.operands.iter().copied().collect();
+        operands.insert(self.program.element, Operand::Buffer(&allocation, elements.len()));
+        let result = run(cx, &self.program.program, &operands)?;
+        drop(operands);
+        drop(allocation);
+        Ok(EpilogueResults { result, elements: self.program.keeps_element.then_some(elements) })
+    }
+}
+
+impl<'a> EpilogueLaunch<'a> {
+    /// Allocates the results.
+    pub fn new(cx: &Context, epilogue: &'a Epilogue<'a>) -> Attempt<Self> {
+        let program = &epilogue.program;
+        let (result, elements) = Self::bytes(program);
+        Ok(Self {
+            epilogue,
+            result: cx.allocate(result)?,
+            elements: program.keeps_element.then(|| cx.allocate(elements)).transpose()?,
+        })
+    }
+
+    /// Bytes of the result and of the elements themselves.
+    fn bytes(epilogue: &EpilogueProgram) -> (u64, u64) {
+        let count = epilogue.program.elements();
+        (count * epilogue.program.result().size(), count * epilogue.element_type().size())
+    }
+
+    fn args(&self, index64: bool) -> ProgramArgs<'a> {
+        let Epilogue { program: EpilogueProgram { program, layout, element, .. }, operands } = self.epilogue;
+        ProgramArgs { program, layout, operands, prefix: EPILOGUE_PARAMETERS, given: Some(*element), index64 }
+    }
+
+    /// What the kernel has written.
+    pub fn finish(self) -> EpilogueResults {
+        let (result, elements) = Self::bytes(&self.epilogue.program);
+        EpilogueResults {
+            result: Buffer::new(result, self.result),
+            elements: self.elements.map(|allocation| Buffer::new(elements, allocation)),
+        }
+    }
+}
+
+impl<'a> Destination<'a> {
+    /// What the text of a kernel with such indices depends on.
+    pub fn epilogue(&self, index64: bool) -> Option<EpilogueProgram> {
+        match self {
+            Self::Buffer(_) => None,
+            Self::Epilogue(launch) => {
+                let mut program = launch.epilogue.program.without_parameters();
+                program.layout.index64 = index64;
+                Some(program)
+            }
+        }
+    }
+
+    /// The parameters of what is written, and of what an epilogue reads: addresses and values, which come before a kernel's indices.
+    /// `name` is the kernel's own for its elements, of type `ty`.
+    pub fn operands(&self, ty: Type, name: &'static str, params: &mut Params<'a>) {
+        let launch = match *self {
+            Self::Buffer(allocation) => return params.write(allocation, ty.storage(), name),
+            Self::Epilogue(launch) => launch,
+        };
+        if let Some(elements) = &launch.elements {
+            params.write(elements, ty.storage(), name);
+        }
+        let storage = launch.epilogue.program.program.result().storage();
+        params.write(&launch.result, storage, (EPILOGUE_PARAMETERS, "result"));
+        launch.args(false).inputs(params);
+    }
+
+    /// The indices of an epilogue's parameters.
+    pub fn indices(&self, index64: bool, params: &mut Params<'a>) {
+        if let Self::Epilogue(launch) = *self {
+            launch.args(index64).steps(params);
+        }
+    }
+}
