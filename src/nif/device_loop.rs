@@ -90,14 +90,14 @@ fn predicate_arg(term: Term) -> Result<Predicate> {
 }
 
 /// A slot, or a number of them: small, so that nothing overflows.
-fn slot_arg(term: Term) -> Result<usize> {
+pub(super) fn slot_arg(term: Term) -> Result<usize> {
     let slot = size_arg(term, "slot")?;
     if slot > u16::MAX.into() { Err(wrong("slot", "a small number")) } else { Ok(slot as usize) }
 }
 
 /// `{nodes, inputs, shape, slot, view}`: inputs are those of programs, with a slot for each buffer; `view` is nil, or
 /// `{shape of the slot's tensor, offset, strides, starts}`.
-fn step_arg_of(term: Term) -> Result<LoopStep> {
+pub(super) fn step_arg_of(term: Term) -> Result<LoopStep> {
     let [nodes, inputs, shape, slot, view] = tuple_arg(term, "steps")?[..] else {
         return Err(wrong("steps", "{nodes, inputs, shape, slot, view}"));
     };

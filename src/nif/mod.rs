@@ -3,6 +3,7 @@
 mod args;
 mod assemble;
 mod buffer;
+mod chain;
 mod contract;
 mod definitions;
 mod device_loop;

@@ -3,6 +3,7 @@
 //! A [`Program`] says what to compute over an iteration space; [`layout`] reduces its views to as few axes as they
 //! need, [`emit`] writes the kernel, and `kernels::fusion` runs it.
 
+pub mod chain;
 pub mod emit;
 pub mod epilogue;
 pub mod layout;

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::layout::{Layout, Pattern};
 use super::op::Reduction;
-use super::{Program, Type, elements};
+use super::{Axes, Program, Type, elements};
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
 use crate::program::types::Support;
@@ -42,7 +42,9 @@ pub struct LoopStep {
     pub inputs: Vec<StepInput>,
     /// The slot of the result.
     pub slot: usize,
-    /// Elements of the result's slot, where the program has a view of it.
+    /// The shape of the slot's tensor, where the program has a view of it.
+    pub slot_shape: Axes<u64>,
+    /// Elements of the result's slot.
     slot_elements: u64,
 }
 
@@ -67,7 +69,7 @@ impl LoopStep {
         if layout.required_lengths[inputs.len()] > slot_elements {
             return Err(Error::SizeMismatch);
         }
-        Ok(Self { program, layout, inputs, slot, slot_elements })
+        Ok(Self { program, layout, inputs, slot, slot_shape: slot_shape.into(), slot_elements })
     }
 
     /// Elements that the step computes, or that it reduces.
@@ -83,17 +85,27 @@ impl LoopStep {
         })
     }
 
+    /// Elements of the result's slot.
+    pub fn slot_elements(&self) -> u64 {
+        self.slot_elements
+    }
+
     fn bytes(&self) -> Option<u64> {
         self.slot_elements.checked_mul(self.program.result().size())
     }
 
-    /// Each slot that it reads, with the bytes that the slot must have.
-    fn required(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    /// Each slot that it reads, with the elements that the slot must have, and the bytes of an element.
+    pub fn required_elements(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
         let inputs = self.inputs.iter().zip(&self.program.inputs).zip(&self.layout.required_lengths);
-        inputs.filter_map(|((given, input), length)| match given {
-            StepInput::Slot(slot) => Some((*slot, length.saturating_mul(input.ty.size()))),
+        inputs.filter_map(|((given, input), &length)| match given {
+            StepInput::Slot(slot) => Some((*slot, length, input.ty.size())),
             StepInput::Value(_) => None,
         })
+    }
+
+    /// Each slot that it reads, with the bytes that the slot must have.
+    fn required(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.required_elements().map(|(slot, elements, size)| (slot, elements.saturating_mul(size)))
     }
 }
 

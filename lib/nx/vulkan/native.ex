@@ -40,6 +40,8 @@ defmodule Nx.Vulkan.Native do
     scatter: 7,
     loop_new: 1,
     loop_run: 4,
+    chain_new: 1,
+    chain_run: 5,
     qr: 4,
     eigh: 3,
     svd: 3,

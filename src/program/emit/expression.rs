@@ -40,7 +40,7 @@ impl Emitter<'_> {
 
     /// Whether a compiler may find out what an integer is, as that of `x > x`. Lavapipe takes `0.0 - y` for `-y` where it knows the zero,
     /// which is wrong for zeros. The third axis of a grid has one workgroup, and its index, which no compiler knows, hides the integer.
-    fn may_be_known(&self, node: &Node) -> bool {
+    pub(super) fn may_be_known(&self, node: &Node) -> bool {
         let integer = !node.ty.is_float() && !node.ty.is_complex() && !node.ty.compute().is_emulated();
         let predicate = matches!(node.op.typing, Typing::Merged | Typing::Operand);
         integer && (predicate || matches!(node.args[..], [a, b] if a == b))
@@ -56,7 +56,7 @@ impl Emitter<'_> {
     }
 
     /// A node's value. `views` are those of the nodes that are indices themselves and have not been written yet.
-    fn node(&self, node: &Node, values: &[Value], views: &mut Range<usize>) -> String {
+    pub(super) fn node(&self, node: &Node, values: &[Value], views: &mut Range<usize>) -> String {
         let operand = |i: usize| values[node.args[i]].clone();
         match node.op.typing {
             Typing::Own(_) | Typing::Part | Typing::Divide => self.arithmetic(node, &operand),

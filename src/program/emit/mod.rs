@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 mod accumulator;
+mod chain;
 mod epilogue;
 mod expression;
 mod fold;
@@ -18,6 +19,7 @@ mod vectors;
 mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
+pub use chain::{ChainEvaluation, ChainMemory, InverseMass, evaluation, leapfrog_source};
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use schedule::{

@@ -95,12 +95,108 @@ defmodule Nx.Vulkan.Backend.Indexed do
   defp scatter(mode, op, type, out, target, indices, updates, options) do
     axes = options[:axes]
     check = check!(op, indices, length(axes), axes, target.shape)
+
+    if ProgramRecorder.mode() == :chain,
+      do: recorded_scatter(mode, op, out, target, indices, updates, options),
+      else: launched_scatter({mode, op, type}, out, target, indices, updates, options, check)
+  end
+
+  defp launched_scatter({mode, op, type}, out, target, indices, updates, options, check) do
+    axes = options[:axes]
     [target_arg, updates_arg] = for tensor <- [target, updates], do: as(type, out.type, tensor)
 
     Native.call(
       scatter(mode, type, target_arg, Storage.buffer(indices), updates_arg, axes, check)
     )
     |> Dispatch.result(op, out, [target, indices, updates, options])
+  end
+
+  # As steps of a chain: each element looks for its updates, along a last axis.
+  defp recorded_scatter(mode, op, %T{type: type} = out, target, indices, updates, options) do
+    found = if mode == :add, do: {:sum, type}, else: {:reduce_max, {:u, 32}}
+    args = [target, indices, updates, options]
+
+    with {:ok, ref} <- Dispatch.compute(search(found, out, indices, updates, options[:axes])) do
+      out
+      |> updated(mode, ref, Storage.operand(target), updates, options[:axes])
+      |> Dispatch.compute()
+      |> Dispatch.result(op, out, args)
+    else
+      error -> Dispatch.result(error, op, out, args)
+    end
+  end
+
+  # For each element the sum of its updates, or the number of the last one, counted from 1.
+  defp search({reduction, type}, %T{shape: shape}, indices, updates, axes) do
+    rank = tuple_size(shape)
+    depth = length(axes)
+    {ref, index_type, _shape} = Storage.buffer(indices)
+    {others, row} = update_strides(shape, updates, axes)
+    view = fn offset, stride -> {ref, index_type, offset, List.duplicate(0, rank) ++ [stride]} end
+
+    builder =
+      ProgramBuilder.new(Tuple.insert_at(shape, rank, div(Nx.size(indices), depth)))
+      |> ProgramBuilder.input(:zero, Storage.integer(0, {:u, 32}))
+      |> ProgramBuilder.input(:one, Storage.integer(1, {:u, 32}))
+      |> ProgramBuilder.op(:row, :iota, {:u, 32}, [], rank)
+      |> ProgramBuilder.op(:count, :add, {:u, 32}, [:row, :one])
+
+    builder =
+      for {axis, k} <- Enum.with_index(axes), reduce: builder do
+        builder ->
+          builder =
+            builder
+            |> ProgramBuilder.input({:index, k}, view.(k, depth))
+            |> ProgramBuilder.op({:at, k}, :iota, index_type, [], axis)
+            |> ProgramBuilder.op({:own, k}, :equal, {:u, 8}, [{:index, k}, {:at, k}])
+
+          if k == 0,
+            do: ProgramBuilder.op(builder, {:own?, 0}, :as_type, {:u, 8}, [{:own, 0}]),
+            else:
+              ProgramBuilder.op(builder, {:own?, k}, :logical_and, {:u, 8}, [
+                {:own?, k - 1},
+                {:own, k}
+              ])
+      end
+
+    update = ProgramBuilder.view(Storage.operand(updates), 0, others ++ [row])
+    builder = ProgramBuilder.input(builder, :update, update)
+    value = if reduction == :sum, do: :update, else: :count
+
+    builder
+    |> ProgramBuilder.op(:chosen, :select, type, [{:own?, depth - 1}, value, :zero])
+    |> ProgramBuilder.op(:found, reduction, type, [:chosen], [rank])
+    |> ProgramBuilder.program()
+  end
+
+  defp updated(%T{type: type, shape: shape}, :add, sums, target, _updates, _axes) do
+    ProgramBuilder.single(:add, type, [target, {sums, type, shape}], shape)
+  end
+
+  defp updated(%T{type: type, shape: shape}, :put, numbers, target, updates, axes) do
+    {ref, from, _shape} = Storage.buffer(updates)
+    {others, row} = update_strides(shape, updates, axes)
+    rows = if row == 0, do: 1, else: div(Nx.size(updates), row)
+
+    ProgramBuilder.new(shape)
+    |> ProgramBuilder.input(:updates, {ref, from, 0, others})
+    |> ProgramBuilder.input(:number, {numbers, {:u, 32}, shape})
+    |> ProgramBuilder.input(:target, target)
+    |> ProgramBuilder.input(:one, Storage.integer(1, {:u, 32}))
+    |> ProgramBuilder.op(:last, :max, {:u, 32}, [:number, :one])
+    |> ProgramBuilder.op(:row, :subtract, {:u, 32}, [:last, :one])
+    |> ProgramBuilder.op(:update, :gather, from, [:updates, :row], [{rows, row}])
+    |> ProgramBuilder.op(:updated, :select, type, [:number, :update, :target])
+    |> ProgramBuilder.program()
+  end
+
+  # The strides of the updates along the axes of the target, and from one row of indices to the next.
+  defp update_strides(shape, updates, axes) do
+    others = Nx.axes(shape) -- axes
+    own = Enum.take(Movement.strides(updates.shape), -length(others))
+    by_axis = Map.new(Enum.zip(others, if(others == [], do: [], else: own)))
+    row = Enum.product(Enum.map(others, &elem(shape, &1)))
+    {Enum.map(Nx.axes(shape), &Map.get(by_axis, &1, 0)), row}
   end
 
   defp as(storage_type, type, tensor) do
@@ -120,6 +216,8 @@ defmodule Nx.Vulkan.Backend.Indexed do
 
     cond do
       not Enum.any?(dims, &may_exceed?(indices.type, &1)) -> nil
+      # A chain clamps them.
+      ProgramRecorder.mode() == :chain -> nil
       host?(indices) -> find!(indices, dims, only, shape)
       # A loop that runs on the device as a whole reports no indices.
       ProgramRecorder.recording?() -> raise ArgumentError, "indices that have to be checked"

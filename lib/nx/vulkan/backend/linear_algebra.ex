@@ -10,7 +10,7 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
 
   alias Nx.Block.LinAlg
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, ProgramRecorder, Storage}
   alias Nx.Vulkan.ProgramBuilder
 
   @index {:u, 32}
@@ -27,11 +27,38 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
     right = right_hand_side(b, a, opts[:left_side])
 
     answer =
-      with :ok <- check_singular(matrices),
-           do: Native.call(triangular_solve(out.type, matrices, right, nil, options))
+      if ProgramRecorder.mode() == :chain do
+        flags = {opts[:lower], opts[:transform_a] != :none, opts[:left_side]}
+        recorded_solve(out, flags, matrices, right)
+      else
+        with :ok <- check_singular(matrices),
+             do: Native.call(triangular_solve(out.type, matrices, right, nil, options))
+      end
 
     Dispatch.result(answer, :triangular_solve, out, [a, b, opts])
   end
+
+  # As a step of a chain: one matrix of the type of the result.
+  defp recorded_solve(
+         %T{type: type},
+         {lower?, transposed?, left?},
+         {_, type, {n, n}} = a,
+         {_, type, {_, _} = shape} = b
+       ),
+       do:
+         ProgramRecorder.matrix(
+           {:triangular_solve, lower?, transposed?, left?, n},
+           type,
+           [b, a],
+           shape
+         )
+
+  defp recorded_solve(_out, _flags, _a, _b),
+    do:
+      raise(
+        ArgumentError,
+        "triangular_solve of several matrices, or of two types, is not among the operations of chain kernels"
+      )
 
   # A kernel cannot raise, so the diagonal is reduced to one byte first, which is read.
   defp check_singular(matrices) do
@@ -75,8 +102,22 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
 
   ## Factors
 
-  def cholesky(out, tensor),
-    do: Dispatch.block(Native.call(cholesky(out.type, Storage.buffer(tensor))), :cholesky, out)
+  def cholesky(out, tensor) do
+    if ProgramRecorder.mode() == :chain,
+      do: Dispatch.block(recorded_cholesky(out, Storage.buffer(tensor)), :cholesky, out),
+      else:
+        Dispatch.block(Native.call(cholesky(out.type, Storage.buffer(tensor))), :cholesky, out)
+  end
+
+  defp recorded_cholesky(%T{type: type}, {_, type, {n, n} = shape} = a),
+    do: ProgramRecorder.matrix({:cholesky, n}, type, [a], shape)
+
+  defp recorded_cholesky(_out, _a),
+    do:
+      raise(
+        ArgumentError,
+        "cholesky of several matrices is not among the operations of chain kernels"
+      )
 
   def lu({p, l, u} = outs, tensor) do
     answer =

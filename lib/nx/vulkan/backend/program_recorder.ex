@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.Backend.ProgramRecorder do
   @moduledoc false
-  # The programs of the backend's operations: run, or recorded in place of that, as steps of a loop that runs on
-  # the device. It knows nothing of loops: their statements are added to the recording as they are.
+  # The programs of the backend's operations: run, or recorded in place of that, as steps of a loop or of a chain that
+  # runs on the device. It knows nothing of loops: their statements are added to the recording as they are.
   #
   # While a process records, results are references without memory. Whatever needs memory fails then, as NIFs
   # take no such references: sorting, reading an element, matrix products. The recording fails with it.
@@ -17,18 +17,32 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
   """
   @type step ::
           {nodes :: [tuple()], [ProgramBuilder.operand()], shape :: tuple(),
-           result :: reference(), view :: nil | {tuple(), integer(), [integer()], [tuple()]}}
+           result :: reference(),
+           view :: nil | {tuple(), integer(), [integer()], [tuple()]} | {:matrix, tuple()}}
 
-  @doc "What the function returns and the statements that it added, in order; `:error` where it needs more than these."
-  @spec record((-> result)) :: {:ok, result, [term()]} | :error when result: term()
-  def record(fun) do
+  @typedoc """
+  What is recorded: `:loop`, programs of operations that raise where BinaryBackend does; `:chain`, in which indices out
+  of bounds are clamped, and factors of matrices are steps, too.
+  """
+  @type mode :: :loop | :chain
+
+  @doc """
+  What the function returns and the statements that it added, in order; an error with its reason where it needs
+  more than these.
+  """
+  @spec record((-> result), mode()) :: {:ok, result, [term()]} | {:error, String.t()}
+        when result: term()
+  def record(fun, mode \\ :loop) do
+    Process.put({__MODULE__, :mode}, mode)
     {result, statements} = nested(fun)
     {:ok, result, statements}
   rescue
     # Where the function runs its operations, it meets the same error.
-    _error -> :error
+    error -> {:error, Exception.message(error)}
   catch
-    _kind, _reason -> :error
+    kind, reason -> {:error, Exception.format_banner(kind, reason)}
+  after
+    Process.delete({__MODULE__, :mode})
   end
 
   @doc "What the function returns and the statements that it added, which are not part of the recording around it."
@@ -54,6 +68,10 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
   @doc "Whether this process records."
   @spec recording?() :: boolean()
   def recording?, do: Process.get(__MODULE__) != nil
+
+  @doc "What this process records, or `nil`."
+  @spec mode() :: mode() | nil
+  def mode, do: Process.get({__MODULE__, :mode})
 
   @spec run([tuple()], [ProgramBuilder.operand()], tuple()) :: {:ok, reference()} | tuple()
   def run(nodes, inputs, shape) do
@@ -85,5 +103,19 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
         Process.put(__MODULE__, Enum.reverse(written, steps))
         {:ok, ref}
     end
+  end
+
+  @doc """
+  Records an operation on matrices, the first of `inputs` over the shape of the result: `{:cholesky, n}`, or
+  `{:triangular_solve, lower?, transposed?, left?, n}` of right-hand sides and a matrix of order `n`.
+  """
+  @spec matrix(tuple(), Nx.Type.t(), [ProgramBuilder.operand()], tuple()) :: {:ok, reference()}
+  def matrix(operation, type, [first | rest], shape) do
+    ref = make_ref()
+    # The program stands for what is read and written.
+    zeros = for _axis <- 1..tuple_size(shape), do: 0
+    read = for {ref, type, _shape} <- rest, do: {ref, type, 0, zeros}
+    add([{[{:as_type, type, [0]}], [first | read], shape, ref, {:matrix, operation}}])
+    {:ok, ref}
   end
 end

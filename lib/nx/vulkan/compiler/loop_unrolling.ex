@@ -57,8 +57,31 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   defp value(%T{data: %Expr{op: op}} = tensor, state) when op in [:constant, :tensor, :fun],
     do: {tensor, state}
 
-  defp value(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}, state),
-    do: value(tensor, state)
+  # A gradient knows what it is of, and what has a gradient of its own, by metadata. What is known needs none.
+  defp value(
+         %T{data: %Expr{id: id, op: :metadata, args: [%T{} = of, metadata]} = expr} = tensor,
+         state
+       ) do
+    case state.done do
+      %{^id => done} ->
+        {done, state}
+
+      %{} ->
+        {of, state} = value(of, state)
+
+        {done, state} =
+          case of do
+            %T{data: %Expr{op: op}} when op not in [:constant, :tensor] ->
+              id = if state.params, do: make_ref(), else: id
+              {%{tensor | data: %{expr | id: id, args: [of, metadata]}}, state}
+
+            known ->
+              {known, state}
+          end
+
+        {done, put_in(state.done[id], done)}
+    end
+  end
 
   defp value(%T{data: %Expr{op: :parameter, args: [index]}}, %{params: params} = state)
        when params != nil,

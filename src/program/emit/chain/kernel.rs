@@ -1,0 +1,160 @@
+//! Kernels of chains: an integrator of `shaders/lib/chain` around a log-density. This module owns where their values are in memory and the
+//! names by which the integrator reaches buffers.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::ChainEvaluation;
+use crate::device::Capabilities;
+use crate::program::chain::ChainProgram;
+use crate::program::emit::{define, prelude};
+use crate::program::types::Compute;
+
+/// Bytes that arrays in scratch memory are aligned to.
+const ARRAY_ALIGNMENT: u64 = 16;
+
+/// The inverse of a mass matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InverseMass {
+    /// Its diagonal alone.
+    Diagonal,
+    /// All elements, row by row.
+    Dense,
+}
+
+/// Where the arrays of a chain are: in the workgroup's memory, or from a byte of the chain's scratch memory on.
+#[derive(Clone, Debug)]
+pub struct ChainMemory {
+    arrays: Vec<ChainArray>,
+    /// Bytes of scratch memory that each chain needs.
+    pub scratch_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ChainArray {
+    name: String,
+    elements: u64,
+    compute: Compute,
+    /// The byte of scratch memory where it starts; `None` in the workgroup's memory.
+    scratch: Option<u64>,
+}
+
+impl ChainMemory {
+    /// The arrays of a log-density with the integrator's, of which `budget` bytes are in the workgroup's memory. The position comes first.
+    pub fn new(program: &ChainProgram, evaluation: &ChainEvaluation, budget: u64) -> Self {
+        let real = program.real().compute();
+        let own = [("S0".into(), program.given.dimensions, real), ("P".into(), program.given.dimensions, real)];
+        let slots = evaluation.memory.iter().map(|slot| (format!("M{}", slot.slot), slot.elements, slot.compute));
+        let (mut left, mut scratch_bytes, mut arrays) = (budget, 0, vec![]);
+        for (name, elements, compute) in own.into_iter().chain(slots) {
+            let bytes = (elements * compute.size()).next_multiple_of(ARRAY_ALIGNMENT);
+            let shared = bytes <= left;
+            arrays.push(ChainArray { name, elements, compute, scratch: (!shared).then_some(scratch_bytes) });
+            if shared {
+                left -= bytes;
+            } else {
+                scratch_bytes += bytes;
+            }
+        }
+        Self { arrays, scratch_bytes }
+    }
+
+    /// Types of the arrays' elements.
+    fn computes(&self) -> impl Iterator<Item = Compute> + '_ {
+        self.arrays.iter().map(|array| array.compute)
+    }
+
+    /// The arrays' declarations, and macros of their elements.
+    fn declarations(&self, text: &mut String) {
+        let in_scratch: BTreeSet<&str> =
+            self.arrays.iter().filter(|array| array.scratch.is_some()).map(|array| array.compute.glsl()).collect();
+        for glsl in in_scratch {
+            let _ =
+                writeln!(text, "layout(buffer_reference, scalar) coherent buffer Scratch_{glsl} {{ {glsl} v[]; }};");
+        }
+        for ChainArray { name, elements, compute, scratch } in &self.arrays {
+            let glsl = compute.glsl();
+            let _ = match scratch {
+                None => writeln!(text, "shared {glsl} array_{name}[{elements}];\n#define {name}(i) array_{name}[i]"),
+                Some(start) => writeln!(
+                    text,
+                    "#define {name}(i) Scratch_{glsl}(uvec2(p.scratch)).v[workgroup() * {}u + {}u + (i)]",
+                    self.scratch_bytes / compute.size(),
+                    start / compute.size()
+                ),
+            };
+        }
+    }
+}
+
+/// Writes the source of a kernel that integrates by leapfrog steps.
+pub fn leapfrog_source(
+    program: &ChainProgram,
+    evaluation: &ChainEvaluation,
+    memory: &ChainMemory,
+    threads: u32,
+    mass: InverseMass,
+    parameters: &str,
+    caps: &Capabilities,
+) -> String {
+    let real = program.real().compute().glsl();
+    let operands = program.given.operands.iter().map(|ty| ty.storage());
+    let storages: Vec<&str> = operands.chain([real, "uint"]).collect();
+    let computes: Vec<Compute> = evaluation.computes.iter().copied().chain(memory.computes()).collect();
+    let mut text = prelude::head(caps, false, &storages, &computes, parameters);
+    text.push_str("bool last_wins = false;\n#define LAST_WINS last_wins\n#include \"lib/reduce.glsl\"\n");
+    let mut seen = BTreeSet::new();
+    for file in evaluation.files.iter().filter(|&&file| file != "reduce.glsl" && seen.insert(file)) {
+        let _ = writeln!(text, "#include \"lib/{file}\"");
+    }
+    define(&mut text, "REAL", real);
+    define(&mut text, "D", format_args!("{}u", program.given.dimensions));
+    define(&mut text, "THREADS", format_args!("{threads}u"));
+    if threads == caps.subgroup {
+        define(&mut text, "ONE_SUBGROUP", "");
+    }
+    let (lane, subgroup) =
+        if caps.subgroup > 1 { ("gl_SubgroupInvocationID", "gl_SubgroupID") } else { ("0u", "INVOCATION") };
+    define(&mut text, "LANE", lane);
+    define(&mut text, "SUBGROUP", subgroup);
+    text.push_str("#include \"lib/chain/workgroup.glsl\"\n");
+    if !program.given.matrices.is_empty() {
+        text.push_str("#include \"lib/chain/matrices.glsl\"\n");
+    }
+    memory.declarations(&mut text);
+    for (slot, ty) in program.given.operands.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "#define S{slot}(i) AT({}, p.slot{slot}, i)", ty.storage());
+    }
+    text.push_str(&evaluation.partials);
+    let _ = write!(text, "REAL logp;\nvoid evaluate() {{\n{}}}\n", evaluation.body);
+    let gradient = program.given.gradient;
+    define(&mut text, "Q(i)", "S0(i)");
+    define(&mut text, "G(i)", format_args!("M{gradient}(i)"));
+    text.push_str(
+        "uint chain_index() { return workgroup(); }\n\
+         #define CHAIN (p.first_chain + workgroup())\n\
+         #define CHAINS p.chains\n\
+         #define STEPS p.steps\n\
+         #define EPS p.step_sizes.v[CHAIN * p.step_size_stride]\n\
+         #define LOAD_Q(i) p.q.v[CHAIN * p.position_stride + p.position_offset + (i)]\n\
+         #define LOAD_P(i) p.momentum.v[CHAIN * p.position_stride + p.position_offset + (i)]\n\
+         #define OUTPUT(slot) (CHAIN * p.outputs + (p.outputs == 1u ? 0u : p.first_step + (slot)))\n\
+         #define KEPT(slot) (p.outputs != 1u || (slot) + 1u == p.steps)\n\
+         #define STORE(slot, i) if (KEPT(slot)) { \\\n\
+         \x20 uint at = OUTPUT(slot) * D + (i); \\\n\
+         \x20 p.q_chain.v[at] = Q(i); p.p_chain.v[at] = P(i); p.grad_chain.v[at] = G(i); }\n\
+         #define STORE_LOGP(slot) if (KEPT(slot)) p.logp_chain.v[OUTPUT(slot)] = logp;\n",
+    );
+    text.push_str(match mass {
+        InverseMass::Diagonal => "#define VELOCITY(i) (p.inverse_mass.v[CHAIN * p.mass_stride + (i)] * P(i))\n",
+        InverseMass::Dense => {
+            "REAL velocity(uint i) {\n\
+             \x20 REAL sum = REAL(0);\n\
+             \x20 for (uint j = 0u; j < D; ++j) sum += p.inverse_mass.v[CHAIN * p.mass_stride + i * D + j] * P(j);\n\
+             \x20 return sum;\n}\n\
+             #define VELOCITY(i) velocity(i)\n"
+        }
+    });
+    text.push_str("#include \"lib/chain/leapfrog.glsl\"\n");
+    text
+}

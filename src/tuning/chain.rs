@@ -1,0 +1,73 @@
+//! How chain kernels are spread over invocations, memory and dispatches. The functions are pure: they know a log-density by the loops that
+//! it makes.
+
+use super::cpu_group_threads;
+use crate::device::Capabilities;
+
+/// Invocations of a chain's workgroup on a GPU, at least where subgroups are no larger, and at most.
+const MIN_CHAIN_THREADS: u64 = 32;
+const MAX_CHAIN_THREADS: u64 = 256;
+/// Elements of the longest loop for which a GPU gets another invocation: with fewer, what each does besides takes longer.
+const ELEMENTS_PER_THREAD: u64 = 2;
+/// The most bytes of a workgroup's memory that chains use: more would leave room for few workgroups at once.
+const MAX_CHAIN_SHARED_BYTES: u64 = 32 << 10;
+/// Nanoseconds that a dispatch may take.
+const MAX_CHAIN_DISPATCH: u64 = 100_000_000;
+/// Nanoseconds of an operation of one invocation: upper bounds, functions included.
+const GPU_OPERATION_TIME: u64 = 20;
+const CPU_OPERATION_TIME: u64 = 60;
+/// Workgroups that a multiprocessor runs at once, at least.
+const RESIDENT_CHAINS: u64 = 2;
+/// Iterations of all loops of an invocation on a CPU device: llvmpipe's source has a limit of 65,535.
+pub const MAX_CPU_CHAIN_ITERATIONS: u64 = 60_000;
+
+/// Invocations of a chain's workgroup, a power of two; `longest` is the number of elements of its longest loop.
+pub fn chain_threads(longest: u64, caps: &Capabilities) -> u32 {
+    if caps.cpu {
+        return cpu_group_threads(caps);
+    }
+    let least = MIN_CHAIN_THREADS.max(caps.subgroup.into());
+    let most = MAX_CHAIN_THREADS.min(caps.max_threads.into()).max(least);
+    (longest / ELEMENTS_PER_THREAD).clamp(least, most).next_power_of_two().min(u64::from(caps.max_threads)) as u32
+}
+
+/// Bytes of a workgroup's memory that a chain may use, where it exchanges sums through `partial_bytes` of it.
+pub fn shared_budget(partial_bytes: u64, caps: &Capabilities) -> u64 {
+    u64::from(caps.max_shared).min(MAX_CHAIN_SHARED_BYTES).saturating_sub(partial_bytes)
+}
+
+/// The chains and the steps of a dispatch, where an evaluation has `operations` of one invocation and `iterations` of loops.
+pub fn chain_dispatch(operations: u64, iterations: u64, chains: u64, steps: u64, caps: &Capabilities) -> (u64, u64) {
+    let time = operations.max(1) * if caps.cpu { CPU_OPERATION_TIME } else { GPU_OPERATION_TIME };
+    let at_once = if caps.cpu { 1 } else { caps.multiprocessors.max(1) * RESIDENT_CHAINS };
+    let rounds = (MAX_CHAIN_DISPATCH / time).max(1);
+    let chains = chains.min(rounds.saturating_mul(at_once)).max(1);
+    let by_time = rounds / chains.div_ceil(at_once);
+    let by_loops = if caps.cpu { MAX_CPU_CHAIN_ITERATIONS / (iterations + 1) } else { u64::MAX };
+    (chains, steps.min(by_time).min(by_loops.saturating_sub(1)).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::devices::{h200, lavapipe};
+
+    #[test]
+    fn observations_share_the_invocations() {
+        let threads = |longest| [chain_threads(longest, &h200()), chain_threads(longest, &lavapipe())];
+        assert_eq!(threads(0), [32, 8]);
+        assert_eq!(threads(200), [128, 8]);
+        assert_eq!(threads(100_000), [256, 8]);
+    }
+
+    #[test]
+    fn dispatches_stay_short() {
+        // A small model's chains all run at once; a large one's are cut by steps, then by chains.
+        assert_eq!(chain_dispatch(100, 10, 64, 32, &h200()), (64, 32));
+        assert_eq!(chain_dispatch(100_000, 1000, 264, 1000, &h200()), (264, 50));
+        assert_eq!(chain_dispatch(1_000_000, 10_000, 16_384, 1000, &h200()), (1320, 1));
+        // llvmpipe's loops are limited.
+        assert_eq!(chain_dispatch(10_000, 5_000, 1, 100, &lavapipe()), (1, 10));
+        assert_eq!(chain_dispatch(100_000_000, 50_000, 10, 100, &lavapipe()), (1, 1));
+    }
+}
