@@ -321,6 +321,31 @@ defmodule Nx.Vulkan.CompilerContractTest do
       assert compiled(fun).(x, y).vectorized_axes == [rows: 3, columns: 2]
     end
 
+    test "with hooks of vectorized tensors, which get their axes as from Nx.Defn.Evaluator" do
+      x = Nx.vectorize(Nx.tensor([[1, 2], [3, 4], [5, 6]]), :rows)
+      y = Nx.vectorize(Nx.tensor([10, 20]), :columns)
+
+      funs = [
+        fn x, y -> {hook(Nx.sum(Nx.multiply(x, y)), :first), Nx.add(x, y)} end,
+        fn x, y -> Nx.subtract(hook(x, :first), y) end,
+        fn x, y -> hook(Nx.devectorize(Nx.multiply(x, y)), :first) end
+      ]
+
+      for fun <- funs do
+        [expected, got] =
+          for compiler <- [Evaluator, Compiler] do
+            hooks = %{first: &send(self(), {:value, &1})}
+            result = Nx.Defn.jit(fun, compiler: compiler, hooks: hooks).(x, y)
+            assert_received {:value, value}
+
+            for tensor <- Nx.Defn.Composite.flatten_list([value, result]),
+                do: {tensor.vectorized_axes, tensor.shape, numbers(tensor)}
+          end
+
+        assert got == expected
+      end
+    end
+
     test "of a serving with batch keys" do
       serving =
         Nx.Serving.new(

@@ -9,6 +9,9 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
   import Nx.Defn
 
   alias Nx.Vulkan.Compiler
+  alias Nx.Vulkan.Test.Definitions
+
+  @definitions 12
 
   # Compares with the evaluation on BinaryBackend, in calls of which the third is the graph's, and counts the programs
   # that the host issues: none, where the device has all types.
@@ -32,6 +35,63 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
   defp device_has_all_types? do
     {:ok, types} = Nx.Vulkan.Native.type_support()
     Enum.all?(types, &match?({_type, {:device, _bits}}, &1))
+  end
+
+  defp step(values),
+    do: Generators.pick([Definitions.elementwise(values), Definitions.control(values, 2)])
+
+  defp drawn(n) do
+    type = Enum.at([{:f, 32}, {:s, 32}, {:u, 8}, {:bf, 16}], rem(n, 4))
+    {steps, inputs} = Definitions.draw(type, &step/1)
+    {steps, inputs |> List.to_tuple() |> Nx.backend_copy(VulkanoBackend)}
+  end
+
+  defp evaluated(fun, inputs, options \\ []) do
+    Nx.with_default_backend(VulkanoBackend, fn ->
+      Nx.Defn.jit(fun, [compiler: Nx.Defn.Evaluator] ++ options).(inputs)
+    end)
+  end
+
+  test "definitions drawn at random give the bits of Nx.Defn.Evaluator" do
+    for n <- 1..@definitions do
+      {steps, inputs} = drawn(n)
+      fun = Definitions.fun(steps)
+      expected = flat(evaluated(fun, inputs))
+      compiled = Nx.Defn.jit(fun, compiler: Compiler)
+
+      for _ <- 1..3,
+          {got, want} <- Enum.zip(flat(compiled.(inputs)), expected),
+          do: assert_same(got, host(want), :definition, steps: steps)
+    end
+  end
+
+  test "their hooks get the values of Nx.Defn.Evaluator, in its order" do
+    for n <- 1..div(@definitions, 3) do
+      {steps, inputs} = drawn(n)
+      fun = Definitions.fun(steps, &Nx.Defn.Kernel.io_call(&1, :value))
+      test = self()
+      hooks = %{value: &send(test, {:value, Nx.to_binary(&1)})}
+
+      [{results, values}, {expected, expected_values}] =
+        for run <- [
+              &Nx.Defn.jit(fun, compiler: Compiler, hooks: hooks).(&1),
+              &evaluated(fun, &1, hooks: hooks)
+            ],
+            do: {flat(run.(inputs)), received()}
+
+      assert values == expected_values
+
+      for {got, want} <- Enum.zip(results, expected),
+          do: assert_same(got, host(want), :hooks, steps: steps)
+    end
+  end
+
+  defp received do
+    receive do
+      {:value, value} -> [value | received()]
+    after
+      0 -> []
+    end
   end
 
   # Numbers whose sequences of Collatz are long, all in one tensor.

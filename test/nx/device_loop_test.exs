@@ -55,17 +55,9 @@ defmodule Nx.Vulkan.DeviceLoopTest do
   deftransform next(values, opts) do
     [opts[:step].(values), values]
     |> Enum.map(&Tuple.to_list/1)
-    |> Enum.zip_with(fn [next, value] -> fit(next, value) end)
+    |> Enum.zip_with(fn [next, value] -> Definitions.fit(next, value) end)
     |> List.to_tuple()
   end
-
-  defp fit(next, %{shape: shape, type: type}) do
-    next = if next.shape == shape, do: next, else: Nx.reduce_max(Nx.real(next))
-    next |> part(type) |> Nx.as_type(type) |> Nx.broadcast(shape)
-  end
-
-  defp part(%{type: {:c, _}} = next, {kind, _}) when kind != :c, do: Nx.real(next)
-  defp part(next, _type), do: next
 
   # Sums of floats depend on the order.
   defp step(values) do

@@ -24,19 +24,22 @@ defmodule Nx.Vulkan.Test.Definitions do
     drawn = step.(values)
     {drawn, values ++ [perform(drawn, values)]}
   rescue
-    _ in [ArgumentError, ArithmeticError] -> draw(step, n, values)
+    _ in [ArgumentError, ArithmeticError, FunctionClauseError] -> draw(step, n, values)
   end
 
   @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
   @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
 
-  @doc "The steps as a function of the tuple of inputs. Some of the values are its results, the last one always."
-  def fun(steps) do
+  @doc """
+  The steps as a function of the tuple of inputs. Some of the values are its results, the last one always. `hook` gets
+  the value of each iteration and each branch.
+  """
+  def fun(steps, hook \\ & &1) do
     results = Enum.take_random(1..length(steps), 2)
 
     fn inputs ->
       inputs = Tuple.to_list(inputs)
-      values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2)]))
+      values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2, hook)]))
       made = Enum.drop(values, length(inputs))
       List.to_tuple([List.last(made) | Enum.map(results, &Enum.at(made, &1 - 1))])
     end
@@ -81,9 +84,28 @@ defmodule Nx.Vulkan.Test.Definitions do
     {:other, Generators.pick([:loop | names ++ names]), index(values)}
   end
 
+  @doc "A loop or a condition of steps, among which are more of them, to that depth."
+  def control(values, depth) do
+    index = index(values)
+
+    draw = fn ->
+      step = if depth > 1, do: &inner(&1, depth - 1), else: &elementwise/1
+      {steps, _} = Enum.map_reduce(1..3, [Enum.at(values, index)], &draw(step, &1, &2))
+      steps
+    end
+
+    Generators.pick([
+      {:repeat, index, Generators.pick([0, 1, 3]), draw.()},
+      {:branch, index, Generators.pick([0, 1]), draw.(), draw.()}
+    ])
+  end
+
+  defp inner(values, depth),
+    do: Generators.pick([elementwise(values), elementwise(values), control(values, depth)])
+
   defp index(values), do: :rand.uniform(length(values)) - 1
 
-  defp perform(step, values) do
+  defp perform(step, values, hook \\ & &1) do
     at = &Enum.at(values, &1)
 
     case step do
@@ -95,8 +117,46 @@ defmodule Nx.Vulkan.Test.Definitions do
       {:view, view, a} -> view(view, at.(a))
       {:reduce, op, a, keep} -> reduce(op, at.(a), keep)
       {:other, name, a} -> other(name, at.(a))
+      {:repeat, a, most, steps} -> repeat(at.(a), most: most, steps: steps, hook: hook)
+      {:branch, a, _, _, _} -> branch(at.(a), step: step, hook: hook)
     end
   end
+
+  defn repeat(x, opts \\ []) do
+    {x, _} =
+      while({x, i = 0}, i < opts[:most] and Nx.any(x != 3),
+        do: {last(x, opts[:steps], opts), i + 1}
+      )
+
+    x
+  end
+
+  defn branch(x, opts \\ []) do
+    if Nx.any(x == limit(opts)),
+      do: last(x, then(opts), opts),
+      else: last(x, otherwise(opts), opts)
+  end
+
+  deftransformp(limit(opts), do: elem(opts[:step], 2))
+  deftransformp(then(opts), do: elem(opts[:step], 3))
+  deftransformp(otherwise(opts), do: elem(opts[:step], 4))
+
+  deftransformp last(x, steps, opts) do
+    steps
+    |> Enum.reduce([x], &(&2 ++ [perform(&1, &2, opts[:hook])]))
+    |> List.last()
+    |> fit(x)
+    |> opts[:hook].()
+  end
+
+  @doc "A value of the other's shape and type."
+  def fit(next, %{shape: shape, type: type}) do
+    next = if next.shape == shape, do: next, else: Nx.reduce_max(Nx.real(next))
+    next |> part(type) |> Nx.as_type(type) |> Nx.broadcast(shape)
+  end
+
+  defp part(%{type: {:c, _}} = next, {kind, _}) when kind != :c, do: Nx.real(next)
+  defp part(next, _type), do: next
 
   defp view(:transpose, x), do: Nx.transpose(x)
   defp view(:reverse, x), do: Nx.reverse(x)

@@ -41,7 +41,16 @@ defmodule Nx.Vulkan.Compiler do
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{DefinitionGraph, Fusion, LoopUnrolling, Simplification, TraceCache}
+
+  alias Nx.Vulkan.Compiler.{
+    DefinitionGraph,
+    Fusion,
+    HookValue,
+    LoopUnrolling,
+    Simplification,
+    TraceCache
+  }
+
   alias Nx.Vulkan.VulkanoBackend
 
   @impl true
@@ -99,7 +108,14 @@ defmodule Nx.Vulkan.Compiler do
   # A function of the arguments and the hooks of a call.
   defp evaluator(key, vars, expr, options) do
     arguments = arguments(expr)
-    expr = expr |> LoopUnrolling.unroll() |> Simplification.simplify() |> Fusion.fuse()
+
+    expr =
+      expr
+      |> HookValue.wrap()
+      |> LoopUnrolling.unroll()
+      |> Simplification.simplify()
+      |> Fusion.fuse()
+
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
