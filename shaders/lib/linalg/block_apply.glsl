@@ -5,7 +5,7 @@ IDX matrix, rows, start, top, bottom, row_top, row_bottom, base;
 bool vectors, rotates_rows;
 
 #if VECTORS
-#define X(i, j) AT(Element, (vectors ? p.vectors : p.work), matrix + (j) * rows + (i))
+#define X(i, j) AT(Element, EITHER(Buffer_Element, vectors, p.vectors, p.work), matrix + (j) * rows + (i))
 #else
 #define X(i, j) AT(Element, p.work, matrix + (j) * rows + (i))
 #endif

@@ -100,10 +100,10 @@ fn prelude(caps: &Capabilities, index64: bool, qualifier: &str, storages: &[&str
             );
         }
     }
-    // A buffer reference as one of another type. SwiftShader, which has no 64-bit integers, ends the process on an `OpBitcast` between
-    // two pointer types.
-    let cast = if caps.int64 { "b" } else { "uvec2(b)" };
-    let _ = writeln!(text, "#define CAST(R, b) R({cast})");
+    // A buffer reference as one of another type, and one of two. SwiftShader, which has no 64-bit integers, ends the process on an
+    // `OpBitcast` between two pointer types, and on an `OpSelect` of pointers.
+    let (cast, either) = if caps.int64 { ("b", "x ? a : b") } else { ("uvec2(b)", "R(x ? uvec2(a) : uvec2(b))") };
+    let _ = writeln!(text, "#define CAST(R, b) R({cast})\n#define EITHER(R, x, a, b) ({either})");
     // Arrays take 32-bit indices; beyond that the address itself is moved.
     text.push_str(if index64 {
         "#define AT(T, b, i) Buffer_##T(uint64_t(b) + uint64_t(i) * SIZE_##T).v[0]\n\
