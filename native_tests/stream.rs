@@ -10,16 +10,17 @@
 mod support;
 
 use std::collections::VecDeque;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nx_vulkan::device::{self, DisabledFeatures, Timeline};
+use nx_vulkan::device::Timeline;
 use nx_vulkan::error::{Error, Retry};
 use nx_vulkan::gpu::gpu;
 use nx_vulkan::memory::{Blocking, Buffer};
 use nx_vulkan::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use nx_vulkan::program::Type;
-use nx_vulkan::stream::{Dispatch, Stream};
+use nx_vulkan::stream::Dispatch;
 use support::{Random, device, download, node, run, upload};
 
 const N: usize = 3000;
@@ -98,8 +99,23 @@ fn callers_far_ahead_of_the_device_wait_for_it() {
     stream.apply_backpressure(Blocking::Refused).unwrap();
 }
 
+/// Runs a test in a process of its own: other tests share the device's memory.
+fn alone(name: &str, test: fn()) {
+    const ALONE: &str = "NX_VULKAN_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let process = Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(ALONE, "1").output();
+    let process = process.unwrap();
+    assert!(process.status.success(), "{}", String::from_utf8_lossy(&process.stdout));
+}
+
 #[test]
 fn memory_stays_flat_over_many_batches() {
+    alone("memory_stays_flat_over_many_batches", flat_memory);
+}
+
+fn flat_memory() {
     let a = upload(&vec![1u32; N]);
     let work = || {
         let mut sum = step("add", &a, &a);
@@ -117,6 +133,10 @@ fn memory_stays_flat_over_many_batches() {
 
 #[test]
 fn what_lies_free_is_in_proportion_to_what_was_used() {
+    alone("what_lies_free_is_in_proportion_to_what_was_used", proportionate_memory);
+}
+
+fn proportionate_memory() {
     let before = device().pool.info();
     let largest = 200 << 20;
     // One at a time, of sizes that do not fit each other's allocations; far more than the bound in all.
@@ -166,36 +186,40 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
 }
 
 #[test]
-fn a_pipeline_that_cannot_be_built_is_the_error_of_what_waits_for_it_and_of_all_that_follows() {
-    // The loader's `vkGetDeviceProcAddr` crashes while another thread enumerates devices: the global device is open before.
-    device();
-    let list = device::physical_devices(&device::instance().unwrap()).unwrap();
-    let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
-    let physical = device::choose(&list, wanted.as_deref()).unwrap();
-    let (own, queue) = device::open(&physical, &DisabledFeatures::from_env().unwrap()).unwrap();
-    let stream = Stream::new(own.clone(), queue).unwrap();
-    let pipeline = Arc::new(Pipeline::unbuilt(&own, &SEVENS_INFO).unwrap());
-    let dispatch = Dispatch {
-        pipeline: &pipeline,
-        push: &[0; 8],
-        groups: [1; 3],
-        reads: &[],
-        writes: &[],
-        bindings: &[],
-        check: None,
+fn a_pipeline_that_cannot_be_built_is_the_error_of_what_depends_on_its_results() {
+    let gpu = device();
+    let refused = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
+    let sevens = |buffer: &Buffer| {
+        let allocation = buffer.allocation().unwrap();
+        let push = &allocation.address.to_le_bytes();
+        let (groups, writes) = ([N as u32, 1, 1], [&**allocation]);
+        let dispatch =
+            Dispatch { pipeline: &refused, push, groups, reads: &[], writes: &writes, bindings: &[], check: None };
+        gpu.stream.dispatch(&dispatch).unwrap();
     };
-    stream.dispatch(&dispatch).unwrap();
-    let failed = Error::DispatchFailed("as it should".into());
+    let (ones, written) = (upload(&vec![1u32; N]), upload(&vec![1u32; N]));
+    sevens(&written);
+    let (dependent, other) = (step("add", &step("add", &ones, &written), &ones), step("add", &ones, &ones));
+    let read = |buffer: &Buffer| gpu.read(buffer, 0, buffer.len()).map(drop);
+    let failed = Err(Error::DispatchFailed("the kernel test: as it should".into()).into());
     std::thread::scope(|scope| {
-        let waits = [0; 4].map(|_| scope.spawn(|| stream.finish()));
+        let waits = [0; 4].map(|_| scope.spawn(|| read(&dependent)));
         std::thread::sleep(Duration::from_millis(50));
-        pipeline.fail(failed.clone());
+        refused.fail(Error::DispatchFailed("as it should".into()));
         for wait in waits {
-            assert_eq!(wait.join().unwrap(), Err(failed.clone()));
+            assert_eq!(wait.join().unwrap(), failed);
         }
     });
-    assert_eq!(stream.dispatch(&dispatch), Err(failed.clone()));
-    assert_eq!(stream.finish(), Err(failed));
+    // In the same batches, before and after.
+    assert_eq!(download::<u32>(&other), vec![2; N]);
+    assert_eq!(read(&written), failed);
+    let later = upload(&vec![1u32; N]);
+    sevens(&later);
+    assert_eq!(read(&step("add", &later, &other)), failed);
+    assert_eq!(download::<u32>(&step("add", &other, &ones)), vec![3; N]);
+    // The memory of a failed result serves again.
+    drop((written, dependent, later));
+    (0..20).for_each(|_| assert_eq!(download::<u32>(&step("add", &ones, &ones)), vec![2; N]));
 }
 
 #[test]

@@ -216,7 +216,7 @@ const COUNTING: &str = "#version 460\n\
 fn counts(cx: &Context) -> Attempt<bool> {
     let gpu = cx.uncaptured();
     let info = PipelineCreateInfo { name: "probe", push_bytes: 0, bindings: 1, entry_point: "main" };
-    let pipeline = Arc::new(Pipeline::build(&gpu.device, &glsl::compile(COUNTING)?, &info, &[])?.0);
+    let pipeline = Arc::new(Pipeline::build_now(&gpu.device, &glsl::compile(COUNTING)?, &info, &[])?.0);
     let buffer = gpu.zeroed(256, Blocking::Allowed)?;
     let allocation = buffer.allocation()?;
     let bindings = [Binding { allocation: &allocation, offset: 0, range: 256 }];

@@ -53,7 +53,7 @@ pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32
         bindings: buffers.len() as u32,
         entry_point: "main",
     };
-    let pipeline = Arc::new(Pipeline::build(&device().device, words, &blueprint, &[]).unwrap().0);
+    let pipeline = Arc::new(Pipeline::build_now(&device().device, words, &blueprint, &[]).unwrap().0);
     let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
     let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
     let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();

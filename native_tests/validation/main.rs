@@ -102,7 +102,7 @@ fn write_out_of_bounds() {
     let allocation = buffer.allocation().unwrap();
     let words = glsl::compile(KERNEL).unwrap();
     let info = PipelineCreateInfo { name: "test", push_bytes: 8, bindings: 0, entry_point: "main" };
-    let pipeline = Arc::new(Pipeline::build(&gpu.device, &words, &info, &[]).unwrap().0);
+    let pipeline = Arc::new(Pipeline::build_now(&gpu.device, &words, &info, &[]).unwrap().0);
     let push = &allocation.address.to_le_bytes();
     let dispatch = Dispatch {
         pipeline: &pipeline,

@@ -40,7 +40,8 @@ impl Readback {
         self.allocation.mapped(self.len)
     }
 
-    /// Makes what the device wrote visible where the memory is not coherent. Fails where it came of an index that was out of bounds.
+    /// Makes what the device wrote visible where the memory is not coherent. Fails where it came of an index that was out
+    /// of bounds, or of a kernel that the driver refused.
     fn visible(self) -> Result<Self> {
         self.allocation.checks.failure().map_or(Ok(()), Err)?;
         let visible = self.allocation.buffer.read().map(drop);

@@ -91,8 +91,8 @@ impl SmallestKernel {
     /// Has the driver build the kernel: one that loads its compiler for the first kernel has it then.
     pub fn build(self, device: &Arc<Device>) -> Result<()> {
         let panicked = |_| Err(Error::DispatchFailed("the compiler panicked".into()));
-        let info = PipelineCreateInfo { push_bytes: 0, bindings: 0, entry_point: "main", name: "smallest" };
-        Pipeline::build(device, &self.0.join().unwrap_or_else(panicked)?, &info, &[]).map(drop)
+        let info = PipelineCreateInfo { push_bytes: 0, bindings: 0, entry_point: "main", name: "the smallest" };
+        Pipeline::build_now(device, &self.0.join().unwrap_or_else(panicked)?, &info, &[]).map(drop)
     }
 }
 

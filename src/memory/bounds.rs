@@ -1,12 +1,7 @@
 //! Checks of indices that only the device knows. Kernels report an index that is out of bounds in a record that the host maps; this module
-//! owns the records, and which allocations hold results of calls that may have failed. It knows no kernels and no commands.
-//!
-//! Nobody waits for a check. What a checked call writes carries the check, and so does what later commands make of it: the stream hands
-//! checks on from what a command reads to what it writes. Reading an allocation whose check has failed is an error, and it names the operation
-//! that failed. Checks that have passed are dropped.
+//! owns the records, and what their words mean. It knows no kernels and no commands.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -16,9 +11,6 @@ use crate::error::Error;
 
 /// Bytes of a record: the words of `BoundsRecord` in `shaders/lib/bounds.glsl`.
 pub const BOUNDS_RECORD_BYTES: u64 = 16;
-/// The checks of an allocation from which a call on it shares the last of them, so that a chain of calls that nobody reads carries
-/// a bounded number.
-const MAX_CHECKS: usize = 16;
 /// Marks an index of an unsigned type, as in `shaders/lib/bounds.glsl`.
 const UNSIGNED_INDEX: u32 = 1 << 31;
 
@@ -67,7 +59,7 @@ impl BoundsCheck {
     }
 
     /// The error where an index was out of bounds, of commands that have run.
-    fn failure(&self) -> Option<Error> {
+    pub(super) fn failure(&self) -> Option<Error> {
         let [number, k, low, high] = self.record.words();
         let operation = self.operations.lock().get((number as usize).checked_sub(1)?).cloned()?;
         let CheckedIndices { op, shape, axes } = &*operation;
@@ -81,60 +73,7 @@ impl BoundsCheck {
     }
 
     /// Whether the commands that were recorded with it have run, and none has failed.
-    fn has_passed(&self) -> bool {
+    pub(super) fn has_passed(&self) -> bool {
         self.record.has_run() && self.record.words()[0] == 0
-    }
-}
-
-/// The checks that an allocation's contents depend on, and that have not passed yet.
-#[derive(Default)]
-pub struct PendingChecks {
-    any: AtomicBool,
-    list: Mutex<SmallVec<[Arc<BoundsCheck>; 1]>>,
-}
-
-impl PendingChecks {
-    /// Whether there are some.
-    #[inline]
-    pub fn any(&self) -> bool {
-        self.any.load(Relaxed)
-    }
-
-    /// Those that have not passed.
-    pub fn pending(&self) -> SmallVec<[Arc<BoundsCheck>; 1]> {
-        if !self.any() {
-            return SmallVec::new();
-        }
-        let mut list = self.list.lock();
-        list.retain(|check| !check.has_passed());
-        self.any.store(!list.is_empty(), Relaxed);
-        list.clone()
-    }
-
-    /// Adds a check.
-    pub fn add(&self, check: &Arc<BoundsCheck>) {
-        let mut list = self.list.lock();
-        if !list.iter().any(|known| Arc::ptr_eq(known, check)) {
-            list.push(check.clone());
-            self.any.store(true, Relaxed);
-        }
-    }
-
-    /// A check that a call on the allocation shares, where there are too many for another one.
-    pub fn shared(&self) -> Option<Arc<BoundsCheck>> {
-        let pending = self.pending();
-        pending.get(MAX_CHECKS - 1).cloned()
-    }
-
-    /// The first failure, once the commands that wrote the allocation have run.
-    pub fn failure(&self) -> Option<Error> {
-        if self.any() { self.list.lock().iter().find_map(|check| check.failure()) } else { None }
-    }
-
-    /// Forgets all checks: the memory gets another use.
-    pub fn clear(&mut self) {
-        if std::mem::take(self.any.get_mut()) {
-            self.list.get_mut().clear();
-        }
     }
 }

@@ -7,11 +7,13 @@
 
 mod bounds;
 mod buffer;
+mod checks;
 mod packing;
 mod pool;
 
-pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices, PendingChecks};
+pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices};
 pub use buffer::Buffer;
+pub use checks::{KernelBuild, PendingCheck, PendingChecks};
 pub use packing::Packing;
 pub use pool::{Allocation, AllocationHandle, MemoryInfo, MemoryKind, Pool};
 

@@ -11,6 +11,7 @@ use vulkano::device::Device;
 use vulkano::pipeline::cache::{PipelineCache, PipelineCacheCreateInfo};
 
 use crate::error::{Error, Result};
+use crate::memory::KernelBuild;
 
 /// How a pipeline is made from its module.
 pub struct PipelineCreateInfo<'a> {
@@ -31,6 +32,7 @@ pub struct Pipeline {
     name: Arc<str>,
     /// Empty while the driver builds.
     handle: OnceCell<Result<vk::Pipeline>>,
+    build: Arc<KernelBuild>,
     layout: vk::PipelineLayout,
     set_layout: vk::DescriptorSetLayout,
 }
@@ -44,6 +46,11 @@ impl Pipeline {
     /// Whether [`Pipeline::handle`] would not wait.
     pub fn is_built(&self) -> bool {
         self.handle.get().is_some()
+    }
+
+    /// Whether the driver has built it, for what depends on that.
+    pub fn build(&self) -> &Arc<KernelBuild> {
+        &self.build
     }
 
     /// What profiles call it.
@@ -62,7 +69,7 @@ impl Pipeline {
     }
 
     /// Builds a pipeline, and the driver's data for building it faster next time. `words` must be valid SPIR-V.
-    pub fn build(
+    pub fn build_now(
         device: &Arc<Device>,
         words: &[u32],
         create_info: &PipelineCreateInfo,
@@ -82,6 +89,7 @@ impl Pipeline {
             device: device.clone(),
             name: create_info.name.into(),
             handle: OnceCell::new(),
+            build: Arc::default(),
             layout: vk::PipelineLayout::null(),
             set_layout: vk::DescriptorSetLayout::null(),
         };
@@ -89,19 +97,31 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Has the driver build the pipeline, from the arguments of [`Pipeline::build`]. `keep` gets the driver's data for doing so faster next
+    /// Has the driver build the pipeline, from the arguments of [`Pipeline::build_now`]. `keep` gets the driver's data for doing so faster next
     /// time, before anyone gets the handle.
     pub fn finish(&self, words: &[u32], entry_point: &str, driver_data: &[u8], keep: impl FnOnce(Vec<u8>)) {
         let built = self.make(words, entry_point, driver_data).map(|(handle, data)| {
             keep(data);
             handle
         });
-        let _ = self.handle.set(built);
+        self.settle(built);
     }
 
     /// Has the pipeline be one that could not be built, unless it is finished.
     pub fn fail(&self, error: Error) {
-        let _ = self.handle.set(Err(error));
+        if !self.is_built() {
+            self.settle(Err(error));
+        }
+    }
+
+    fn settle(&self, built: Result<vk::Pipeline>) {
+        let built = built.map_err(|error| match error {
+            Error::OutOfMemory(what) => Error::OutOfMemory(format!("the kernel {}: {what}", self.name)),
+            other => Error::DispatchFailed(format!("the kernel {}: {other}", self.name)),
+        });
+        // Those who wait for the handle ask for the build's outcome next.
+        self.build.end(built.as_ref().err().cloned());
+        let _ = self.handle.set(built);
     }
 
     fn make_layout(&mut self, create_info: &PipelineCreateInfo) -> Result<()> {

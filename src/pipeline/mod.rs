@@ -147,7 +147,9 @@ impl Pipelines {
         blocking: Blocking,
         source: impl FnOnce() -> KernelSource,
     ) -> Attempt<Arc<Pipeline>> {
-        if let Some(pipeline) = self.kernels.read().get(&key) {
+        // One that the driver refused is built anew: memory may have been short.
+        let usable = |pipeline: &&Arc<Pipeline>| !pipeline.is_built() || pipeline.build().has_passed();
+        if let Some(pipeline) = self.kernels.read().get(&key).filter(usable) {
             return Ok(pipeline.clone());
         }
         blocking.require()?;
@@ -155,7 +157,12 @@ impl Pipelines {
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
         let info = PipelineCreateInfo { name: &name, push_bytes, bindings: 0, entry_point: "main" };
         let pipeline = self.start(content, &info, || glsl::compile(&source))?;
-        Ok(self.kernels.write().entry(key).or_insert(pipeline).clone())
+        let mut kernels = self.kernels.write();
+        if let Some(other) = kernels.get(&key).filter(usable) {
+            return Ok(other.clone());
+        }
+        kernels.insert(key, pipeline.clone());
+        Ok(pipeline)
     }
 
     /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.

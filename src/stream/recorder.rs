@@ -11,7 +11,7 @@ use super::profile::{ProfileRecorder, Profiler};
 use super::submitter::Submitter;
 use crate::device::Timeline;
 use crate::error::{Error, Result};
-use crate::memory::{Allocation, BoundsCheck};
+use crate::memory::{Allocation, BoundsCheck, PendingCheck};
 use crate::pipeline::Pipeline;
 
 /// One storage buffer of a kernel of user SPIR-V, at the binding of its position.
@@ -103,7 +103,7 @@ fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
 #[cold]
 fn inherit_checks(read: &Allocation, writes: &[&Allocation]) {
     for check in read.checks.pending() {
-        writes.iter().for_each(|write| write.checks.add(&check));
+        writes.iter().for_each(|write| write.checks.add(check.clone()));
     }
 }
 
@@ -129,7 +129,10 @@ impl Recorder {
         if let Some(check) = d.check {
             self.reports = true;
             check.record().last_use.store(self.submitted() + 1, Relaxed);
-            d.writes.iter().for_each(|write| write.checks.add(check));
+            d.writes.iter().for_each(|write| write.checks.add(PendingCheck::Indices(check.clone())));
+        }
+        if !d.pipeline.build().has_passed() {
+            d.writes.iter().for_each(|write| write.checks.add(PendingCheck::Kernel(d.pipeline.build().clone())));
         }
         let push = self.batch.store(d.push);
         let (pipeline, layout) = (self.batch.keep(d.pipeline), d.pipeline.layout());
