@@ -113,17 +113,17 @@ defmodule Nx.Vulkan.CompilerContractTest do
 
   describe "hooks" do
     defn in_order(x, y) do
-      first = io_call(x * 2, :first)
-      second = io_call(first + y, :second)
-      {third, _} = io_call({second * first, y}, :third)
-      {third - 1, Nx.sum(io_call(y * 3, :fourth)) + Nx.sum(first)}
+      first = io_hook(x * 2, :first)
+      second = io_hook(first + y, :second)
+      {third, _} = io_hook({second * first, y}, :third)
+      {third - 1, Nx.sum(io_hook(y * 3, :fourth)) + Nx.sum(first)}
     end
 
     defn in_a_counted_loop(x, _y) do
       {_, x, last} =
         while {i = 0, x, _last = x}, i < 3 do
-          x = io_call(x * 2 + i, :inner)
-          {i + 1, x, io_call(x + 100, :last)}
+          x = io_hook(x * 2 + i, :inner)
+          {i + 1, x, io_hook(x + 100, :last)}
         end
 
       x + last
@@ -133,7 +133,7 @@ defmodule Nx.Vulkan.CompilerContractTest do
     defn beside_a_counted_loop(x, _y) do
       {_, x, _} =
         while {i = 0, x, seen = 0}, i < 3 do
-          {i + 1, x * 2, io_call(i * 10, :seen) + 0 * seen}
+          {i + 1, x * 2, io_hook(i * 10, :seen) + 0 * seen}
         end
 
       x
@@ -141,14 +141,14 @@ defmodule Nx.Vulkan.CompilerContractTest do
 
     defn unread_in_a_counted_loop(x, _y) do
       {_, x, seen} =
-        while({i = 0, x, _seen = 0}, i < 3, do: {i + 1, x * 2, io_call(i * 10, :seen)})
+        while({i = 0, x, _seen = 0}, i < 3, do: {i + 1, x * 2, io_hook(i * 10, :seen)})
 
       {x, seen}
     end
 
     defn in_a_loop(x, y) do
       while {x, y}, Nx.any(x < 50) do
-        {io_call(x * 3, :inner), io_call(y + 1, :other)}
+        {io_hook(x * 3, :inner), io_hook(y + 1, :other)}
       end
     end
 
@@ -156,16 +156,16 @@ defmodule Nx.Vulkan.CompilerContractTest do
       shared = x + y
 
       cond do
-        Nx.all(io_call(shared > 100, :first)) -> io_call(shared, :not_this)
-        Nx.any(io_call(shared > 0, :second)) -> io_call(shared * 2, :this)
-        true -> io_call(shared, :nor_this)
+        Nx.all(io_hook(shared > 100, :first)) -> io_hook(shared, :not_this)
+        Nx.any(io_hook(shared > 0, :second)) -> io_hook(shared * 2, :this)
+        true -> io_hook(shared, :nor_this)
       end
     end
 
     defn in_a_branch_of_a_loop(x, _y) do
       {_, x} =
         while {i = 0, x}, i < 4 do
-          x = if(Nx.remainder(i, 2) == 0, do: io_call(x + i, :even), else: io_call(x * 2, :odd))
+          x = if(Nx.remainder(i, 2) == 0, do: io_hook(x + i, :even), else: io_hook(x * 2, :odd))
           {i + 1, x}
         end
 
@@ -194,7 +194,7 @@ defmodule Nx.Vulkan.CompilerContractTest do
 
     test "that are functions run in each call" do
       fun = fn x, y ->
-        x = Nx.io_call(Nx.add(x, 1), &send(self(), {:plain, Nx.to_number(&1)}))
+        x = io_hook(Nx.add(x, 1), &send(self(), {:plain, Nx.to_number(&1)}))
         Nx.Defn.Kernel.print_value(Nx.add(x, y), &send(self(), {:printed, Nx.to_number(&1)}))
       end
 
@@ -372,5 +372,5 @@ defmodule Nx.Vulkan.CompilerContractTest do
   defp template, do: Nx.template({2}, :s32)
 
   defp compiled(fun), do: Nx.Defn.jit(fun, compiler: Compiler)
-  defp hook(x, name), do: Nx.Defn.Kernel.io_call(x, name)
+  defp hook(x, name), do: io_hook(x, name)
 end

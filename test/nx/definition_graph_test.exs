@@ -199,7 +199,7 @@ defmodule Nx.Vulkan.DefinitionGraphTest do
     if flag > 0, do: Nx.dot(x, x), else: Nx.sum(x)
   end
 
-  defn(hooked(x), do: io_call(x * 2, :seen) + 1)
+  defn(hooked(x), do: io_hook(x * 2, :seen) + 1)
 
   test "definitions whose calls depend on elements, and those with hooks, are evaluated" do
     halved = compiled(&halved/1)

@@ -374,7 +374,7 @@ defmodule Nx.Vulkan.ExmcTest do
       result = Nx.Vulkan.jit(&Nx.exp/1, compiler: Nx.Defn.Evaluator).(x)
       assert %Nx.BinaryBackend{} = result.data
       tested = self()
-      fun = fn x -> Nx.Defn.Kernel.io_call(Nx.add(x, 1), :seen, &send(tested, {:seen, &1})) end
+      fun = fn x -> io_hook(Nx.add(x, 1), :seen, &send(tested, {:seen, &1})) end
       _ = Nx.Vulkan.jit(fun, garbage_collect: true).(x)
       assert_received {:seen, %Nx.Tensor{data: %VulkanoBackend{}}}
       assert_raise FunctionClauseError, fn -> Nx.Vulkan.jit(:no_function) end

@@ -10,7 +10,7 @@ defmodule Nx.Vulkan.TraceCacheTest do
   @mebibyte 2 ** 20
   @most_kept 1024
 
-  def seen(x), do: Nx.Defn.Kernel.io_call(Nx.multiply(x, 2), :seen)
+  def seen(x), do: io_hook(Nx.multiply(x, 2), :seen)
 
   test "hooks are those of the call, and nothing that they close over is kept" do
     {hooked, held} =
@@ -29,7 +29,7 @@ defmodule Nx.Vulkan.TraceCacheTest do
   test "a function that closes over device memory is not kept, wherever it uses it" do
     for use <- [
           fn large, x -> Nx.add(x, Nx.size(large)) end,
-          fn large, x -> Nx.Defn.Kernel.io_call(x, fn _ -> Nx.size(large) end) end,
+          fn large, x -> io_hook(x, fn _ -> Nx.size(large) end) end,
           fn large, x -> Nx.runtime_call(x, x, [large: large], fn x, _ -> x end) end
         ] do
       assert {0, 0} ==

@@ -14,6 +14,7 @@ defmodule Nx.Vulkan.Test.Case do
       @moduletag timeout: 1_800_000
 
       import Nx.Vulkan.Test.Compare
+      import Nx.Vulkan.Test.Hooks
       import Nx.Vulkan.Test.Case
       alias Nx.Vulkan.Fallback
       alias Nx.Vulkan.Test.{Fallbacks, Generators, NearestBackend, Reference}
