@@ -11,10 +11,10 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
 
   require Nx.Vulkan.Native, as: Native
 
-  alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
+  alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
-  alias Nx.Vulkan.Compiler.{LoopBound, WorkgroupLowering}
+  alias Nx.Vulkan.Compiler.{Closure, LoopBound, WorkgroupLowering}
   alias Nx.Vulkan.Error
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -41,11 +41,6 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
           {:while, values :: pos_integer(), condition :: evaluator(), body :: evaluator()}
           | {:cond, clauses :: [{evaluator(), evaluator()}], last :: evaluator()}
 
-  # Arguments of a block: `default/1` has a clause for each number.
-  @most_arguments 24
-  # Operations that do more than compute, or that this process must not run to find out.
-  @effects [:io_call, :runtime_call, :token, :attach_token]
-
   @doc """
   The `while` as a block, or as it is. `loop` has its operations in groups, `scope` are its condition and its body
   without groups. The arguments are its initial values and the tensors that it captured.
@@ -54,18 +49,18 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
   def lower_while(%T{data: %Expr{args: [initial, _arg, pred, block]}} = loop, scope) do
     values = Composite.flatten_list([initial])
     count = length(values)
-    args = values ++ captured({pred, block})
+    args = values ++ Closure.captured({pred, block})
 
     lower(loop, {pred, block}, args, initial, fn ->
       known = for {arg, index} <- Enum.with_index(args), index >= count, do: {arg, index}
-      {pred, block} = on_arguments({pred, block}, known)
-      {initial, _} = Composite.traverse(initial, 0, &{parameter(&1, &2), &2 + 1})
+      {pred, block} = Closure.on_arguments({pred, block}, known)
+      {initial, _} = Composite.traverse(initial, 0, &{Closure.parameter(&1, &2), &2 + 1})
       [_initial | rest] = loop.data.args
 
       %__MODULE__{
-        statement: {:while, count, evaluator(pred, args), evaluator(block, args)},
+        statement: {:while, count, Closure.evaluator(pred, args), Closure.evaluator(block, args)},
         bound: LoopBound.conditions(values, scope, {bounds(pred), bounds(block)}),
-        evaluate: evaluator(with_outputs(loop, [initial | rest], values), args)
+        evaluate: Closure.evaluator(Closure.with_outputs(loop, [initial | rest], values), args)
       }
     end)
   end
@@ -77,10 +72,10 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
   @spec lower_cond(T.t(), %{reference() => [reference() | :outside]}) :: T.t()
   def lower_cond(%T{data: %Expr{id: id, args: [clauses, last]}} = branches, readers) do
     scope = {List.to_tuple(Enum.flat_map(clauses, &Tuple.to_list/1)), last}
-    args = arguments(scope, id, readers)
+    args = Closure.arguments(scope, id, readers)
 
     lower(branches, scope, args, last, fn ->
-      {scope, last} = on_arguments(scope, Enum.with_index(args))
+      {scope, last} = Closure.on_arguments(scope, Enum.with_index(args))
       clauses = for [pred, body] <- Enum.chunk_every(Tuple.to_list(scope), 2), do: {pred, body}
       bounds = bounds({scope, last})
       outs = Composite.flatten_list([last])
@@ -88,31 +83,24 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
       %__MODULE__{
         statement:
           {:cond,
-           for({pred, body} <- clauses, do: {evaluator(pred, args), evaluator(body, args)}),
-           evaluator(last, args)},
+           for(
+             {pred, body} <- clauses,
+             do: {Closure.evaluator(pred, args), Closure.evaluator(body, args)}
+           ), Closure.evaluator(last, args)},
         bound: if(nil not in bounds, do: Enum.sum(bounds)),
-        evaluate: evaluator(with_outputs(branches, [clauses, last], outs), args)
+        evaluate: Closure.evaluator(Closure.with_outputs(branches, [clauses, last], outs), args)
       }
     end)
   end
 
-  defp lower(%T{data: expr} = tensor, scope, values, outs, new) do
-    with true <- length(values) in 1..@most_arguments,
-         true <- Composite.reduce(scope, %{}, &effects/2) != :effect,
-         {:ok, block} <- native(new.(), outs, values) do
-      %{tensor | data: %{expr | op: :block, args: [block, values, outs, default(length(values))]}}
+  defp lower(tensor, scope, args, outs, new) do
+    with true <- Closure.possible?(scope, args),
+         {:ok, block} <- native(new.(), outs, args) do
+      Closure.block(tensor, block, args, outs)
     else
       _ -> tensor
     end
   end
-
-  # The expressions without such an operation that were seen, or `:effect`.
-  defp effects(_tensor, :effect), do: :effect
-  defp effects(%T{data: %Expr{op: op}}, _seen) when op in @effects, do: :effect
-  defp effects(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
-
-  defp effects(%T{data: %Expr{id: id}} = tensor, seen),
-    do: Tree.apply_args(tensor, :all, Map.put(seen, id, true), &{&1, effects(&1, &2)}) |> elem(1)
 
   # The bounds of the blocks in an expression; those within a block are part of its own.
   defp bounds(expr), do: Composite.reduce(expr, {[], %{}}, &bounds/2) |> elem(0)
@@ -131,114 +119,13 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
     |> elem(1)
   end
 
-  ## Arguments
-
-  # The tensors that an expression captured.
-  defp captured(expr) do
-    Composite.reduce(expr, %{}, &captured/2)
-    |> Map.values()
-    |> Enum.filter(&(&1.data.op == :tensor))
-  end
-
-  defp captured(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
-
-  defp captured(%T{data: %Expr{id: id}} = tensor, seen),
-    do:
-      Tree.apply_args(tensor, :scope, Map.put(seen, id, tensor), &{&1, captured(&1, &2)})
-      |> elem(1)
-
-  # The tensors that the branches read and do not compute themselves, because others read them, too.
-  defp arguments(scope, id, readers) do
-    state = %{args: [], seen: %{}, readers: readers, inner: %{id => true, outside: false}}
-    Enum.reverse(Composite.reduce(scope, state, &argument/2).args)
-  end
-
-  # The parameters of a function are its own.
-  defp argument(%T{data: %Expr{op: op}}, state) when op in [:constant, :fun], do: state
-
-  defp argument(%T{data: %Expr{id: id}}, %{seen: seen} = state) when is_map_key(seen, id),
-    do: state
-
-  defp argument(%T{data: %Expr{id: id, op: op, args: args}} = tensor, state) do
-    {inner?, state} = inner?(id, put_in(state.seen[id], true))
-    # An element of a tuple is computed where the tuple is.
-    {tuple?, state} = if op == :elem, do: inner?(hd(args).data.id, state), else: {true, state}
-
-    if inner? and tuple? and op not in [:parameter, :tensor],
-      do: Tree.apply_args(tensor, :scope, state, &{&1, argument(&1, &2)}) |> elem(1),
-      else: %{state | args: [tensor | state.args]}
-  end
-
-  # Whether nothing outside of the branches reads it.
-  defp inner?(id, %{inner: inner} = state) when is_map_key(inner, id), do: {inner[id], state}
-
-  defp inner?(id, state) do
-    {inner?, state} =
-      Enum.reduce(Map.get(state.readers, id, [:outside]), {true, state}, fn reader,
-                                                                            {inner?, state} ->
-        {reader?, state} = inner?(reader, state)
-        {inner? and reader?, state}
-      end)
-
-    {inner?, put_in(state.inner[id], inner?)}
-  end
-
-  # The expression with parameters in place of these tensors.
-  defp on_arguments(expr, args) do
-    known = for {tensor, index} <- args, into: %{}, do: {tensor.data.id, parameter(tensor, index)}
-    {expr, _known} = Composite.traverse(expr, known, &on_arguments_each/2)
-    expr
-  end
-
-  defp on_arguments_each(%T{data: %Expr{op: :constant}} = tensor, known), do: {tensor, known}
-
-  defp on_arguments_each(%T{data: %Expr{id: id} = expr} = tensor, known) do
-    case known do
-      %{^id => %T{data: data}} ->
-        {%{tensor | data: data}, known}
-
-      %{} ->
-        {args, known} = Tree.apply_args(tensor, :scope, known, &on_arguments_each/2)
-        tensor = %{tensor | data: %{expr | args: args}}
-        {tensor, Map.put(known, id, tensor)}
-    end
-  end
-
-  defp parameter(value, index), do: Expr.parameter(%{value | names: names(value)}, :root, index)
-
-  defp names(%T{shape: shape}), do: List.duplicate(nil, tuple_size(shape))
-
-  # The expression with these arguments, or the tuple of its elements, which are like `outs`.
-  defp with_outputs(%T{data: expr} = tensor, args, outs) do
-    tensor = %{tensor | data: %{expr | id: make_ref(), args: args}}
-
-    if match?({:tuple, _}, tensor.type) do
-      for {out, index} <- Enum.with_index(outs) do
-        %{out | data: %{expr | id: make_ref(), op: :elem, args: [tensor, index]}}
-      end
-      |> List.to_tuple()
-    else
-      tensor
-    end
-  end
-
-  # A function of the arguments, which are tensors.
-  defp evaluator(expr, values) do
-    evaluate = Evaluator.__compile__(__MODULE__, values, fn _vars -> expr end, [])
-
-    fn tensors ->
-      [result] =
-        Nx.with_default_backend(B, fn -> evaluate.([for(t <- tensors, do: fn -> t end)]) end)
-
-      result
-    end
-  end
-
   ## Recording
 
   # The block with its native program.
   defp native(block, outs, values) do
-    operands = for value <- values, do: %{value | names: names(value), data: %B{ref: make_ref()}}
+    operands =
+      for value <- values, do: %{value | names: Closure.names(value), data: %B{ref: make_ref()}}
+
     record = fn -> Composite.flatten_list([record(block, outs, operands)]) end
 
     with {:ok, results, statements} <- ProgramRecorder.record(record),
@@ -257,7 +144,10 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
   # Adds the statement to the recording, and gives its results.
   defp record(%__MODULE__{statement: {:while, count, condition, body}}, outs, args) do
     {values, captured} = Enum.split(args, count)
-    params = for value <- values, do: %{value | names: names(value), data: %B{ref: make_ref()}}
+
+    params =
+      for value <- values, do: %{value | names: Closure.names(value), data: %B{ref: make_ref()}}
+
     {predicate, condition} = ProgramRecorder.nested(fn -> condition.(params ++ captured) end)
 
     {next, body} =
@@ -274,7 +164,7 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
   defp record(%__MODULE__{statement: {:cond, clauses, last}}, outs, args) do
     results =
       for out <- Composite.flatten_list([outs]),
-          do: %{out | names: names(out), data: %B{ref: make_ref()}}
+          do: %{out | names: Closure.names(out), data: %B{ref: make_ref()}}
 
     {statements, []} = branch(clauses, last, args, results)
     ProgramRecorder.add(statements)
@@ -368,13 +258,5 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
       end)
 
     put_data(outs, tensors)
-  end
-
-  # The block's default implementation, for that number of arguments.
-  for count <- 1..@most_arguments do
-    args = Macro.generate_arguments(count, __MODULE__)
-
-    defp default(unquote(count)),
-      do: fn block, unquote_splicing(args) -> block.evaluate.(unquote(args)) end
   end
 end

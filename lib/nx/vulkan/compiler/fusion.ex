@@ -21,7 +21,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Elementwise
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup}
+  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HostLoop}
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
@@ -261,7 +261,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
     {fused_pred, fused_block} = fuse({pred, block})
     loop = %{tensor | data: %{expr | args: [initial, arg, fused_pred, fused_block]}}
-    {DeviceLoop.lower_while(loop, {pred, block}), done}
+
+    case DeviceLoop.lower_while(loop, {pred, block}) do
+      %T{data: %Expr{op: :block}} = device_loop -> {device_loop, done}
+      loop -> {HostLoop.lower(loop, {pred, block}), done}
+    end
   end
 
   defp rebuild(_kind, %T{data: %Expr{op: :cond} = expr} = tensor, state, done) do

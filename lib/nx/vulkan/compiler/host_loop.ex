@@ -1,0 +1,131 @@
+defmodule Nx.Vulkan.Compiler.HostLoop do
+  @moduledoc false
+  # A `while` whose iterations the host starts, each as one native graph: the body, and the condition of the next
+  # iteration. The host reads no more than whether the loop goes on. Loops of small tensors are
+  # `Nx.Vulkan.Compiler.DeviceLoop`'s.
+  #
+  # As long as the host knows the condition, from counters that it holds, the operations run one by one: nothing is read
+  # then, and the definition around the loop may have a graph.
+
+  alias Nx.Defn.{Composite, Expr}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
+  alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, Fusion, Simplification}
+  alias Nx.Vulkan.VulkanoBackend, as: B
+
+  @enforce_keys [:count, :condition, :step, :graph, :changed, :evaluate]
+  defstruct [:count, :condition, :step, :graph, :changed, :evaluate]
+
+  @typedoc """
+  `count` is the number of values, which are the first arguments. `condition` and `step` are functions of the arguments:
+  `step` gives the next condition and the next values, and `graph` is its graph. `changed` says of each argument whether
+  iterations change it. `evaluate` runs the loop operation by operation.
+  """
+  @type t :: %__MODULE__{
+          count: pos_integer(),
+          condition: ([T.t()] -> T.t()),
+          step: ([T.t()] -> tuple()),
+          graph: DefinitionGraph.t() | nil,
+          changed: [boolean()],
+          evaluate: ([T.t()] -> Nx.Container.t())
+        }
+
+  @doc """
+  The `while` as a block, or as it is. `loop` has its operations in groups, `scope` are its condition and its body
+  without groups. The arguments are its initial values and the tensors that it captured.
+  """
+  @spec lower(T.t(), {T.t(), Nx.Container.t()}) :: T.t()
+  def lower(%T{data: %Expr{args: [initial, arg, pred, block]}} = loop, scope) do
+    values = Composite.flatten_list([initial])
+    count = length(values)
+    args = values ++ Closure.captured({pred, block})
+
+    if Closure.possible?({pred, block}, args) do
+      known = for {arg, index} <- Enum.with_index(args), index >= count, do: {arg, index}
+      step = step(Closure.on_arguments(scope, known), count)
+      changed = changed(scope, args)
+      {on_parameters, _} = Composite.traverse(initial, 0, &{Closure.parameter(&1, &2), &2 + 1})
+      whole = Closure.with_outputs(loop, [on_parameters, arg, pred, block], values)
+
+      block = %__MODULE__{
+        count: count,
+        condition: pred |> Closure.on_arguments(known) |> Closure.evaluator(args),
+        step: Closure.evaluator(step, args),
+        graph: DefinitionGraph.new(step, Enum.map(args, fn _ -> true end), changed),
+        changed: changed,
+        evaluate: Closure.evaluator(whole, args)
+      }
+
+      Closure.block(loop, block, args, initial)
+    else
+      loop
+    end
+  end
+
+  # Of each argument whether iterations change it.
+  defp changed({_pred, block}, args) do
+    next = Composite.flatten_list([block])
+
+    for {_arg, index} <- Enum.with_index(args),
+        do:
+          index < length(next) and
+            not match?(%T{data: %Expr{op: :parameter, args: [^index]}}, Enum.at(next, index))
+  end
+
+  # The next condition and the next values.
+  defp step({pred, block}, count) do
+    next = Composite.flatten_list([block])
+    pred = Closure.with_values(pred, Enum.take(next, count))
+    [pred | next] |> List.to_tuple() |> Simplification.simplify() |> Fusion.fuse()
+  end
+
+  @spec run(t(), Nx.Container.t(), [T.t()]) :: Nx.Container.t()
+  def run(%__MODULE__{count: count} = loop, outs, args) do
+    if ProgramRecorder.recording?(), do: raise("the host reads the condition of this loop")
+    {values, captured} = Enum.split(args, count)
+    values = iterate(loop, loop.condition.(args), values, captured)
+
+    {outs, []} =
+      Composite.traverse(outs, values, fn out, [value | rest] ->
+        {%{out | data: value.data}, rest}
+      end)
+
+    outs
+  end
+
+  defp iterate(loop, %T{data: %B{scalar: {_, _}}} = pred, values, captured) do
+    if Nx.to_number(pred) != 0 do
+      [pred | values] = Tuple.to_list(loop.step.(values ++ captured))
+      iterate(loop, pred, values, captured)
+    else
+      values
+    end
+  end
+
+  # The graph may write the next values in place of those that it is given, which the caller keeps.
+  defp iterate(loop, pred, values, captured) do
+    values = for {value, changed?} <- Enum.zip(values, loop.changed), do: own(value, changed?)
+    replay(loop, pred, values, Enum.map(captured, &own(&1, false)))
+  end
+
+  # Numbers of the host become buffers once, and not in each iteration.
+  defp own(%T{data: %B{scalar: {_, _}}} = tensor, _changed?) do
+    {ref, _type, _shape} = Storage.buffer(tensor)
+    %{tensor | data: %B{ref: ref}}
+  end
+
+  defp own(tensor, true), do: Storage.copy(tensor, B, [])
+  defp own(tensor, false), do: tensor
+
+  defp replay(loop, pred, values, captured) do
+    if Nx.to_number(pred) != 0 do
+      args = for value <- values ++ captured, do: fn -> value end
+      evaluate = fn [args] -> [loop.step.(for arg <- args, do: arg.())] end
+      [results] = DefinitionGraph.run(loop.graph, [args], evaluate)
+      [pred | next] = Tuple.to_list(results)
+      replay(loop, pred, next, captured)
+    else
+      values
+    end
+  end
+end
