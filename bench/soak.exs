@@ -1,6 +1,8 @@
 # A soak test: operations of mixed kinds and sizes from several processes, and the memory that they hold.
 #
-#     mix run bench/soak.exs SECONDS [LARGEST]      # elements of the largest tensors, 2^20 by default
+#     mix run bench/soak.exs SECONDS [LARGEST [KIND]]      # elements of the largest tensors, 2^20 by default
+#
+# KIND is the one kind of work to do, such as `definition`: compiled calls on changing shapes, more than traces are kept for.
 #
 # Prints the memory of the pool, of this operating system process and of the BEAM some forty times. Ends with status 1
 # where memory grew: where the maximum of the last quarter of the run is more than a tenth above the maximum of the
@@ -11,18 +13,18 @@ defmodule Soak do
 
   @processes 4
 
-  def run(seconds, largest) do
+  def run(seconds, largest, kinds) do
     Nx.default_backend(VulkanoBackend)
     finish = System.monotonic_time(:millisecond) + 1000 * seconds
     # Builds each kernel once before the run starts.
-    for kind <- kinds(), do: work(kind, 1000)
+    for kind <- kinds, do: work(kind, 1000)
 
     workers =
       for seed <- 1..@processes do
         Task.async(fn ->
           Nx.default_backend(VulkanoBackend)
           :rand.seed(:exsss, {seed, 2, 3})
-          loop(finish, largest, 0)
+          loop(finish, largest, kinds, 0)
         end)
       end
 
@@ -32,18 +34,19 @@ defmodule Soak do
     verdict(Enum.reverse(samples))
   end
 
-  defp loop(finish, largest, done) do
+  defp loop(finish, largest, kinds, done) do
     if System.monotonic_time(:millisecond) < finish do
       # Uniform in the exponent: small and large sizes are equally frequent.
       size = round(:math.pow(largest, :rand.uniform()))
-      work(Enum.random(kinds()), size)
-      loop(finish, largest, done + 1)
+      work(Enum.random(kinds), size)
+      loop(finish, largest, kinds, done + 1)
     else
       done
     end
   end
 
-  defp kinds, do: [:elementwise, :reduce, :matmul, :move, :transfer, :sort, :gather, :process]
+  def kinds,
+    do: [:elementwise, :reduce, :matmul, :move, :transfer, :sort, :gather, :process, :definition]
 
   defp work(:elementwise, n) do
     x = Nx.iota({n}, type: :f32)
@@ -78,6 +81,14 @@ defmodule Soak do
     Nx.take(x, Nx.remainder(Nx.iota({n}), n))
   end
 
+  # Six calls: evaluated, recorded and replayed from then on.
+  defp work(:definition, n) do
+    x = Nx.iota({div(n, 3) + 1, 3}, type: :f32)
+    step = Nx.Defn.jit(Enum.random([&scaled/1, &centred/1, &put/1]), compiler: Nx.Vulkan.Compiler)
+    x = Enum.reduce(1..3, x, fn _, x -> step.(x) end)
+    Nx.to_number(Enum.reduce(1..3, x, fn _, x -> step.(Nx.donatable(x)) end)[0][0])
+  end
+
   # A process that ends while it holds tensors.
   defp work(:process, n) do
     {process, ref} =
@@ -90,18 +101,32 @@ defmodule Soak do
     receive do: ({:DOWN, ^ref, :process, ^process, _} -> :ok)
   end
 
+  def scaled(x), do: Nx.add(Nx.dot(Nx.tanh(x), Nx.eye(3)), Nx.iota({3}))
+  def centred(x), do: Nx.subtract(x, Nx.mean(x, axes: [0], keep_axes: true)) |> Nx.sort(axis: 1)
+  def put(x), do: Nx.put_slice(x, [0, 0], Nx.take(x, Nx.argmax(x, axis: 0)[0..0]))
+
   defp watch(interval, finish, samples) do
     if System.monotonic_time(:millisecond) + 1000 * interval < finish do
       Process.sleep(1000 * interval)
       info = Nx.Vulkan.memory_info()
       sample = [pool: info.pool_bytes, resident: resident(), beam: :erlang.memory(:total)]
       text = for {name, bytes} <- sample, do: [to_string(name), " ", mib(bytes), "  "]
-      IO.puts([Time.to_string(Time.utc_now()), "  ", text, "live buffers #{info.buffers}"])
+
+      IO.puts([
+        Time.to_string(Time.utc_now()),
+        "  ",
+        text,
+        "live buffers #{info.buffers}  traces #{traces()}"
+      ])
+
       watch(interval, finish, [sample | samples])
     else
       samples
     end
   end
+
+  defp traces,
+    do: Enum.count(:persistent_term.get(), &match?({{Nx.Vulkan.Compiler.TraceCache, _}, _}, &1))
 
   # Bytes of this process in memory, as the operating system counts them.
   defp resident do
@@ -132,18 +157,31 @@ defmodule Soak do
   end
 end
 
-{seconds, largest} =
-  case Enum.map(System.argv(), &Integer.parse/1) do
-    [{seconds, ""}] when seconds >= 20 ->
-      {seconds, 2 ** 20}
+usage = fn ->
+  IO.puts(
+    :stderr,
+    "usage: soak.exs SECONDS [LARGEST [KIND]], 20 seconds and 1000 elements at least"
+  )
 
-    [{seconds, ""}, {largest, ""}] when seconds >= 20 and largest >= 1000 ->
-      {seconds, largest}
+  System.halt(2)
+end
 
-    _ ->
-      IO.puts(:stderr, "usage: soak.exs SECONDS [LARGEST], 20 seconds and 1000 elements at least")
-      System.halt(2)
+{numbers, kinds} =
+  case System.argv() do
+    [seconds, largest, kind] ->
+      {[seconds, largest], Enum.filter(Soak.kinds(), &("#{&1}" == kind))}
+
+    numbers ->
+      {numbers, Soak.kinds()}
   end
 
+{seconds, largest} =
+  case Enum.map(numbers, &Integer.parse/1) do
+    [{seconds, ""}] when seconds >= 20 -> {seconds, 2 ** 20}
+    [{seconds, ""}, {largest, ""}] when seconds >= 20 and largest >= 1000 -> {seconds, largest}
+    _ -> usage.()
+  end
+
+if kinds == [], do: usage.()
 {:ok, _} = Application.ensure_all_started(:nx)
-unless Soak.run(seconds, largest), do: System.halt(1)
+unless Soak.run(seconds, largest, kinds), do: System.halt(1)

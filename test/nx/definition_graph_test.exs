@@ -363,6 +363,29 @@ defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
     assert Nx.to_number(x[0][1]) == 1.0
   end
 
+  # bench/soak.exs makes 100,000 such calls.
+  test "definitions of changing shapes keep no memory, and a bounded number of graphs" do
+    before = buffers()
+
+    in_process(fn ->
+      step = fn x -> Nx.add(Nx.multiply(x, 2), Nx.iota({3})) |> Nx.reverse(axes: [0]) end
+      compiled = Nx.Defn.jit(step, compiler: Nx.Vulkan.Compiler)
+
+      for n <- 1..1200, x = to_device(Nx.broadcast(1, {n, 3})) do
+        assert Nx.shape(Enum.reduce(1..3, x, fn _, x -> compiled.(x) end)) == {n, 3}
+      end
+
+      :erlang.garbage_collect()
+    end)
+
+    # Each keeps its iota.
+    traces =
+      Enum.count(:persistent_term.get(), &match?({{Nx.Vulkan.Compiler.TraceCache, _}, _}, &1))
+
+    assert traces <= 1024
+    assert freed?(before + 1024, 100)
+  end
+
   # Once the process is gone, so is what it held.
   defp in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 
