@@ -8,6 +8,11 @@ use ash::vk;
 use super::profile::BatchSamples;
 use crate::pipeline::Pipeline;
 
+/// Bits of the hash by which a batch finds pipelines that it has: a training step of a small network has some 20.
+const KEPT_BITS: u32 = 5;
+/// Multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
+const ADDRESS_HASH: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Commands that are submitted together, in order.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -18,6 +23,8 @@ pub(super) struct Batch {
     pub bindings: Vec<vk::DescriptorBufferInfo>,
     /// The dispatches' pipelines.
     pub pipelines: Vec<Arc<Pipeline>>,
+    /// The position of the pipeline that was kept last of those with a hash of their address.
+    kept: [u16; 1 << KEPT_BITS],
     /// Of each dispatch and transfer, while a profile is on.
     pub samples: Option<BatchSamples>,
 }
@@ -64,13 +71,20 @@ impl Batch {
         Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), ..Self::default() }
     }
 
-    /// Keeps a command's pipeline and returns its position. Dispatches of one kernel in a row share a reference: the counter's cache line
+    /// Keeps a command's pipeline and returns its position. Most dispatches share a reference with an earlier one: the counter's cache line
     /// is in use by the thread that submits.
     pub fn keep(&mut self, pipeline: &Arc<Pipeline>) -> usize {
-        if !self.pipelines.last().is_some_and(|last| Arc::ptr_eq(last, pipeline)) {
-            self.pipelines.push(pipeline.clone());
+        let address = Arc::as_ptr(pipeline) as u64;
+        let slot = (address.wrapping_mul(ADDRESS_HASH) >> (u64::BITS - KEPT_BITS)) as usize;
+        let kept = usize::from(self.kept[slot]);
+        if self.pipelines.get(kept).is_some_and(|kept| Arc::ptr_eq(kept, pipeline)) {
+            return kept;
         }
-        self.pipelines.len() - 1
+        self.pipelines.push(pipeline.clone());
+        let position = self.pipelines.len() - 1;
+        // Beyond what a slot holds the pipeline is not found again, and kept once more.
+        self.kept[slot] = position as u16;
+        position
     }
 
     /// Whether the driver has built all pipelines, so that encoding does not wait.
