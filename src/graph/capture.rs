@@ -5,8 +5,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::context::Operand;
+use super::levels::by_level;
 use super::params::{Params, Slot};
-use super::plan::CommandUses;
+use super::plan::{CommandUses, MIN_BARRIER_BYTES};
 use crate::memory::{Allocation, AllocationHandle, CheckedIndices};
 use crate::pipeline::Pipeline;
 use crate::stream::Copy;
@@ -56,7 +57,7 @@ pub(super) struct CapturedLaunch {
 
 impl CapturedCommand {
     /// The allocations that the command reads and writes.
-    fn uses(&self) -> CommandUses {
+    pub fn uses(&self) -> CommandUses {
         let one = |index| SmallVec::from_slice(&[index]);
         match self {
             CapturedCommand::Launch(launch) => {
@@ -252,6 +253,16 @@ impl Capture {
     /// The position among the inner allocations of one that commands write.
     pub fn position_made(&self, allocation: &Allocation) -> Option<usize> {
         self.inner.iter().position(|inner| inner.id == allocation.id && inner.constant.is_none())
+    }
+
+    /// Puts commands that do not depend on each other beside each other. What a command writes decides whether it keeps its position.
+    pub fn order_by_level(&mut self) {
+        let uses: Vec<_> = self.commands.iter().map(CapturedCommand::uses).collect();
+        let size = |&index: &Index| index.checked_sub(self.operands.len()).map_or(0, |inner| self.inner[inner].size);
+        let large = |used: &CommandUses| used.writes.iter().map(size).sum::<u64>() >= MIN_BARRIER_BYTES;
+        let large: Vec<_> = uses.iter().map(large).collect();
+        let mut commands: Vec<_> = std::mem::take(&mut self.commands).into_iter().map(Some).collect();
+        self.commands = by_level(&uses, &large).into_iter().filter_map(|command| commands[command].take()).collect();
     }
 
     /// What a command uses of the allocations that commands may write, by their positions: the inner ones, then those that are donated.

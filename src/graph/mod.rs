@@ -7,6 +7,7 @@
 mod cache;
 mod capture;
 mod context;
+mod levels;
 mod params;
 mod plan;
 mod recording;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 /// The size from which allocations share memory even where that takes a barrier: commands that write so much fill the device for longer
 /// than a barrier takes.
-const MIN_BARRIER_BYTES: u64 = 4 << 20;
+pub(super) const MIN_BARRIER_BYTES: u64 = 4 << 20;
 
 /// The allocations that a command reads and writes.
 #[derive(Default)]

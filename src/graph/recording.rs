@@ -106,6 +106,7 @@ impl Recording {
         }
         // An input that is a result stays the caller's.
         self.capture.donated.retain(|&(position, _)| !sources.contains(&ResultSource::Input(position)));
+        self.capture.order_by_level();
         let graph = Graph::of(self.capture, made.iter().map(|made| made.1), false)?;
         Some((graph, sources))
     }
