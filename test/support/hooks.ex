@@ -11,4 +11,9 @@ defmodule Nx.Vulkan.Test.Hooks do
   deftransform(io_hook(expr, name_or_function),
     do: apply(Nx.Defn.Kernel, @name, [expr, name_or_function])
   )
+
+  @doc "The same for a hook with a name and a function."
+  deftransform(io_hook(expr, name, function),
+    do: apply(Nx.Defn.Kernel, @name, [expr, name, function])
+  )
 end
