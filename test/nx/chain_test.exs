@@ -7,6 +7,16 @@ defmodule Nx.Vulkan.ChainTest do
   alias Nx.Vulkan.Chain.Lowering
   alias Nx.Vulkan.Test.ChainModels
 
+  defmodule Until do
+    @moduledoc "A loop whose end depends on the position."
+    import Nx.Defn
+
+    defn one(q) do
+      {x, _} = while({x = Nx.sum(q), q}, x > 1.0, do: {x * 0.5, q})
+      x
+    end
+  end
+
   @steps 2
   @step_size 0.01
 
@@ -68,5 +78,194 @@ defmodule Nx.Vulkan.ChainTest do
         assert error < 1.0e-13, "#{name}: #{key} is off by #{error}"
       end
     end
+  end
+
+  # A banana of two parameters, and a normal of three.
+  defp banana(%{a: a, b: b}, x) do
+    square = Nx.pow(Nx.subtract(Nx.slice_along_axis(b, 0, 1), Nx.pow(a, 2)), 2)
+    spread = Nx.sum(Nx.pow(Nx.subtract(b, Nx.sum(x)), 2))
+    Nx.multiply(-0.5, Nx.add(Nx.add(Nx.sum(square), Nx.pow(a, 2)), spread))
+  end
+
+  @banana %{a: Nx.template({}, :f64), b: Nx.template({3}, :f64)}
+
+  defp banana_chain do
+    x = ChainModels.numbers({5})
+    {:ok, chain} = Chain.compile(&banana/2, @banana, x)
+    {chain, x}
+  end
+
+  defp binary(tensor), do: tensor |> host() |> Nx.to_binary()
+
+  test "containers are vectors, leaf after leaf" do
+    {chain, x} = banana_chain()
+    q = %{a: Nx.f64(0.3), b: Nx.f64([1, 2, 3])}
+    vector = Chain.to_vector(chain, q)
+    assert Nx.to_flat_list(vector) == [0.3, 1.0, 2.0, 3.0]
+    assert Chain.from_vector(chain, vector) == q
+
+    options = [steps: 3, step_size: 0.1, inverse_mass: %{a: 2.0, b: Nx.f64([1, 0.5, 3])}]
+    {:ok, a} = Chain.leapfrog(chain, q, q, x, options)
+    options = Keyword.put(options, :inverse_mass, Nx.f64([2, 1, 0.5, 3]))
+    {:ok, b} = Chain.leapfrog(chain, vector, vector, x, options)
+    assert binary(a.q) == binary(b.q)
+    assert {a.q.shape, a.p.shape, a.grad.shape, a.logp.shape} == {{3, 4}, {3, 4}, {3, 4}, {3}}
+  end
+
+  test "chains are those that run one by one, with a step size and a mass each" do
+    {chain, x} = banana_chain()
+    [q, p] = for phase <- [0.2, 1.4], do: ChainModels.numbers({5, 4}, phase)
+    sizes = Nx.f64([0.1, -0.2, 0.05, 0.0, 0.3])
+    mass = Nx.add(ChainModels.numbers({5, 4}), 1.5)
+    options = [steps: 4, chains: 5, step_size: sizes, inverse_mass: mass]
+    {:ok, all} = Chain.leapfrog(chain, q, p, x, options)
+    {:ok, last} = Chain.leapfrog(chain, q, p, x, [keep: :last] ++ options)
+    assert {all.q.shape, all.logp.shape, last.q.shape} == {{5, 4, 4}, {5, 4}, {5, 4}}
+
+    for i <- 0..4, key <- [:q, :p, :grad, :logp] do
+      options = [steps: 4, step_size: sizes[i], inverse_mass: mass[i]]
+      {:ok, one} = Chain.leapfrog(chain, q[i], p[i], x, options)
+      assert binary(one[key]) == binary(all[key][i])
+      assert binary(one[key][3]) == binary(last[key][i])
+    end
+  end
+
+  test "a dense mass multiplies the momentum" do
+    {chain, x} = banana_chain()
+    root = ChainModels.numbers({4, 4})
+    matrix = Nx.add(Nx.dot(root, Nx.transpose(root)), Nx.eye(4))
+    {q, p} = {ChainModels.numbers({4}), ChainModels.numbers({4}, 0.9)}
+
+    step = fn mass ->
+      Chain.leapfrog(chain, q, p, x, steps: 1, step_size: 0.1, inverse_mass: mass)
+    end
+
+    {:ok, states} = step.(matrix)
+    {:ok, start} = Chain.leapfrog(chain, q, p, x, steps: 1, step_size: 0.0)
+    half = Nx.add(p, Nx.multiply(Nx.f64(0.05), host(start.grad[0])))
+    expected = Nx.add(q, Nx.multiply(Nx.f64(0.1), Nx.dot(matrix, half)))
+    assert largest_error(states.q[0], expected) < 1.0e-14
+
+    # A diagonal says the same as the matrix that has it.
+    diagonal = Nx.f64([1, 2, 3, 4])
+    {:ok, a} = step.(diagonal)
+    {:ok, b} = step.(Nx.make_diagonal(diagonal))
+    assert largest_error(a.q, host(b.q)) < 1.0e-15
+  end
+
+  test "a trajectory runs backwards, in time or from the reversed momentum" do
+    {chain, x} = banana_chain()
+    {q, p} = {ChainModels.numbers({4}), ChainModels.numbers({4}, 0.9)}
+
+    run = fn q, p, step_size ->
+      {:ok, states} = Chain.leapfrog(chain, q, p, x, steps: 50, step_size: step_size, keep: :last)
+      {host(states.q), host(states.p)}
+    end
+
+    {q_end, p_end} = run.(q, p, 0.05)
+    {back, momentum} = run.(q_end, p_end, -0.05)
+    assert largest_error(back, q) < 1.0e-12
+    assert largest_error(momentum, p) < 1.0e-12
+    {back, momentum} = run.(q_end, Nx.negate(p_end), 0.05)
+    assert largest_error(back, q) < 1.0e-12
+    assert largest_error(momentum, Nx.negate(p)) < 1.0e-12
+  end
+
+  test "the error of the energy is of the order of the squared step size" do
+    {chain, x} = banana_chain()
+    {q, p} = {ChainModels.numbers({4}), ChainModels.numbers({4}, 0.9)}
+    {:ok, start} = Chain.leapfrog(chain, q, p, x, steps: 1, step_size: 0.0)
+    energy = fn logp, p -> Nx.to_number(logp) - 0.5 * Nx.to_number(Nx.sum(Nx.pow(host(p), 2))) end
+
+    [coarse, fine] =
+      for steps <- [20, 40] do
+        options = [steps: steps, step_size: 2.0 / steps, keep: :last]
+        {:ok, states} = Chain.leapfrog(chain, q, p, x, options)
+        abs(energy.(states.logp, states.p) - energy.(start.logp[0], p))
+      end
+
+    assert_in_delta coarse / fine, 4.0, 0.6
+  end
+
+  test "f32 is that of the rounded position" do
+    x = ChainModels.numbers({5})
+    {:ok, chain} = Chain.compile(&banana/2, @banana, x, type: :f32)
+    {exact, _x} = banana_chain()
+    [q, p] = for phase <- [0.2, 1.4], do: Nx.as_type(ChainModels.numbers({4}, phase), :f32)
+    {:ok, states} = Chain.leapfrog(chain, q, p, x, steps: 5, step_size: 0.1)
+    {:ok, expected} = Chain.leapfrog(exact, q, p, x, steps: 5, step_size: 0.1)
+    assert states.q.type == {:f, 32}
+
+    for key <- [:q, :p, :grad, :logp],
+        do: assert(largest_error(Nx.as_type(states[key], :f64), host(expected[key])) < 1.0e-5)
+  end
+
+  test "what the function closes over is data, as are other tensors of the same shapes" do
+    centre = ChainModels.numbers({30})
+
+    logp = fn q, x ->
+      Nx.multiply(-0.5, Nx.sum(Nx.pow(Nx.subtract(Nx.subtract(x, centre), q), 2)))
+    end
+
+    {:ok, chain} = Chain.compile(logp, Nx.template({}, :f64), Nx.template({30}, :f64))
+
+    for phase <- [0.1, 2.0] do
+      x = ChainModels.numbers({30}, phase)
+
+      {:ok, states} =
+        Chain.leapfrog(chain, Nx.f64([0.4]), Nx.f64([0]), x, steps: 1, step_size: 0.0)
+
+      assert largest_error(states.logp[0], logp.(Nx.f64(0.4), x)) < 1.0e-14
+    end
+  end
+
+  test "what a kernel cannot compute is an error of compile" do
+    q = Nx.template({4}, :f64)
+    unsupported = fn logp -> assert {:error, {:unsupported, _}} = Chain.compile(logp, q, {}) end
+    {:error, {:unsupported, text}} = unsupported.(fn q, _ -> Nx.sum(Nx.sort(q)) end)
+    assert text =~ "sort"
+    unsupported.(fn q, _ -> q |> Nx.fft() |> Nx.real() |> Nx.sum() end)
+    unsupported.(fn q, _ -> Nx.sum(Nx.window_sum(q, {2})) end)
+
+    unsupported.(fn q, _ -> Until.one(q) end)
+
+    assert_raise ArgumentError, ~r/float scalar/, fn -> Chain.compile(fn q, _ -> q end, q, {}) end
+
+    assert_raise ArgumentError, ~r/float tensors/, fn ->
+      Chain.compile(&banana/2, Nx.iota({2}), {})
+    end
+
+    assert_raise RuntimeError, "mine", fn -> Chain.compile(fn _, _ -> raise "mine" end, q, {}) end
+  end
+
+  test "arguments of other shapes raise, and no call ends the process" do
+    {chain, x} = banana_chain()
+    q = ChainModels.numbers({4})
+
+    call = fn q, p, x, opts ->
+      Chain.leapfrog(chain, q, p, x, [steps: 1, step_size: 0.1] ++ opts)
+    end
+
+    assert {:ok, _} = call.(q, q, x, [])
+    assert_raise ArgumentError, ~r/q: expected/, fn -> call.(Nx.f64([1, 2]), q, x, []) end
+    assert_raise ArgumentError, ~r/p: expected/, fn -> call.(q, %{a: 1.0}, x, []) end
+    assert_raise ArgumentError, ~r/data: expected/, fn -> call.(q, q, Nx.f64([1]), []) end
+
+    assert_raise ArgumentError, ~r/inverse_mass/, fn ->
+      call.(q, q, x, inverse_mass: Nx.f64([1]))
+    end
+
+    assert_raise ArgumentError, ~r/q: expected/, fn -> call.(q, q, x, chains: 2) end
+    assert_raise ArgumentError, ~r/keep/, fn -> call.(q, q, x, keep: :none) end
+
+    assert_raise ArgumentError, ~r/steps/, fn ->
+      Chain.leapfrog(chain, q, q, x, step_size: 0.1)
+    end
+
+    # Energies that overflow are numbers of their own, not errors.
+    assert {:ok, states} = call.(Nx.multiply(q, 1.0e200), q, x, [])
+
+    assert Nx.to_number(Nx.is_nan(states.logp[0])) == 1 or
+             Nx.to_number(states.logp[0]) == :neg_infinity
   end
 end

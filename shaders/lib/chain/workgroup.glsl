@@ -2,8 +2,9 @@
 // log-densities.
 //
 // Algorithm: one workgroup computes one chain. Where it is one subgroup, its invocations meet without a barrier of the workgroup.
-// Domain: plain_log's and plain_exp's; the logarithm of a negative number is NaN.
-// Error: exp and log are within 4 ulp, division is the device's. Sums are not compensated: many invocations share them.
+// Domain: plain_log's and plain_exp's; the logarithm of a negative number is NaN. log1p is plain_log of the rounded sum, with what rounding
+//   dropped.
+// Error: exp, log and log1p are within 5 ulp, division is the device's. Sums are not compensated: many invocations share them.
 //
 // The kernel defines THREADS, and ONE_SUBGROUP where that many invocations are one subgroup.
 
@@ -23,11 +24,20 @@ void meet() {
 #endif
 }
 
-float chain_log(float x) { return x < 0.0f ? F32_NAN : plain_log(x); }
+#define CHAIN_LOGARITHMS(T, INF, NAN) \
+  T chain_log(T x) { return x < T(0) ? NAN : plain_log(x); } \
+  T chain_log1p(T x) { \
+    precise T u = T(1) + x; \
+    precise T lost = x - (u - T(1)); \
+    T v = plain_log(u) + lost / u; \
+    return u > T(0) && u < INF ? v : x > T(0) ? x : is_zero(u) ? -INF : NAN; \
+  }
+CHAIN_LOGARITHMS(float, F32_INF, F32_NAN)
 #ifdef HAS_FLOAT64
-double chain_log(double x) { return x < 0.0lf ? F64_NAN : plain_log(x); }
+CHAIN_LOGARITHMS(double, F64_INF, F64_NAN)
 #endif
 
 #define nx_exp plain_exp
 #define nx_log chain_log
+#define nx_log1p chain_log1p
 #define nx_divide(a, b) ((a) / (b))

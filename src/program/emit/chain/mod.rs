@@ -4,6 +4,7 @@
 //! The function reads `S{n}(i)`, an element of an operand, and `M{n}(i)`, an element of a slot in memory, and writes the latter. The kernel
 //! defines both.
 
+mod algebra;
 mod index;
 mod kernel;
 mod matrices;
@@ -19,10 +20,11 @@ use crate::error::{Error, Result};
 use crate::program::chain::ChainProgram;
 use crate::program::dense_strides;
 use crate::program::types::Compute;
+use algebra::as_type;
 use index::Index;
 use plan::{MAX_UNIFORM_ELEMENTS, MAX_UNROLLED_AXIS, Plan, SlotKind};
 use reductions::{ChainAccumulator, Exchange};
-use values::{ChainEmitter, Emission, Stop, as_type};
+use values::{ChainEmitter, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
 

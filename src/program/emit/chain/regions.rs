@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::algebra::{as_type, literal};
 use super::index::Index;
-use super::values::{ChainEmitter, Emission, Value, as_type};
+use super::values::{ChainEmitter, Emission, Value};
 use crate::program::{DynamicOffset, OutputView, dense_strides};
 
 /// Where an element is in a region.
@@ -128,9 +129,7 @@ impl ChainEmitter<'_> {
             crate::program::workgroup::StepInput::Slot(slot) => {
                 Ok(as_type(&self.element(slot, &at)?, given.program.inputs[input].ty))
             }
-            crate::program::workgroup::StepInput::Value(bits) => {
-                Ok(super::values::literal(given.program.inputs[input].ty, &bits))
-            }
+            crate::program::workgroup::StepInput::Value(bits) => Ok(literal(given.program.inputs[input].ty, &bits)),
         }
     }
 }

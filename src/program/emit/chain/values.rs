@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
+use super::algebra::{as_type, literal};
 use super::index::{Index, Variable};
 use super::plan::{MAX_UNIFORM_ELEMENTS, Plan, SlotKind};
 use crate::device::Capabilities;
 use crate::error::Error;
 use crate::program::chain::ChainProgram;
-use crate::program::emit::values::{bitcast, convert, load};
+use crate::program::emit::values::{convert, load};
 use crate::program::emit::{Emitter, VectorInputs};
 use crate::program::op::Typing;
 use crate::program::workgroup::{LoopStep, StepInput};
@@ -372,8 +373,15 @@ impl<'a> ChainEmitter<'a> {
             let StepInput::Slot(slot) = self.step(step).inputs[0] else { unreachable!("a copied input is a slot") };
             return self.element(slot, &views[0]);
         }
-        let nodes = self.step(step).program.nodes.len();
-        self.nodes(step, views, nodes)
+        let LoopStep { program, inputs, .. } = self.step(step);
+        // A number that is only moved keeps its bits: what reads it says of which type they are.
+        if let ([node], &[StepInput::Value(bits)]) = (&program.nodes[..], &inputs[..])
+            && node.op.typing == Typing::Convert
+            && node.ty == program.inputs[0].ty
+        {
+            return Ok(literal(node.ty, &bits));
+        }
+        self.nodes(step, views, program.nodes.len())
     }
 
     /// The last of a step's first `count` nodes, or the last input.
@@ -426,7 +434,11 @@ impl<'a> ChainEmitter<'a> {
     }
 
     fn operation(&mut self, step: usize, node: &Node, values: &[Value]) -> Emission<Value> {
-        let depth = node.args.iter().map(|&arg| values[arg].depth).max().unwrap_or(0);
+        let given: Vec<&Value> = node.args.iter().map(|&arg| &values[arg]).collect();
+        if let Some(value) = self.spared(node, &given)? {
+            return Ok(value);
+        }
+        let depth = given.iter().map(|value| value.depth).max().unwrap_or(0);
         let operands: Vec<(String, Type)> = values.iter().map(|value| (value.text.clone(), value.ty)).collect();
         let emitter = self.emitter(step);
         let mut expression = emitter.node(node, &operands, &mut (0..0));
@@ -461,33 +473,4 @@ impl<'a> ChainEmitter<'a> {
         let expression = format!("clamp_index({}, {extent}u)", value.text);
         self.computed_index(&expression, extent as i64 - 1, value.depth)
     }
-}
-
-/// A value as one of another type of the same width: its bits, where the types differ.
-pub fn as_type(value: &Value, ty: Type) -> Value {
-    match value.bits {
-        _ if value.ty == ty => value.clone(),
-        Some(bits) => literal(ty, &bits),
-        None => {
-            let text = load(ty, &bitcast((value.text.clone(), value.ty), ty));
-            Value { text, ty, ..value.clone() }
-        }
-    }
-}
-
-/// A number whose bits are known.
-pub fn literal(ty: Type, bits: &[u8; 16]) -> Value {
-    let low = u64::from_ne_bytes([bits[0], bits[1], bits[2], bits[3], bits[4], bits[5], bits[6], bits[7]]);
-    let text = match ty {
-        Type::F64 if f64::from_bits(low).is_finite() => format!("({:?}lf)", f64::from_bits(low)),
-        Type::F64 => format!("packDouble2x32(uvec2({}u, {}u))", low as u32, low >> 32),
-        Type::F32 if f32::from_bits(low as u32).is_finite() => format!("({:?}f)", f32::from_bits(low as u32)),
-        Type::F32 => format!("uintBitsToFloat({}u)", low as u32),
-        Type::U64 => format!("{low}ul"),
-        Type::S64 => format!("int64_t({low}ul)"),
-        Type::S32 => format!("int({}u)", low as u32),
-        Type::U32 => format!("{}u", low as u32),
-        _ => load(ty, &format!("{}({}u)", ty.storage(), low as u32)),
-    };
-    Value { text, ty, depth: 0, bits: Some(*bits) }
 }
