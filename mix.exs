@@ -78,7 +78,7 @@ defmodule NxVulkan.MixProject do
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
-          pages("guides", ~w(serving spirv without_rust platforms troubleshooting)) ++
+          pages("guides", ~w(chains serving spirv without_rust platforms troubleshooting)) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
             "guides/backend_documentation/index.md": [filename: "backend_documentation"],
@@ -102,8 +102,13 @@ defmodule NxVulkan.MixProject do
         "Working on nx_vulkan": ~w(ARCHITECTURE.md CONTRIBUTING.md)
       ],
       groups_for_modules: [
-        "With Nx": [Nx.Vulkan.VulkanoBackend, Nx.Vulkan.Fallback, Nx.Vulkan.Support],
-        "Without Nx": [Nx.Vulkan.NativeV, Nx.Vulkan.Doctor],
+        "With Nx": [
+          Nx.Vulkan.VulkanoBackend,
+          Nx.Vulkan.Chain,
+          Nx.Vulkan.Fallback,
+          Nx.Vulkan.Support
+        ],
+        "Without Nx": [Nx.Vulkan.NativeV, Nx.Vulkan.Node, Nx.Vulkan.Doctor],
         Errors: [Nx.Vulkan.Error, Nx.Vulkan.Fallback.Error]
       ]
     ]
