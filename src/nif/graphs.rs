@@ -9,7 +9,7 @@ use rustler::{Encoder, Env, Term};
 use smallvec::SmallVec;
 
 use super::{definitions, gpu};
-use crate::error::Attempt;
+use crate::error::{Attempt, Error};
 use crate::graph::{Cache, Context, Found, Graph, Operand};
 use crate::memory::{Blocking, Buffer};
 
@@ -66,6 +66,30 @@ pub(super) fn run<'a, const N: usize>(
             Ok(results)
         }
     }
+}
+
+/// As [`run`], of a call with `count` results, eight at most.
+pub(super) fn run_list<'a>(
+    env: Env<'a>,
+    key: KeyTerms<'a>,
+    operands: &[Operand],
+    blocking: Blocking,
+    count: usize,
+    call: impl FnOnce(&Context) -> Attempt<Vec<Buffer>>,
+) -> Attempt<Vec<Buffer>> {
+    macro_rules! of_count {
+        ($($n:literal)*) => {
+            match count {
+                $($n => run::<$n>(env, key, operands, blocking, |cx| array(call(cx)?)).map(Vec::from),)*
+                _ => Err(Error::Argument("outputs: expected one to eight".into()).into()),
+            }
+        };
+    }
+    of_count!(1 2 3 4 5 6 7 8)
+}
+
+fn array<const N: usize>(results: Vec<Buffer>) -> Attempt<[Buffer; N]> {
+    results.try_into().map_err(|_| Error::DispatchFailed("a call has other results than it says".into()).into())
 }
 
 fn find(key: Term, hash: u64) -> Found {

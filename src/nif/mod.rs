@@ -18,6 +18,7 @@ mod packing;
 mod profile;
 mod program;
 mod raw;
+mod rows;
 mod scan;
 mod scatter;
 mod sort;

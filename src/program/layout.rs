@@ -56,6 +56,11 @@ pub struct Layout {
 impl Layout {
     /// Of a checked program. Fails where a view begins before its buffer or ends beyond any.
     pub fn new(program: &Program) -> Result<Self> {
+        Self::reducing(program, program.reduced_axes())
+    }
+
+    /// As [`Layout::new`], where these axes are reduced.
+    pub fn reducing(program: &Program, reduced: Option<Axes<usize>>) -> Result<Self> {
         let shape = &program.shape;
         let mut views = Vec::with_capacity(program.inputs.len() + 1);
         let mut largest = program.elements();
@@ -102,7 +107,6 @@ impl Layout {
             }
         }
         views.extend(output);
-        let reduced = program.reduced_axes();
         let mut layout = Self { dims: Axes::new(), kept: 0, views, index64: largest >= 1 << 31, required_lengths };
         layout.collapse(shape, reduced.as_deref().unwrap_or_default());
         layout.classify(reduced.is_some());

@@ -8,6 +8,7 @@ pub mod emit;
 pub mod epilogue;
 pub mod layout;
 pub mod op;
+pub mod rows;
 pub mod types;
 pub mod workgroup;
 
@@ -181,6 +182,19 @@ impl Program {
 
     /// Fails unless the program is sound: arities, references, attributes, types and the output's view.
     pub fn check(&self) -> Result<()> {
+        let reduces = |node: &Node| matches!(node.op.typing, Typing::Reduce(_));
+        if self.nodes.split_last().is_some_and(|(_, before)| before.iter().any(reduces)) {
+            return Err(Error::Argument("nodes: only the last node may be a reduction".into()));
+        }
+        if !self.folds_soundly() {
+            let message = "nodes: a fold has one accumulator of its type, which starts with an input of one value";
+            return Err(Error::Argument(message.into()));
+        }
+        self.check_nodes()
+    }
+
+    /// As [`Program::check`], of a program in which any node may be a reduction.
+    fn check_nodes(&self) -> Result<()> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
         let Self { inputs, nodes, shape, output } = self;
         if nodes.is_empty() {
@@ -206,15 +220,9 @@ impl Program {
             if node.args.iter().any(|&arg| arg >= inputs.len() + index) {
                 return argument("nodes: an operand must be an input or an earlier node");
             }
-            if matches!(node.op.typing, Typing::Reduce(_)) && index + 1 != nodes.len() {
-                return argument("nodes: only the last node may be a reduction");
-            }
             if !self.takes_attribute(node) {
                 return argument("nodes: attributes do not fit the op");
             }
-        }
-        if !self.folds_soundly() {
-            return argument("nodes: a fold has one accumulator of its type, which starts with an input of one value");
         }
         output.as_ref().map_or(Ok(()), |output| self.check_output(output))?;
         self.check_types()
@@ -360,7 +368,11 @@ impl Program {
     /// The reduction that ends the program, with the type of what it reduces: sums and products convert to the
     /// result's type first, as Nx does.
     pub fn reduced_type(&self) -> Option<(op::Reduction, Type)> {
-        let last = self.nodes.last()?;
+        self.reduction_of(self.nodes.last()?)
+    }
+
+    /// The node's reduction, if it is one, with the type of what it reduces.
+    pub fn reduction_of(&self, last: &Node) -> Option<(op::Reduction, Type)> {
         let Typing::Reduce(reduction) = last.op.typing else { return None };
         let ty = match reduction {
             // A program may sum wider values than its result holds.

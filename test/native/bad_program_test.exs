@@ -16,6 +16,39 @@ defmodule Nx.Vulkan.BadProgramTest do
 
   @f32 {:f, 32}
 
+  test "row programs that make no sense", %{a: a} do
+    input = {a, @f32, {2, 2}}
+    max = {:reduce_max, @f32, [0], [1]}
+    less = {:subtract, @f32, [0, 1]}
+    rows = fn nodes -> Native.call(run_rows(nodes, [input], {2, 2})) end
+    assert {:ok, {_, _}} = rows.({[max, less], 1, [1, 2]})
+
+    for nodes <- [
+          :rows,
+          {[max, less], 1},
+          {[], 1, [0]},
+          {[max, less], 0, [2]},
+          {[max, less], 3, [2]},
+          {[max, less], -1, [2]},
+          {[max, less], 2 ** 70, [2]},
+          {[max, less], 1, []},
+          {[max, less], 1, [0]},
+          {[max, less], 1, [3]},
+          {[max, less], 1, [2, 2, 2, 2, 2, 2, 2, 2, 2]},
+          {[max, less], 1, :all},
+          {[{:reduce_max, @f32, [0], [0]}, less], 1, [2]},
+          {[{:reduce_max, @f32, [0], [0, 1]}, less], 1, [2]},
+          {[{:argmax, @f32, [0], {nil, :low}}, less], 1, [2]},
+          {[{:accumulator, @f32, [0]}, {:fold, @f32, [1, 0], [1]}], 1, [2]},
+          {[{:subtract, @f32, [0, 1]}], 1, [1]}
+        ] do
+      assert_refused(fn -> rows.(nodes) end, nodes)
+    end
+
+    assert {:error, :size_mismatch} =
+             Native.call(run_rows({[max, less], 1, [2]}, [{a, @f32, {3, 3}}], {3, 3}))
+  end
+
   test "programs that make no sense", %{a: a} do
     input = {a, @f32, {4}}
     add = {:add, @f32, [0, 0]}

@@ -25,6 +25,7 @@ defmodule Nx.Vulkan.Native do
     unpack: 4,
     definition_run: 2,
     run: 3,
+    run_rows: 3,
     dot: 7,
     dot_with_epilogue: 8,
     contract: 4,

@@ -106,6 +106,15 @@ defmodule Nx.Vulkan.ProgramBuilder do
     {nodes, Enum.reverse(inputs), shape}
   end
 
+  @doc "The index of the key's value among the inputs followed by the nodes."
+  @spec index(t(), key()) :: non_neg_integer()
+  def index(%ProgramBuilder{values: values, input_count: count}, key) do
+    case Map.fetch!(values, key) do
+      {:input, i} -> i
+      {:node, i} -> count + i
+    end
+  end
+
   @doc "The program of one op on the operands, in their order."
   @spec single(atom(), Nx.Type.t(), [operand()], tuple()) :: program()
   def single(op, type, [_] = operands, shape), do: {[{op, type, [0]}], operands, shape}

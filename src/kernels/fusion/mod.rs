@@ -5,6 +5,9 @@ mod epilogue;
 #[cfg(test)]
 mod golden;
 mod kernel;
+mod rows;
+
+pub use rows::run_rows;
 
 use smallvec::SmallVec;
 

@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 
 use super::define;
 use crate::device::Capabilities;
-use crate::program::Program;
 use crate::program::layout::Layout;
 use crate::program::op::Reduction;
 use crate::program::types::Compute;
+use crate::program::{Node, Program};
 
 /// How a reduction accumulates.
 pub struct Accumulator {
@@ -39,11 +39,16 @@ impl Accumulator {
     /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated where the
     /// result is one.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
-        let (reduction, element) = program.reduced_type()?;
-        let index = if layout.index64 { Compute::Uint64 } else { Compute::Uint };
+        Self::of_node(program, program.nodes.last()?, layout.index64, caps)
+    }
+
+    /// The accumulator of a reduction.
+    pub fn of_node(program: &Program, node: &Node, index64: bool, caps: &Capabilities) -> Option<Self> {
+        let (reduction, element) = program.reduction_of(node)?;
+        let index = if index64 { Compute::Uint64 } else { Compute::Uint };
         let (name, parts): (_, SmallVec<[Compute; 2]>) = match reduction {
             // Wider than the result already, as products of narrow floats are.
-            Reduction::Sum if program.result().compute() != element.compute() => {
+            Reduction::Sum if node.ty.compute() != element.compute() => {
                 ("sum", SmallVec::from_slice(&[element.compute()]))
             }
             Reduction::Sum => ("sum", sum_parts(element.compute(), caps)),

@@ -8,7 +8,7 @@ use super::{Emitter, Pattern, Type, Typing, convert, load, of_compute};
 use crate::program::{Attribute, Node, Source};
 
 /// A value as GLSL, and its type.
-type Value = (String, Type);
+pub(super) type Value = (String, Type);
 
 impl Emitter<'_> {
     /// Writes the inputs and the first `count` nodes as local values and returns the name of the last.
@@ -47,7 +47,7 @@ impl Emitter<'_> {
     }
 
     /// An element of an input's view.
-    fn input(&self, input: usize, view: usize) -> String {
+    pub(super) fn input(&self, input: usize, view: usize) -> String {
         let ty = self.program.inputs[input].ty;
         if self.layout.views[view].pattern == Pattern::Linear || self.is_given(input) {
             return load(ty, &format!("x{input}"));

@@ -12,6 +12,7 @@ mod indices;
 mod map;
 mod prelude;
 mod reduce;
+mod rows;
 mod schedule;
 mod tile;
 mod values;
@@ -22,6 +23,7 @@ pub use accumulator::{Accumulator, sum_parts, widened};
 pub use chain::{ChainEvaluation, ChainMemory, InverseMass, evaluation, leapfrog_source};
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use prelude::{head, vec4_bytes, vec4_of};
+pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
 pub use schedule::{
     Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile,
     VECTORS_PER_THREAD, VectorInputs,

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::device::Capabilities;
 use crate::program::emit::{
-    Accumulator, LoopNest, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
+    Accumulator, LoopNest, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD, VectorInputs,
 };
 use crate::program::layout::Layout;
 use crate::program::{Node, Program};
@@ -66,6 +66,13 @@ pub fn choose(program: &Program, layout: &Layout, caps: &Capabilities) -> Fusion
         None => FusionStrategy::OnePass(problem.map()),
         Some(accumulator) => problem.reduce(&accumulator),
     }
+}
+
+/// What is read for four neighbours along the last axis of rows, where each row is of whole vectors.
+pub fn row_vectors(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<VectorInputs> {
+    let last = layout.dims.len().checked_sub(1).filter(|&axis| axis >= layout.kept)?;
+    let whole = layout.dims[last].is_multiple_of(4);
+    whole.then(|| FusionProblem { program, layout, caps }.reduced_vectors()).filter(|vectors| vectors.vec4 != 0)
 }
 
 /// What is chosen for.

@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
 
   alias Nx.Block
   alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort}
-  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HookValue, HostLoop}
+  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HookValue, HostLoop, RowGroup}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   def block(struct, output, args, fun) do
@@ -17,6 +17,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
 
   # A clause for each block; `:default` where its kernel does not apply.
   defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
+  defp native(%RowGroup{} = group, outs, args), do: RowGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)
   defp native(%HookValue{} = value, _out, [tensor]), do: HookValue.run(value, tensor)
   defp native(%DeviceLoop{} = loop, outs, args), do: DeviceLoop.run(loop, outs, args)

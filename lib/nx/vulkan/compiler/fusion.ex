@@ -21,7 +21,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Elementwise
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HostLoop}
+  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HostLoop, RowFusion, RowGroup}
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
@@ -39,13 +39,22 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   The definition's expression, a tensor or a container of tensors, with its groups as blocks.
   """
   @spec fuse(Nx.Container.t()) :: Nx.Container.t()
-  def fuse(expr) do
+  def fuse(expr), do: fuse(expr, true)
+
+  # Row groups have several results, which the steps of a loop on the device have not.
+  defp fuse(expr, rows?) do
     {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
     order = Enum.reverse(order)
     kinds = Enum.reduce(order, %{}, &Map.put(&2, &1.data.id, kind(&1, &2)))
     tensors = Map.new(order, &{&1.data.id, &1})
-    state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}}
+
+    positions =
+      order |> Enum.with_index() |> Map.new(fn {tensor, index} -> {tensor.data.id, index} end)
+
+    state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}, positions: positions}
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
+    rows = if rows?, do: RowFusion.find(order, state), else: %{}
+    state = Map.merge(state, %{rows: rows, rows?: rows?})
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
   end
@@ -77,8 +86,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   # Metadata change no value. Operations are of tensors without vectorized axes; what a hook gets may have them.
-  defp resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
-  defp resolve(%T{} = tensor), do: Nx.devectorize(tensor)
+  @doc false
+  def resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
+  def resolve(%T{} = tensor), do: Nx.devectorize(tensor)
 
   defp kind(%T{data: %Expr{op: op}} = tensor, kinds) do
     cond do
@@ -143,7 +153,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   # The tensors that it computes with, but for constants, which are part of the kernel.
-  defp operands(%T{data: %Expr{args: args}}) do
+  @doc false
+  def operands(%T{data: %Expr{args: args}}) do
     for %T{} = arg <- args,
         %T{data: %Expr{op: op}} = operand <- [resolve(arg)],
         op != :constant,
@@ -235,8 +246,51 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         {rebuilt, done}
 
       %{} ->
-        {rebuilt, done} = rebuild(state.kinds[id], tensor, state, done)
+        {rebuilt, done} = rebuild_rows(state.rows[id], tensor, state, done)
         {rebuilt, Map.put(done, id, rebuilt)}
+    end
+  end
+
+  # The result of the tensor's row group, whose block is rebuilt once.
+  defp rebuild_rows(
+         %{outputs: outputs} = rows,
+         %T{data: %Expr{id: id} = expr} = tensor,
+         state,
+         done
+       ) do
+    position = Enum.find_index(outputs, &(&1 == id))
+
+    case position && rows_block(rows, state, done) do
+      {%T{} = block, done} ->
+        {%{tensor | data: %{expr | id: make_ref(), op: :elem, args: [block, position]}}, done}
+
+      _ ->
+        rebuild(state.kinds[id], tensor, state, done)
+    end
+  end
+
+  defp rebuild_rows(nil, %T{data: %Expr{id: id}} = tensor, state, done),
+    do: rebuild(state.kinds[id], tensor, state, done)
+
+  defp rows_block(rows, state, done) do
+    key = {:rows, rows.outputs}
+
+    case done do
+      %{^key => block} ->
+        block && {block, done}
+
+      %{} ->
+        with {:ok, group, inputs} <- fused_rows(rows, state) do
+          {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
+          outs = for id <- rows.outputs, do: state.tensors[id]
+          args = [group, inputs, List.to_tuple(outs), RowGroup.default(length(inputs))]
+          expr = %{hd(outs).data | id: make_ref(), op: :block, args: args}
+          type = {:tuple, length(outs)}
+          block = %T{shape: {}, names: [], type: type, data: expr}
+          {block, Map.put(done, key, block)}
+        else
+          _ -> nil
+        end
     end
   end
 
@@ -259,12 +313,17 @@ defmodule Nx.Vulkan.Compiler.Fusion do
          done
        ) do
     {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
-    {fused_pred, fused_block} = fuse({pred, block})
+    {fused_pred, fused_block} = fuse({pred, block}, false)
     loop = %{tensor | data: %{expr | args: [initial, arg, fused_pred, fused_block]}}
 
     case DeviceLoop.lower_while(loop, {pred, block}) do
-      %T{data: %Expr{op: :block}} = device_loop -> {device_loop, done}
-      loop -> {HostLoop.lower(loop, {pred, block}), done}
+      %T{data: %Expr{op: :block}} = device_loop ->
+        {device_loop, done}
+
+      loop ->
+        {fused_pred, fused_block} = fuse({pred, block}, state.rows?)
+        loop = %{loop | data: %{loop.data | args: [initial, arg, fused_pred, fused_block]}}
+        {HostLoop.lower(loop, {pred, block}), done}
     end
   end
 
@@ -287,6 +346,68 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       end
 
     {%{tensor | data: %{expr | args: args}}, done}
+  end
+
+  # The block of a row group, and the tensors that it reads.
+  defp fused_rows(rows, state) do
+    start = %{rows: rows, inputs: [], steps: [], values: %{}, state: state}
+
+    {results, built} =
+      Enum.map_reduce(rows.outputs, start, fn id, built ->
+        {{:step, index}, built} = row_step(state.tensors[id], row_kind(id, nil, built), built)
+        {index, built}
+      end)
+
+    {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
+
+    if inputs == [],
+      do: {:error, "nothing to choose a backend by"},
+      else:
+        with(
+          {:ok, group} <- RowGroup.new(steps, inputs, results, {rows.shape, rows.row_axes}),
+          do: {:ok, group, inputs}
+        )
+  end
+
+  # `kind` is what the value is computed for, see `Lowering`.
+  defp row_step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, kind, %{rows: rows} = built) do
+    key = if id in rows.members, do: {id, kind}, else: id
+
+    case built.values do
+      %{^key => value} ->
+        {value, built}
+
+      %{} when key == id ->
+        {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
+        |> then(fn {value, built} -> {value, put_in(built.values[id], value)} end)
+
+      %{} ->
+        read = if built.state.kinds[id] == :reduction, do: :element, else: kind
+        {args, built} = Enum.map_reduce(args, built, &row_argument(&1, read, &2))
+        step = {op, %{tensor | data: nil}, args, kind}
+        value = {:step, length(built.steps)}
+        {value, put_in(%{built | steps: [step | built.steps]}.values[key], value)}
+    end
+  end
+
+  defp row_argument(%T{} = arg, kind, built) do
+    case resolve(arg) do
+      %T{data: %Expr{op: :constant, args: [number]}} = tensor ->
+        {{:constant, %{tensor | data: nil}, number}, built}
+
+      %T{data: %Expr{id: id}} = tensor ->
+        row_step(tensor, row_kind(id, kind, built), built)
+    end
+  end
+
+  defp row_argument(other, _kind, built), do: {{:other, other}, built}
+
+  defp row_kind(id, kind, %{rows: rows, state: state}) do
+    case rows.roots do
+      %{^id => :row} -> {:row, state.tensors[id].shape}
+      %{^id => :element} -> :element
+      %{} -> kind
+    end
   end
 
   # The block of the group that ends with the tensor, and the tensors that it reads. A group of one

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
-  alias Nx.Vulkan.Compiler.Lowering
+  alias Nx.Vulkan.Compiler.{Lowering, RowGroup}
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -36,17 +36,18 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   end
 
   # The input with the memory of the tensor that it reads.
-  defp bind({{:input, index}, type, shape}, operands) do
+  @spec bind(ProgramBuilder.operand(), tuple()) :: ProgramBuilder.operand()
+  def bind({{:input, index}, type, shape}, operands) do
     case elem(operands, index) do
       {:scalar, _type, _binary} = scalar -> scalar
       {ref, _type, _shape} -> {ref, type, shape}
     end
   end
 
-  defp bind({{:input, index}, _type, offset, strides}, operands),
+  def bind({{:input, index}, _type, offset, strides}, operands),
     do: ProgramBuilder.view(elem(operands, index), offset, strides)
 
-  defp bind(scalar, _operands), do: scalar
+  def bind(scalar, _operands), do: scalar
 
   # The block's default implementation, one step after the other, for a block of that number of inputs.
   for count <- 1..@most_inputs do
@@ -56,17 +57,22 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
       do: fn group, unquote_splicing(args) -> default(group, unquote(args)) end
   end
 
-  defp default(%__MODULE__{steps: steps}, inputs) do
+  defp default(%RowGroup{steps: steps, results: results}, inputs) do
+    values = values(steps, inputs)
+    results |> Enum.map(&Map.fetch!(values, {:step, &1})) |> List.to_tuple()
+  end
+
+  defp default(%__MODULE__{steps: steps}, inputs),
+    do: Map.fetch!(values(steps, inputs), {:step, length(steps) - 1})
+
+  defp values(steps, inputs) do
     values =
       for {input, index} <- Enum.with_index(inputs), into: %{}, do: {{:input, index}, input}
 
-    values =
-      for {{op, out, args}, index} <- Enum.with_index(steps), reduce: values do
-        values ->
-          Map.put(values, {:step, index}, call(op, out, Enum.map(args, &value(&1, values))))
-      end
-
-    Map.fetch!(values, {:step, length(steps) - 1})
+    for {{op, out, args}, index} <- Enum.with_index(steps), reduce: values do
+      values ->
+        Map.put(values, {:step, index}, call(op, out, Enum.map(args, &value(&1, values))))
+    end
   end
 
   defp value({:constant, template, number}, _values), do: Lowering.constant(template, number)

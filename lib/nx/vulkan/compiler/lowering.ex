@@ -26,23 +26,59 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   """
   @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}
   def program(steps, inputs) do
-    values =
-      for {input, index} <- Enum.with_index(inputs), reference = {:input, index}, into: %{} do
-        {reference, {:dense, {reference, input.type, input.shape}}}
-      end
-
-    start = {ProgramBuilder.new(iteration_space(List.last(steps), steps, inputs)), values}
+    space = iteration_space(List.last(steps), steps, inputs)
+    start = {ProgramBuilder.new(space), values(inputs)}
 
     {builder, _values} =
       for {{op, out, args}, index} <- Enum.with_index(steps), reduce: start do
         {builder, values} ->
-          {value, builder} = lower(op, out, args, {builder, values})
+          {value, builder} = lower(op, out, args, :element, {builder, values})
           {builder, Map.put(values, {:step, index}, value)}
       end
 
     if ProgramBuilder.fits?(builder),
       do: {:ok, ProgramBuilder.program(builder)},
       else: {:error, "too many values"}
+  end
+
+  @typedoc "A step, and what it is computed for: each element of the iteration space, or each row, of a tensor of that shape."
+  @type row_step :: {atom(), T.t(), [tuple()], :element | {:row, tuple()}}
+
+  @doc """
+  The row program of the steps, any of which may reduce the last `row_axes` axes of the iteration space, and the
+  values of those steps that are results, by their indices: the arguments of `Nx.Vulkan.Native.run_rows/3`.
+  """
+  @spec row_program([row_step()], [T.t()], [non_neg_integer()], {tuple(), pos_integer()}) ::
+          {:ok,
+           {{[tuple()], pos_integer(), [non_neg_integer()]}, [ProgramBuilder.operand()], tuple()}}
+          | {:error, String.t()}
+  def row_program(steps, inputs, results, {shape, row_axes}) do
+    start = {ProgramBuilder.new(shape), values(inputs)}
+
+    {builder, values} =
+      for {{op, out, args, kind}, index} <- Enum.with_index(steps), reduce: start do
+        {builder, values} ->
+          space = with {:row, shape} <- kind, do: {:row, shape, row_axes}
+          {value, builder} = lower(op, out, args, space, {builder, values})
+          {builder, Map.put(values, {:step, index}, value)}
+      end
+
+    keys = for index <- results, {:node, _} = key <- [Map.fetch!(values, {:step, index})], do: key
+
+    if ProgramBuilder.fits?(builder) and length(keys) == length(results) do
+      {nodes, inputs, shape} = ProgramBuilder.program(builder)
+
+      {:ok,
+       {{nodes, row_axes, Enum.map(keys, &ProgramBuilder.index(builder, &1))}, inputs, shape}}
+    else
+      {:error, "too many values"}
+    end
+  end
+
+  defp values(inputs) do
+    for {input, index} <- Enum.with_index(inputs), reference = {:input, index}, into: %{} do
+      {reference, {:dense, {reference, input.type, input.shape}}}
+    end
   end
 
   # A reduction goes through its operand.
@@ -57,34 +93,49 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   # A value is `{:node, key}`, or an input that is read: `{:dense, operand}` or `{:view, operand, shape}`.
 
-  defp lower(:squeeze, out, [operand, {:other, axes}], {builder, values}) do
+  defp lower(:squeeze, out, [operand, {:other, axes}], space, {builder, values}) do
     case value(operand, values) do
       {:view, {ref, type, offset, strides}, _shape} ->
         kept = for {stride, axis} <- Enum.with_index(strides), axis not in axes, do: stride
         {{:view, {ref, type, offset, kept}, out.shape}, builder}
 
       value ->
-        {value, builder}
+        {reshaped(value, out, space), builder}
     end
   end
 
   # Fusion joins a reshape only where the group goes through the elements in row-major order.
-  defp lower(:reshape, _out, [operand | _], {builder, values}),
-    do: {value(operand, values), builder}
+  defp lower(:reshape, out, [operand | _], space, {builder, values}),
+    do: {reshaped(value(operand, values), out, space), builder}
 
-  defp lower(op, out, [operand | options], {builder, values}) when op in @views do
-    {:dense, {ref, type, shape}} = value(operand, values)
-    {offset, strides} = Movement.view_of(op, shape, for({:other, option} <- options, do: option))
-    {{:view, {ref, type, offset, strides}, out.shape}, builder}
+  defp lower(op, out, [operand | options], _space, {builder, values}) when op in @views do
+    case value(operand, values) do
+      {:dense, {ref, type, shape}} ->
+        options = for({:other, option} <- options, do: option)
+        {offset, strides} = Movement.view_of(op, shape, options)
+        {{:view, {ref, type, offset, strides}, out.shape}, builder}
+
+      # Of values that are computed only a row's is broadcast, to its elements.
+      {:node, _} = value when op == :broadcast ->
+        {value, builder}
+    end
   end
 
-  defp lower(op, out, args, {builder, values}) do
+  defp lower(op, out, args, space, {builder, values}) do
     {options, operands} = Enum.split_with(args, &match?({:other, _}, &1))
-    {keys, builder} = Enum.map_reduce(operands, builder, &key(value(&1, values), &2))
+    # A reduction of rows reads elements.
+    space = if op in @reductions, do: :element, else: space
+    {keys, builder} = Enum.map_reduce(operands, builder, &key(value(&1, values), space, &2))
     key = {:node, map_size(values)}
     attribute = attribute(op, builder.shape, options)
-    {{:node, key}, ProgramBuilder.op(builder, key, op, out.type, keys, attribute)}
+    {key, ProgramBuilder.op(builder, key, op, out.type, keys, attribute)}
   end
+
+  # A tensor that is read once for each row is aligned with the rows by its shape.
+  defp reshaped({:dense, {ref, type, _shape}}, out, {:row, _, _}),
+    do: {:dense, {ref, type, out.shape}}
+
+  defp reshaped(value, _out, _space), do: value
 
   defp attribute(:iota, _shape, [{:other, axis}]), do: axis
 
@@ -103,12 +154,38 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   def constant(template, number), do: Storage.number(%{template | shape: {}, names: []}, number)
 
   # The key of the value in the program.
-  defp key({:node, key}, builder), do: {key, builder}
+  defp key({:node, _} = key, _space, builder), do: {key, builder}
 
-  defp key({:dense, operand}, builder), do: input(over(operand, builder.shape), builder)
+  defp key({:dense, operand}, :element, builder), do: input(over(operand, builder.shape), builder)
 
-  defp key({:view, {ref, type, offset, strides}, shape}, builder),
+  defp key({:view, {ref, type, offset, strides}, shape}, :element, builder),
     do: input({ref, type, offset, over_axes(strides, shape, builder.shape)}, builder)
+
+  defp key({:dense, {:scalar, _, _} = scalar}, _space, builder), do: input(scalar, builder)
+
+  defp key({:dense, {ref, type, from}}, {:row, _, _} = space, builder),
+    do: key({:view, {ref, type, 0, dense(from)}, from}, space, builder)
+
+  defp key({:view, {ref, type, offset, strides}, from}, {:row, shape, row_axes}, builder) do
+    own =
+      Enum.zip_with(
+        over_axes(strides, from, shape),
+        Tuple.to_list(shape),
+        &if(&2 == 1, do: 0, else: &1)
+      )
+
+    # The shape of the rows has their axes, of one element each, or lacks them.
+    missing = tuple_size(builder.shape) - length(own)
+    strides = if missing == row_axes, do: own ++ List.duplicate(0, missing), else: own
+    input({ref, type, offset, strides}, builder)
+  end
+
+  defp dense(shape) do
+    {strides, _} =
+      shape |> Tuple.to_list() |> Enum.reverse() |> Enum.map_reduce(1, &{&2, &1 * &2})
+
+    Enum.reverse(strides)
+  end
 
   defp input(operand, builder), do: {operand, ProgramBuilder.input(builder, operand, operand)}
 

@@ -1,0 +1,341 @@
+defmodule Nx.Vulkan.Compiler.RowFusion do
+  @moduledoc false
+  # Finds the groups that can share one kernel because they go through the same rows: several reductions over
+  # the same last axes, what is computed of their results, and what is computed of each element with them, as in
+  # a softmax or a layer norm. It joins groups that `Nx.Vulkan.Compiler.Fusion` has found; how they become a
+  # program is `Nx.Vulkan.Compiler.Lowering`'s.
+  #
+  # A group belongs to the rows of a reduction if it ends with a tensor of the reduced shape, an `:element` of the
+  # rows, or with one value for each row, a `:row`. It joins where it reads a group that belongs to them already,
+  # or reduces what one of them reads. It must not read what depends on them by way of another kernel, which would
+  # have to run between their parts.
+
+  alias Nx.Defn.{Expr, Tree}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Catalogue
+  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup}
+
+  @reductions Catalogue.names(family: :reduction)
+  # Of the elements of a row, those of an operation on other elements are not at hand, and indices are others.
+  @unfit [:transpose, :reverse, :iota, :eye]
+
+  # Rows of more elements are reduced by many workgroups each.
+  @most_row_elements 65_536
+  # From this many elements on, few rows are too much for a workgroup each.
+  @few_rows 16
+  @most_few_row_elements 16_384
+  # Bounds of a kernel, as in `Fusion`.
+  @most_members 128
+  @most_constants 100
+  @most_outputs 8
+
+  @typedoc "`shape` is the reduced shape, `row_axes` the number of its last axes that make a row."
+  @type rows :: %{
+          shape: tuple(),
+          row_axes: pos_integer(),
+          roots: %{reference() => :element | :row},
+          members: MapSet.t(),
+          outputs: [reference()]
+        }
+
+  @doc "The groups that share kernels, by the ids of the tensors that they end with."
+  @spec find([T.t()], map()) :: %{reference() => rows()}
+  def find(order, state) do
+    users = users(order, state)
+    stored = for %T{data: %Expr{id: id}} = tensor <- order, is_map_key(users, id), do: tensor
+    state = Map.put(state, :users, users)
+
+    for %T{data: %Expr{id: id}} = tensor <- stored, state.kinds[id] == :reduction, reduce: %{} do
+      found ->
+        with false <- is_map_key(found, id),
+             {_shape, _row_axes} = space <- space(tensor, state),
+             %{} = rows <- grow(tensor, space, stored, found, state),
+             do: Map.merge(found, Map.new(rows.roots, fn {root, _kind} -> {root, rows} end)),
+             else: (_ -> found)
+    end
+  end
+
+  # For each tensor that is stored the tensors whose kernels read it, and `:outside`.
+  defp users(order, state) do
+    for %T{data: %Expr{id: id}} = tensor <- Enum.reverse(order), reduce: %{} do
+      users ->
+        outside? = :outside in state.readers[id]
+
+        case users do
+          %{^id => _} when outside? -> read(tensor, update_in(users[id], &[:outside | &1]), state)
+          %{^id => _} -> read(tensor, users, state)
+          %{} when outside? -> read(tensor, Map.put(users, id, [:outside]), state)
+          %{} -> users
+        end
+    end
+  end
+
+  defp read(%T{data: %Expr{id: id}} = tensor, users, state) do
+    Enum.reduce(inputs(tensor, state), users, fn input, users ->
+      Map.update(users, input, [id], &[id | &1])
+    end)
+  end
+
+  # The ids of what a stored tensor's kernel reads.
+  defp inputs(%T{data: %Expr{id: id}} = tensor, state) do
+    if state.kinds[id] in [:elementwise, :reduction] do
+      MapSet.to_list(state.groups[id].inputs)
+    else
+      {_tensor, ids} =
+        Tree.apply_args(tensor, :scope, [], fn arg, ids ->
+          case Fusion.resolve(arg) do
+            %T{data: %Expr{op: :constant}} -> {arg, ids}
+            %T{data: %Expr{id: input}} -> {arg, [input | ids]}
+          end
+        end)
+
+      Enum.uniq(ids)
+    end
+  end
+
+  ## The rows of a reduction
+
+  # The reduced shape, and how many of its last axes a reduction of whole rows reduces.
+  defp space(%T{data: %Expr{op: op, args: [operand, options]}}, _state) when op in @reductions do
+    %T{shape: shape} = Fusion.resolve(operand)
+    rank = tuple_size(shape)
+    all = Enum.to_list(0..(rank - 1)//1)
+
+    axes =
+      if op in [:argmax, :argmin],
+        do: if(options[:axis], do: [options[:axis]], else: rank == 1 && [0]),
+        else: Enum.sort(options[:axes] || all)
+
+    with [first | _] when axes != false <- axes || [],
+         true <- axes == Enum.to_list(first..(rank - 1)),
+         row_axes = rank - first,
+         true <- fits?(shape, row_axes),
+         do: {shape, row_axes},
+         else: (_ -> nil)
+  end
+
+  defp fits?(shape, row_axes) do
+    elements = row_elements(shape, row_axes)
+    rows = div(Nx.size(shape), max(elements, 1))
+
+    elements in 2..@most_row_elements and
+      (rows >= @few_rows or elements <= @most_few_row_elements)
+  end
+
+  defp row_elements(shape, row_axes),
+    do: shape |> Tuple.to_list() |> Enum.take(-row_axes) |> Enum.product()
+
+  defp row_count({shape, row_axes}), do: div(Nx.size(shape), row_elements(shape, row_axes))
+
+  ## Joining
+
+  # Goes through the kernels in their order, from those on that compute what the reduction reads.
+  defp grow(%T{data: %Expr{id: id}}, space, stored, found, state) do
+    before = producers([id], space, found, state, MapSet.new())
+
+    Enum.find_value([before, MapSet.new()], fn seeds ->
+      seeds = MapSet.put(seeds, id)
+      start = %{roots: %{}, tainted: MapSet.new(), members: MapSet.new(), inputs: MapSet.new()}
+
+      stored
+      |> Enum.drop_while(&(&1.data.id not in seeds))
+      |> Enum.reduce_while(Map.put(start, :constants, MapSet.new()), fn tensor, rows ->
+        case join(tensor, seeds, space, rows, found, state) do
+          :seed_is_tainted -> {:halt, nil}
+          rows -> {:cont, rows}
+        end
+      end)
+      |> case do
+        nil -> nil
+        rows -> finish(rows, space, state)
+      end
+    end)
+  end
+
+  # The groups of elements that a reduction reads, by way of such groups too.
+  defp producers(ids, space, found, state, seen) do
+    for id <- ids,
+        input <- inputs(state.tensors[id], state),
+        input not in seen,
+        kind(state.tensors[input], space, found, state) == :element,
+        state.kinds[input] == :elementwise,
+        reduce: seen do
+      seen -> producers([input], space, found, state, MapSet.put(seen, input))
+    end
+  end
+
+  defp join(%T{data: %Expr{id: id}} = tensor, seeds, space, rows, found, state) do
+    inputs = inputs(tensor, state)
+    touches? = Enum.any?(inputs, &is_map_key(rows.roots, &1))
+    tainted? = Enum.any?(inputs, &(&1 in rows.tainted))
+    kind = kind(tensor, space, found, state)
+
+    cond do
+      id in seeds and tainted? ->
+        :seed_is_tainted
+
+      kind != nil and not tainted? and
+        (id in seeds or touches? or beside?(tensor, inputs, rows, space, state)) and
+        reads_fit?(tensor, kind, rows, space, state) and small?(rows, id, kind, state) ->
+        add(rows, id, kind, state)
+
+      id in seeds ->
+        :seed_is_tainted
+
+      touches? or tainted? ->
+        update_in(rows.tainted, &MapSet.put(&1, id))
+
+      true ->
+        rows
+    end
+  end
+
+  # What a kernel that goes through the rows computes: an `:element`'s value or a `:row`'s.
+  defp kind(%T{data: %Expr{id: id}, shape: own} = tensor, {shape, row_axes} = space, found, state) do
+    kind = state.kinds[id]
+    unfit? = fn -> Enum.any?(state.groups[id].members, &(state.tensors[&1].data.op in @unfit)) end
+
+    cond do
+      is_map_key(found, id) -> nil
+      kind == :reduction -> if space(tensor, state) == space and not unfit?.(), do: :row
+      kind not in [:elementwise, :reshape] -> nil
+      kind == :elementwise and own == shape -> if not unfit?.(), do: :element
+      not row_shape?(own, shape, row_axes) -> nil
+      kind == :elementwise and unfit?.() -> nil
+      true -> :row
+    end
+  end
+
+  # The shape without the axes of a row, or with one element along each.
+  defp row_shape?(own, shape, row_axes) do
+    outer = shape |> Tuple.to_list() |> Enum.drop(-row_axes)
+    Tuple.to_list(own) in [outer, outer ++ List.duplicate(1, row_axes)]
+  end
+
+  # A reduction of what the others read, too.
+  defp beside?(%T{data: %Expr{id: id}}, inputs, rows, {shape, _}, state) do
+    state.kinds[id] == :reduction and
+      Enum.any?(inputs, &(&1 in rows.inputs and Nx.size(state.tensors[&1]) == Nx.size(shape)))
+  end
+
+  # Whether the group's operations take what they read of the others for what it is: an element for the element at
+  # the same index, a row's value for all elements of the row.
+  defp reads_fit?(%T{data: %Expr{id: id}}, kind, rows, space, state) do
+    # What leads to a reduction is computed for each element.
+    kind = if state.kinds[id] == :reduction, do: :element, else: kind
+
+    Enum.all?(members(id, state), fn member ->
+      tensor = state.tensors[member]
+
+      Enum.all?(Fusion.operands(tensor), fn %T{data: %Expr{id: operand}} = read ->
+        case rows.roots do
+          %{^operand => read_kind} -> read_fits?(tensor, read, kind, read_kind, space, state)
+          %{} -> true
+        end
+      end)
+    end)
+  end
+
+  defp read_fits?(
+         %T{data: %Expr{id: id, op: op, args: args}} = reader,
+         read,
+         kind,
+         read_kind,
+         space,
+         state
+       ) do
+    {shape, row_axes} = space
+
+    case {state.kinds[id], read_kind} do
+      {:reduction, read_kind} ->
+        read_kind == :element
+
+      {:elementwise, :element} ->
+        kind == :element and reader.shape == shape
+
+      # Broadcast from the last axes on.
+      {:elementwise, :row} ->
+        (reader.shape == shape or row_shape?(reader.shape, shape, row_axes)) and
+          (kind == :row or tuple_size(read.shape) == tuple_size(shape) or row_count(space) == 1)
+
+      {:reshape, :row} ->
+        row_shape?(reader.shape, shape, row_axes)
+
+      {:view, :row} ->
+        op == :broadcast and
+          (reader.shape == shape or row_shape?(reader.shape, shape, row_axes)) and
+          broadcasts_rows?(read, Enum.at(args, 2), space)
+
+      _ ->
+        false
+    end
+  end
+
+  defp broadcasts_rows?(%T{shape: own}, axes, {shape, row_axes}) do
+    outer = tuple_size(shape) - row_axes
+
+    Enum.zip(Tuple.to_list(own), axes)
+    |> Enum.all?(fn {dim, axis} -> dim == 1 or (axis < outer and dim == elem(shape, axis)) end)
+  end
+
+  defp members(id, state) do
+    if state.kinds[id] == :reshape, do: [id], else: state.groups[id].members
+  end
+
+  defp small?(rows, id, kind, state) do
+    rows = add(rows, id, kind, state)
+    [members, inputs] = for set <- [rows.members, rows.inputs], do: MapSet.size(set)
+
+    members <= @most_members and inputs + 2 <= FusionGroup.most_inputs() and
+      MapSet.size(rows.constants) <= @most_constants
+  end
+
+  defp add(rows, id, kind, state) do
+    roots = Map.put(rows.roots, id, kind)
+    inputs = MapSet.union(rows.inputs, MapSet.new(inputs(state.tensors[id], state)))
+    constants = if state.kinds[id] == :reshape, do: MapSet.new(), else: state.groups[id].constants
+
+    %{
+      rows
+      | roots: roots,
+        members: MapSet.union(rows.members, MapSet.new(members(id, state))),
+        inputs: MapSet.reject(inputs, &is_map_key(roots, &1)),
+        constants: MapSet.union(rows.constants, constants)
+    }
+  end
+
+  ## What is gained
+
+  # One kernel must take the place of several. Those of a reduction and of what is computed of its results are two
+  # for many elements only where their elements are read again.
+  defp finish(%{roots: roots} = rows, {shape, row_axes}, state) do
+    outputs =
+      for {id, _kind} <- roots, Enum.any?(state.users[id], &(not is_map_key(roots, &1))), do: id
+
+    reductions = Enum.count(roots, fn {id, _kind} -> state.kinds[id] == :reduction end)
+    kernels = Enum.count(roots, fn {id, _kind} -> state.kinds[id] != :reshape end)
+
+    elements? =
+      Enum.any?(roots, fn {id, kind} -> kind == :element and reads_row?(id, rows, state) end)
+
+    if kernels > 1 and (elements? or reductions > 1) and length(outputs) <= @most_outputs do
+      %{
+        shape: shape,
+        row_axes: row_axes,
+        roots: roots,
+        members: rows.members,
+        outputs: Enum.sort_by(outputs, &state.positions[&1])
+      }
+    end
+  end
+
+  defp reads_row?(id, rows, state) do
+    Enum.any?(inputs(state.tensors[id], state), fn input ->
+      case rows.roots do
+        %{^input => :row} -> true
+        %{^input => :element} -> reads_row?(input, rows, state)
+        %{} -> false
+      end
+    end)
+  end
+end

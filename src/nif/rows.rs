@@ -1,0 +1,53 @@
+//! Row programs: several results of one kernel.
+
+use rustler::Term;
+
+use super::graphs::KeyTerms;
+use super::program::{add_inputs, input_key, input_operands, input_terms, node_arg, operands};
+use super::*;
+use crate::graph::Context;
+use crate::kernels::fusion;
+use crate::memory::Blocking;
+use crate::program::Program;
+use crate::program::rows::RowProgram;
+
+mod names {
+    rustler::atoms! { rows }
+}
+
+pair!(run_rows, run_rows_dirty, (nodes, inputs, shape), reply, run);
+
+/// `nodes` is `{nodes, row_axes, outputs}`: the nodes of a program, the number of its last axes that make a row, and the indices among inputs
+/// and nodes of the values that are results. The answer is a tuple of references.
+fn run<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<RowResults> {
+    let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
+    let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
+    let outputs: Vec<usize> = indices_arg(outputs, "outputs")?;
+    let given = input_terms(inputs)?;
+    let input_operands = input_operands(&given)?;
+    let operands = operands(&input_operands, 0);
+    let call = |cx: &Context| {
+        let mut program = Program::over(shape_arg(shape, "shape")?);
+        add_inputs(&given, shape, &mut program)?;
+        for node in list_arg(list, "nodes")? {
+            program.nodes.push(node_arg(node)?);
+        }
+        let row_axes = size_arg(row_axes, "row_axes")? as usize;
+        fusion::run_rows(cx, &RowProgram { program, row_axes, outputs: outputs.clone() }, &operands)
+    };
+    let env = nodes.get_env();
+    let mut key = KeyTerms::from_slice(&[names::rows().to_term(env), nodes, shape]);
+    input_key(&mut key, &given, shape);
+    let buffers = graphs::run_list(env, key, &operands, blocking, outputs.len(), call)?;
+    Ok(RowResults(buffers.into_iter().map(BufferRef::from).collect()))
+}
+
+/// References of several buffers, as a tuple.
+struct RowResults(Vec<BufferRef>);
+
+impl Encoder for RowResults {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let references: Vec<Term> = self.0.iter().map(|reference| reference.encode(env)).collect();
+        rustler::types::tuple::make_tuple(env, &references)
+    }
+}

@@ -1,0 +1,163 @@
+//! What a pass computes of an element, and how an invocation goes from one to the next.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::super::expression::Value;
+use super::super::values::{immediate, load, stored as stored_value};
+use super::super::vec4_of;
+use super::{KeptValues, RowAccumulator, RowEmitter};
+
+impl RowEmitter<'_> {
+    /// Writes an input or a node as the local value `v{value}`.
+    pub(super) fn value(&self, text: &mut String, value: usize) {
+        let program = self.program();
+        let ty = program.type_of(value);
+        let expression = match self.node(value) {
+            None => self.input(value),
+            Some(node) => {
+                let position = value - program.inputs.len();
+                let known = |value: usize| -> Value { (format!("v{value}"), program.type_of(value)) };
+                let before: Vec<Value> = (0..value).map(known).collect();
+                let mut views = self.node_views[position]..self.sound.layout.views.len();
+                let expression = self.emitter.node(node, &before, &mut views);
+                match self.emitter.may_be_known(node) {
+                    true => format!("{expression} + {}(gl_WorkGroupID.z)", ty.compute().glsl()),
+                    false => expression,
+                }
+            }
+        };
+        let _ = writeln!(text, "  precise {} v{value} = {expression};", ty.compute().glsl());
+    }
+
+    fn input(&self, input: usize) -> String {
+        let Some(view) = self.sound.layout.views.iter().position(|view| view.input == Some(input)) else {
+            let ty = self.program().inputs[input].ty;
+            return load(ty, &immediate(ty, &format!("p.scalar{input}")));
+        };
+        self.emitter.input(input, view)
+    }
+
+    /// The loop of a pass: the values that lead to `roots`, what they add to the accumulators and, in the last pass, the results. `before` are
+    /// the values that passes before have kept, to which this one adds its own.
+    pub(super) fn step(
+        &self,
+        text: &mut String,
+        roots: &[usize],
+        last: bool,
+        accumulators: &[RowAccumulator],
+        before: &mut BTreeSet<usize>,
+    ) {
+        let known = before.clone();
+        let values = self.leading_to(roots, |value| known.contains(&value));
+        self.begin_step(text);
+        let loaded: Vec<_> = self
+            .emitter
+            .given()
+            .into_iter()
+            .filter(|given| values.contains(&given.input) && !known.contains(&given.input))
+            .collect();
+        let views: Vec<usize> = loaded.iter().map(|given| given.view).collect();
+        self.add_row_axes(text, "first", &views);
+        for given in &loaded {
+            let (input, storage, view) = (given.input, given.storage, given.view);
+            let _ = match self.emitter.is_broadcast(input) {
+                true => writeln!(text, "  {storage} q{input} = AT({storage}, p.input{input}, index{view});"),
+                false => writeln!(
+                    text,
+                    "  {} q{input} = LOAD_VEC4({storage}, p.input{input}, index{view} / 4);",
+                    vec4_of(storage)
+                ),
+            };
+        }
+        let outputs: Vec<(usize, usize)> = self.rows.outputs.iter().copied().enumerate().collect();
+        let outputs: Vec<_> = outputs.into_iter().filter(|(_, v)| last && self.sound.of_element[*v]).collect();
+        for (position, value) in &outputs {
+            let storage = self.program().type_of(*value).storage();
+            let names: Vec<String> = (0..self.width()).map(|c| format!("r{position}_{c}")).collect();
+            let _ = writeln!(text, "  {storage} {};", names.join(", "));
+        }
+        for c in 0..self.width() {
+            let _ = writeln!(text, "  {{\n  IDX r = first + {c};");
+            for given in &loaded {
+                let element = if self.emitter.is_broadcast(given.input) { "" } else { &format!("[{c}]") };
+                let _ = writeln!(text, "  {} x{input} = q{input}{element};", given.storage, input = given.input);
+            }
+            let own: Vec<usize> = self.emitter.strided().into_iter().filter(|&v| self.sound.varying[v]).collect();
+            self.add_row_axes(text, "r", &own);
+            self.element_values(text, &values, &known, before, c);
+            accumulators.iter().for_each(|own| self.combine_element(text, own, c));
+            for (position, value) in &outputs {
+                let ty = self.program().type_of(*value);
+                let _ = writeln!(text, "  r{position}_{c} = {};", stored_value(ty, (format!("v{value}"), ty)));
+            }
+            text.push_str("  }\n");
+        }
+        for (position, value) in &outputs {
+            let storage = self.program().type_of(*value).storage();
+            let _ = match self.width() {
+                1 => writeln!(text, "  AT({storage}, p.result{position}, row * p.reduced + first) = r{position}_0;"),
+                _ => {
+                    let elements: Vec<String> = (0..4).map(|c| format!("r{position}_{c}")).collect();
+                    writeln!(
+                        text,
+                        "  SET_VEC4({storage}, p.result{position}, (row * p.reduced + first) / 4, {}({}));",
+                        vec4_of(storage),
+                        elements.join(", ")
+                    )
+                }
+            };
+        }
+        text.push_str("  }\n");
+    }
+
+    /// `first` is the index in the row of the step's first element, `k` the step's number.
+    fn begin_step(&self, text: &mut String) {
+        let width = self.width();
+        let _ = match (self.schedule.kept, self.schedule.exact) {
+            (KeptValues::Registers(steps), exact) => writeln!(
+                text,
+                "  [[unroll]] for (uint k = 0; k < {steps}u; k++) {{\n  IDX first = (lane + k * LANES) * {width}u;\n\
+                 \x20 if ({}) continue;",
+                if exact { "n == 0" } else { "first >= n" }
+            ),
+            _ => writeln!(text, "  for (IDX first = lane * {width}u; first < n; first += LANES * {width}u) {{"),
+        };
+    }
+
+    /// Declares the indices of `views` at an index in the row. Those of its first element stay.
+    fn add_row_axes(&self, text: &mut String, linear: &str, views: &[usize]) {
+        for v in views {
+            let _ = writeln!(text, "  IDX base{v} = index{v};\n  IDX index{v} = base{v};");
+        }
+        let layout = &self.sound.layout;
+        self.emitter.add_axes(text, linear, layout.kept..layout.dims.len(), views);
+    }
+
+    /// The values of an element, the `c`-th of its step. What is kept is stored when it is first computed.
+    fn element_values(
+        &self,
+        text: &mut String,
+        values: &BTreeSet<usize>,
+        known: &BTreeSet<usize>,
+        before: &mut BTreeSet<usize>,
+        c: u32,
+    ) {
+        let kept = |value: usize| match self.schedule.kept {
+            KeptValues::Shared(count) => format!("kept{value}[own * {count}u + uint(r)]"),
+            KeptValues::Memory => format!("AT({}, p.kept{value}, row * p.reduced + r)", self.glsl(value)),
+            _ => format!("kept{value}[k * {}u + {c}u]", self.width()),
+        };
+        for &value in values {
+            if known.contains(&value) {
+                let _ = writeln!(text, "  precise {} v{value} = {};", self.glsl(value), kept(value));
+                continue;
+            }
+            self.value(text, value);
+            if self.kept.contains(&value) {
+                let _ = writeln!(text, "  {} = v{value};", kept(value));
+                before.insert(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What elements add to the accumulators of a row, and how its invocations combine theirs.
+
+use std::fmt::Write as _;
+
+use super::super::values::{convert, of_compute};
+use super::{RowAccumulator, RowEmitter};
+use crate::program::op::Reduction;
+use crate::program::{Attribute, Node};
+
+impl RowAccumulator<'_> {
+    /// The parts of the `c`-th accumulator, as arguments.
+    fn parts(&self, c: u32) -> String {
+        self.accumulator.join(", ", |i, _| format!("a{}_{c}_{i}", self.value))
+    }
+
+    /// Declares the `c`-th accumulator.
+    pub(super) fn declare(&self, text: &mut String, c: u32) {
+        let start = self.accumulator.join(" ", |i, part| {
+            format!("precise {} a{}_{c}_{i} = {};", part.glsl(), self.value, self.accumulator.identity(i))
+        });
+        let _ = writeln!(text, "  {start}");
+    }
+
+    fn set_last_wins(&self, text: &mut String) {
+        if let Node { attribute: Attribute::Arg { last, .. }, .. } = self.node {
+            let _ = writeln!(text, "  last_wins = {last};");
+        }
+    }
+}
+
+impl RowEmitter<'_> {
+    /// Adds what an element contributes to the `c`-th accumulator.
+    pub(super) fn combine_element(&self, text: &mut String, own: &RowAccumulator, c: u32) {
+        let Some((reduction, element)) = self.program().reduction_of(own.node) else { return };
+        let (argument, accumulator) = (own.node.args[0], &own.accumulator);
+        let contributed = convert((format!("v{argument}"), self.program().type_of(argument)), element);
+        let contributed = match reduction {
+            Reduction::All | Reduction::Any => format!("uint(!is_zero({contributed}))"),
+            _ if accumulator.parts[0].is_emulated() => contributed,
+            _ => format!("{}({contributed})", accumulator.parts[0].glsl()),
+        };
+        let second = match reduction {
+            _ if accumulator.parts.len() < 2 => String::new(),
+            Reduction::ArgMax | Reduction::ArgMin => ", r".into(),
+            _ => format!(", {}", accumulator.identity(1)),
+        };
+        own.set_last_wins(text);
+        let _ = writeln!(text, "  {}({}, {contributed}{second});", accumulator.function(), own.parts(c));
+    }
+
+    /// Combines the accumulators of a row, and declares the value of the row for all its invocations.
+    pub(super) fn exchange(&self, text: &mut String, own: &RowAccumulator) {
+        let (accumulator, combine) = (&own.accumulator, own.accumulator.function());
+        own.set_last_wins(text);
+        for (to, from) in [(0, 1), (2, 3), (0, 2)].into_iter().filter(|_| self.width() == 4) {
+            let _ = writeln!(text, "  {combine}({}, {});", own.parts(to), own.parts(from));
+        }
+        if self.schedule.lanes > 1 {
+            match self.schedule.in_subgroup {
+                true => subgroup_exchange(text, own),
+                false => shared_exchange(text, own),
+            }
+        }
+        let (finished, part) = accumulator.finished();
+        let finished = finished.replace("a##_", &format!("a{}_0_", own.value));
+        let result = convert((finished, of_compute(part)), own.node.ty);
+        let _ = writeln!(text, "  precise {} v{} = {result};", own.node.ty.compute().glsl(), own.value);
+    }
+}
+
+/// All invocations go on with the value of the row's first one: those of others may be rounded otherwise.
+fn subgroup_exchange(text: &mut String, own: &RowAccumulator) {
+    let RowAccumulator { value, accumulator, .. } = own;
+    let declared = accumulator.join(" ", |i, part| format!("{} b{i} = from_lane(a{value}_0_{i}, s);", part.glsl()));
+    let others = accumulator.join(", ", |i, _| format!("b{i}"));
+    let first = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = from_lane(a{value}_0_{i}, lane);"));
+    let _ = writeln!(
+        text,
+        "  [[unroll]] for (uint s = LANES / 2u; s > 0u; s /= 2u) {{ {declared} {}({}, {others}); }}\n  {first}",
+        accumulator.function(),
+        own.parts(0)
+    );
+}
+
+fn shared_exchange(text: &mut String, own: &RowAccumulator) {
+    let RowAccumulator { value, accumulator, .. } = own;
+    let put = accumulator.join(" ", |i, part| format!("partial{i}_{}[INVOCATION] = a{value}_0_{i};", part.glsl()));
+    let others = accumulator.join(", ", |i, part| format!("partial{i}_{}[INVOCATION + s]", part.glsl()));
+    let first = accumulator.join(" ", |i, part| format!("a{value}_0_{i} = partial{i}_{}[own * LANES];", part.glsl()));
+    let _ = writeln!(
+        text,
+        "  {put}\n  for (uint s = LANES / 2u; s > 0u; s /= 2u) {{\n    barrier();\n    \
+         if (lane < s) {{ {}({}, {others}); {put} }}\n  }}\n  barrier();\n  {first}\n  barrier();",
+        accumulator.function(),
+        own.parts(0)
+    );
+}

@@ -1,0 +1,341 @@
+//! Kernels of row programs. An invocation goes through every `LANES`-th element of its row, or every `LANES`-th vector of four, once for each
+//! pass: a pass computes the reductions whose operands are known, and the last one stores the results. What a later pass needs again is kept,
+//! or computed again. This file has the kernel and its passes; `elements` writes what is computed of an element, `exchange` how the invocations
+//! of a row combine their accumulators.
+
+mod elements;
+mod exchange;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::values::assign;
+use super::{Accumulator, Emitter, VectorInputs, define, head};
+use crate::device::Capabilities;
+use crate::program::op::Typing;
+use crate::program::rows::{RowProgram, SoundRows};
+use crate::program::types::Compute;
+use crate::program::{Node, Program, Source};
+
+/// Where the values of elements are kept from one pass to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeptValues {
+    /// In registers of an invocation, which goes through the row in this many steps.
+    Registers(u32),
+    /// In shared memory, which has room for this many elements of each row.
+    Shared(u32),
+    /// In the device's memory: what takes longer to compute than to load.
+    Memory,
+    /// Nowhere: they are computed again.
+    Recomputed,
+}
+
+/// How rows are spread over invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowSchedule {
+    /// Rows of a workgroup.
+    pub rows: u32,
+    /// Invocations of a row, a power of two.
+    pub lanes: u32,
+    /// How an invocation reads the inputs of four neighbouring elements; `None` where it goes through single elements.
+    pub vectors: Option<VectorInputs>,
+    /// Where values are kept.
+    pub kept: KeptValues,
+    /// Whether the steps of all invocations make a row, without a rest.
+    pub exact: bool,
+    /// Whether the invocations of a row are those of one subgroup, and hand values to each other directly.
+    pub in_subgroup: bool,
+}
+
+/// The values of elements that later passes need again, by what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptBytes {
+    /// Bytes for each element, inputs included.
+    pub all: u64,
+    /// Bytes of those that take longer to compute than to load.
+    pub computed: u64,
+}
+
+/// The bytes of what later passes need again.
+pub fn kept_bytes(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> KeptBytes {
+    let bytes = |kept| {
+        let schedule = RowSchedule { rows: 1, lanes: 1, vectors: None, kept, exact: false, in_subgroup: false };
+        let emitter = RowEmitter::new(rows, sound, schedule, caps);
+        emitter.kept.iter().map(|&value| rows.program.type_of(value).compute().size()).sum()
+    };
+    KeptBytes { all: bytes(KeptValues::Shared(0)), computed: bytes(KeptValues::Memory) }
+}
+
+/// The values that are kept in the device's memory, with their types.
+pub fn kept_in_memory(
+    rows: &RowProgram,
+    sound: &SoundRows,
+    schedule: RowSchedule,
+    caps: &Capabilities,
+) -> Vec<(usize, Compute)> {
+    if schedule.kept != KeptValues::Memory {
+        return vec![];
+    }
+    let emitter = RowEmitter::new(rows, sound, schedule, caps);
+    emitter.kept.iter().map(|&value| (value, rows.program.type_of(value).compute())).collect()
+}
+
+/// Writes the kernel's source from the GLSL of its parameters' block.
+pub fn emit_rows(
+    rows: &RowProgram,
+    sound: &SoundRows,
+    schedule: RowSchedule,
+    parameters: &str,
+    caps: &Capabilities,
+) -> String {
+    let emitter = RowEmitter::new(rows, sound, schedule, caps);
+    let mut text = emitter.head(parameters);
+    define(&mut text, "LANES", format_args!("{}u", schedule.lanes));
+    define(&mut text, "ROWS", format_args!("{}u", schedule.rows));
+    let _ = writeln!(text, "layout(local_size_x = {}) in;", schedule.rows * schedule.lanes);
+    emitter.rows(&mut text);
+    text
+}
+
+struct RowEmitter<'a> {
+    rows: &'a RowProgram,
+    sound: &'a SoundRows,
+    schedule: RowSchedule,
+    emitter: Emitter<'a>,
+    /// The pass before which each value is known: 0 where it needs no reduction.
+    levels: Vec<usize>,
+    /// What each node's own views are, from this one on.
+    node_views: Vec<usize>,
+    /// Values of elements that are kept, in order.
+    kept: BTreeSet<usize>,
+}
+
+impl<'a> RowEmitter<'a> {
+    fn new(rows: &'a RowProgram, sound: &'a SoundRows, schedule: RowSchedule, caps: &'a Capabilities) -> Self {
+        let (program, layout) = (&rows.program, &sound.layout);
+        let vectors = schedule.vectors.unwrap_or_default();
+        let vector_axis = schedule.vectors.and(layout.dims.len().checked_sub(1));
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false };
+        let mut levels = vec![0; program.inputs.len()];
+        let mut node_views = vec![];
+        let mut views = program.inputs.iter().filter(|input| matches!(input.source, Source::View { .. })).count();
+        for node in &program.nodes {
+            let before = node.args.iter().map(|&arg| levels[arg]).max().unwrap_or(0);
+            levels.push(before + usize::from(matches!(node.op.typing, Typing::Reduce(_))));
+            node_views.push(views);
+            views += match node.op.typing {
+                Typing::Iota => 1,
+                Typing::Eye => 2,
+                _ => 0,
+            };
+        }
+        let mut made = Self { rows, sound, schedule, emitter, levels, node_views, kept: BTreeSet::new() };
+        if schedule.kept != KeptValues::Recomputed {
+            made.kept = made.values_to_keep();
+        }
+        made
+    }
+
+    fn program(&self) -> &'a Program {
+        &self.rows.program
+    }
+
+    fn node(&self, value: usize) -> Option<&'a Node> {
+        self.program().nodes.get(value.checked_sub(self.program().inputs.len())?)
+    }
+
+    fn is_reduction(&self, value: usize) -> bool {
+        self.node(value).is_some_and(|node| matches!(node.op.typing, Typing::Reduce(_)))
+    }
+
+    /// The number of passes: one for each level of reductions, and the one that stores.
+    fn passes(&self) -> usize {
+        self.levels.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// The reductions of a pass.
+    fn reductions(&self, pass: usize) -> Vec<usize> {
+        let all = self.program().inputs.len()..self.levels.len();
+        all.filter(|&value| self.is_reduction(value) && self.levels[value] == pass + 1).collect()
+    }
+
+    /// The values of elements that a pass computes for its reductions or, in the last one, for the results.
+    fn roots(&self, pass: usize) -> Vec<usize> {
+        if pass + 1 == self.passes() {
+            let outputs = self.rows.outputs.iter().copied();
+            return outputs.filter(|&value| self.sound.of_element[value]).collect();
+        }
+        self.reductions(pass).into_iter().filter_map(|value| Some(self.node(value)?.args[0])).collect()
+    }
+
+    /// The values of elements that lead to `roots`, in order, up to those for which `known` holds.
+    fn leading_to(&self, roots: &[usize], known: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut open = roots.to_vec();
+        while let Some(value) = open.pop() {
+            if !self.sound.of_element[value] || !found.insert(value) || known(value) {
+                continue;
+            }
+            open.extend(self.node(value).into_iter().flat_map(|node| node.args.iter().copied()));
+        }
+        found
+    }
+
+    /// Inputs and compute-bound values that more than one pass needs.
+    fn values_to_keep(&self) -> BTreeSet<usize> {
+        let costly = |value: usize| {
+            match self.node(value) {
+                Some(node) => node.op.real.is_some_and(|formula| formula.compute_bound),
+                // A CPU device's caches are the memory that its workgroups share.
+                None => !self.emitter.caps.cpu && self.schedule.kept != KeptValues::Memory,
+            }
+        };
+        let (mut kept, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        for pass in 0..self.passes() {
+            let needed = self.leading_to(&self.roots(pass), |value| seen.contains(&value) && costly(value));
+            kept.extend(needed.iter().copied().filter(|&value| seen.contains(&value) && costly(value)));
+            seen.extend(needed);
+        }
+        kept
+    }
+
+    fn head(&self, parameters: &str) -> String {
+        let program = self.program();
+        let (mut storages, mut computes) = self.emitter.types(None);
+        let mut files = vec!["indices.glsl"];
+        storages.extend(self.rows.outputs.iter().map(|&value| program.type_of(value).storage()));
+        let accumulators = program.nodes.iter().filter_map(|node| self.accumulator(node));
+        if self.schedule.kept == KeptValues::Memory {
+            storages.extend(self.kept.iter().map(|&value| program.type_of(value).compute().glsl()));
+        }
+        let parts: Vec<_> = accumulators.flat_map(|accumulator| accumulator.parts).collect();
+        if !parts.is_empty() {
+            files.push("reduce.glsl");
+            if self.schedule.in_subgroup {
+                files.push("exchange.glsl");
+            }
+            let complex = |node: &Node| program.reduction_of(node).is_some_and(|(_, ty)| ty.is_complex());
+            if program.nodes.iter().any(complex) {
+                files.push("complex/reduce.glsl");
+            }
+        }
+        computes.extend(parts);
+        files.extend(self.emitter.files());
+        let mut text = head(self.emitter.caps, self.sound.layout.index64, &storages, &computes, parameters);
+        text.push_str("bool last_wins = false;\n#define LAST_WINS last_wins\n");
+        let mut seen = BTreeSet::new();
+        for file in files.into_iter().filter(|&file| seen.insert(file)) {
+            let _ = writeln!(text, "#include \"lib/{file}\"");
+        }
+        text
+    }
+
+    fn accumulator(&self, node: &Node) -> Option<Accumulator> {
+        Accumulator::of_node(self.program(), node, self.sound.layout.index64, self.emitter.caps)
+    }
+
+    fn rows(&self, text: &mut String) {
+        self.memory(text);
+        // Views of one element have their index in the address.
+        text.push_str(
+            "void main() {\n  IDX group = workgroup();\n  if (group >= p.groups) return;\n\
+             \x20 uint lane = INVOCATION % LANES, own = INVOCATION / LANES;\n  IDX row = group * ROWS + own;\n\
+             \x20 IDX n = row < p.rows ? p.reduced : IDX(0);\n  IDX of_row = min(row, p.rows - 1);\n",
+        );
+        let views = self.views();
+        for v in &views {
+            let _ = writeln!(text, "  IDX index{v} = p.offset{v};");
+        }
+        self.emitter.add_axes(text, "of_row", 0..self.sound.layout.kept, &views);
+        if let KeptValues::Registers(steps) = self.schedule.kept {
+            let count = steps * self.width();
+            for &value in &self.kept {
+                let _ = writeln!(text, "  {} kept{value}[{count}];", self.glsl(value));
+            }
+        }
+        let mut stored = BTreeSet::new();
+        for pass in 0..self.passes() {
+            self.row_values(text, pass);
+            self.pass(text, pass, &mut stored);
+        }
+        text.push_str("  if (lane == 0 && row < p.rows) {\n");
+        for (position, &value) in self.rows.outputs.iter().enumerate().filter(|(_, v)| !self.sound.of_element[**v]) {
+            let ty = self.program().type_of(value);
+            let stored = assign(ty, &format!("result{position}"), "row", (format!("v{value}"), ty));
+            let _ = writeln!(text, "  {stored};");
+        }
+        text.push_str("  }\n}\n");
+    }
+
+    /// The views whose indices are computed.
+    fn views(&self) -> Vec<usize> {
+        let mut views = self.emitter.strided();
+        views.extend(self.emitter.given().iter().map(|given| given.view));
+        views
+    }
+
+    /// Elements of a step.
+    fn width(&self) -> u32 {
+        if self.schedule.vectors.is_some() { 4 } else { 1 }
+    }
+
+    /// The GLSL type of a value.
+    fn glsl(&self, value: usize) -> &'static str {
+        self.program().type_of(value).compute().glsl()
+    }
+
+    /// Shared memory for what is kept, and for what the invocations of a row hand to each other.
+    fn memory(&self, text: &mut String) {
+        if let KeptValues::Shared(count) = self.schedule.kept {
+            for &value in &self.kept {
+                let _ = writeln!(text, "shared {} kept{value}[ROWS * {count}u];", self.glsl(value));
+            }
+        }
+        if self.schedule.lanes == 1 || self.schedule.in_subgroup {
+            return;
+        }
+        let accumulators = self.program().nodes.iter().filter_map(|node| self.accumulator(node));
+        let parts: BTreeSet<_> = accumulators
+            .flat_map(|accumulator| accumulator.parts.iter().map(|part| part.glsl()).enumerate().collect::<Vec<_>>())
+            .collect();
+        for (i, part) in parts {
+            let _ = writeln!(text, "shared {part} partial{i}_{part}[ROWS * LANES];");
+        }
+    }
+
+    /// The values of rows that are known before a pass and not before the one before it, but for reductions.
+    fn row_values(&self, text: &mut String, pass: usize) {
+        let own =
+            |&value: &usize| !self.sound.of_element[value] && self.levels[value] == pass && !self.is_reduction(value);
+        (0..self.levels.len()).filter(own).for_each(|value| self.value(text, value));
+    }
+
+    /// One pass over the row. `stored` are the values that passes before have kept.
+    fn pass(&self, text: &mut String, pass: usize, stored: &mut BTreeSet<usize>) {
+        let accumulators: Vec<RowAccumulator> = self
+            .reductions(pass)
+            .into_iter()
+            .filter_map(|value| {
+                let node = self.node(value)?;
+                Some(RowAccumulator { value, node, accumulator: self.accumulator(node)? })
+            })
+            .collect();
+        for own in &accumulators {
+            (0..self.width()).for_each(|c| own.declare(text, c));
+        }
+        let roots = self.roots(pass);
+        if !roots.is_empty() {
+            self.step(text, &roots, pass + 1 == self.passes(), &accumulators, stored);
+        }
+        for own in &accumulators {
+            self.exchange(text, own);
+        }
+    }
+}
+
+/// A reduction of rows with its accumulators: a thread has one for each of the neighbours that it goes through at once.
+struct RowAccumulator<'a> {
+    value: usize,
+    node: &'a Node,
+    accumulator: Accumulator,
+}

@@ -1,0 +1,114 @@
+//! Row programs: several results of one iteration space, with reductions of its rows among their operations. This module owns what such a
+//! program is made of and whether it is sound; how rows are spread over invocations is `tuning::rows`' choice.
+//!
+//! The last axes make a row. A value is an element's, one for each index, or a row's, one for each row: what a reduction gives, and what is
+//! computed of such values alone. A row's value is the same for all elements of the row.
+
+use super::layout::{Layout, View};
+use super::op::{Reduction, Typing};
+use super::{Attribute, Axes, Program, Source, Type};
+use crate::error::{Error, Result};
+
+/// The most results of a row program.
+pub const MAX_OUTPUTS: usize = 8;
+
+/// Programs of several results over rows.
+#[derive(Clone, Debug, Hash)]
+pub struct RowProgram {
+    /// The operations, any of which may reduce the rows.
+    pub program: Program,
+    /// How many of the last axes make a row; at least one.
+    pub row_axes: usize,
+    /// The values that are results, by their indices among inputs and nodes: each goes to dense memory of its own.
+    pub outputs: Vec<usize>,
+}
+
+/// What a sound row program goes through.
+#[derive(Clone, Debug, Hash)]
+pub struct SoundRows {
+    /// Axes outside of rows are kept, those of rows reduced.
+    pub layout: Layout,
+    /// Of each input and node whether it is an element's, else a row's.
+    pub of_element: Vec<bool>,
+    /// Of each view whether it differs within a row.
+    pub varying: Vec<bool>,
+}
+
+impl SoundRows {
+    /// As a kernel has it, whose parameters are extents, strides and offsets.
+    pub fn without_parameters(&self) -> Self {
+        Self { layout: self.layout.without_parameters(false), ..self.clone() }
+    }
+}
+
+impl RowProgram {
+    /// The layout of a sound program. Fails for one that is not.
+    pub fn check(&self) -> Result<SoundRows> {
+        let argument = |text: &'static str| Err(Error::Argument(text.into()));
+        let Self { program, row_axes, outputs } = self;
+        if !(1..=program.shape.len()).contains(row_axes) || program.output.is_some() {
+            return argument("rows: expected some of the axes of the iteration space");
+        }
+        let values = program.inputs.len()..program.inputs.len() + program.nodes.len();
+        if outputs.is_empty() || outputs.len() > MAX_OUTPUTS || !outputs.iter().all(|value| values.contains(value)) {
+            return argument("outputs: expected up to eight nodes");
+        }
+        program.check_nodes()?;
+        let outer = program.shape.len() - row_axes;
+        for node in &program.nodes {
+            let Typing::Reduce(reduction) = node.op.typing else {
+                if node.op.typing == Typing::Accumulator {
+                    return argument("nodes: rows are not reduced by a function");
+                }
+                continue;
+            };
+            // Axes of one element are reduced or not.
+            let spans = |reduced: &dyn Fn(usize) -> bool| {
+                (0..program.shape.len()).all(|axis| program.shape[axis] == 1 || reduced(axis) == (axis >= outer))
+            };
+            let fits = match &node.attribute {
+                _ if reduction == Reduction::Fold => false,
+                Attribute::Axes(axes) => spans(&|axis| axes.contains(&axis)),
+                Attribute::Arg { axis: Some(arg), .. } => spans(&|axis| axis == *arg),
+                _ => false,
+            };
+            if !fits {
+                return argument("nodes: a reduction must be of whole rows");
+            }
+        }
+        let reduced: Axes<usize> = (outer..program.shape.len()).collect();
+        let layout = Layout::reducing(program, Some(reduced))?;
+        let varies = |view: &View| view.strides[layout.kept..].iter().any(|&step| step != 0);
+        let varying: Vec<bool> = layout.views.iter().map(varies).collect();
+        let of_element = self.of_element(&varying);
+        Ok(SoundRows { layout, of_element, varying })
+    }
+
+    /// Of each value whether it differs within a row.
+    fn of_element(&self, varying: &[bool]) -> Vec<bool> {
+        let Program { inputs, nodes, .. } = &self.program;
+        let mut views = varying.iter();
+        let mut varies = || views.next() == Some(&true);
+        let mut of_element: Vec<bool> =
+            inputs.iter().map(|input| matches!(input.source, Source::View { .. }) && varies()).collect();
+        for node in nodes {
+            let own = match node.op.typing {
+                Typing::Iota => varies(),
+                Typing::Eye => {
+                    let row = varies();
+                    varies() || row
+                }
+                _ => false,
+            };
+            let reduces = matches!(node.op.typing, Typing::Reduce(_));
+            let value = own || !reduces && node.args.iter().any(|&arg| of_element[arg]);
+            of_element.push(value);
+        }
+        of_element
+    }
+
+    /// The type of each result, and whether it has one value for each element, else one for each row.
+    pub fn results<'a>(&'a self, sound: &'a SoundRows) -> impl Iterator<Item = (Type, bool)> + 'a {
+        self.outputs.iter().map(|&value| (self.program.type_of(value), sound.of_element[value]))
+    }
+}

@@ -1,0 +1,128 @@
+//! How row programs are spread over invocations, and where they keep what several passes over a row need. The functions are pure: they know
+//! a program by the number and length of its rows and by the bytes of an element that it would keep.
+
+use super::cpu_group_threads;
+use crate::device::Capabilities;
+use crate::program::emit::{KeptBytes, KeptValues, RowSchedule, VectorInputs};
+use crate::program::rows::{RowProgram, SoundRows};
+
+/// Invocations of a GPU's workgroup, unless a row needs more.
+const GROUP_INVOCATIONS: u64 = 256;
+/// Elements of an invocation that rows are spread for: enough loads at once to hide their latency.
+const ELEMENTS_PER_LANE: u64 = 4;
+/// The most elements of an invocation whose values are kept in registers. The loops over them are unrolled.
+const MAX_STEP_ELEMENTS: u64 = 16;
+/// The most bytes of registers that an invocation keeps values in: more would leave fewer invocations on a multiprocessor.
+const MAX_REGISTER_BYTES: u64 = 128;
+/// The shortest rows that the invocations of a CPU device's subgroup share. Shorter ones have an invocation each: it neither exchanges
+/// results nor waits.
+const MIN_SHARED_ROW: u64 = 32;
+/// The bytes of shared memory that a workgroup keeps values in: a GPU's multiprocessor runs several workgroups at once.
+const MAX_KEPT_BYTES: u64 = 16 << 10;
+
+/// What is chosen for: rows with their length, what four neighbours of a row are read as, and what later passes need again.
+#[derive(Clone, Copy, Debug)]
+pub struct RowProblem {
+    /// The number of rows.
+    pub rows: u64,
+    /// Elements of a row.
+    pub len: u64,
+    /// How the inputs of four neighbours are read, where a row is of whole vectors.
+    pub vectors: Option<VectorInputs>,
+    /// Bytes for each element that later passes need again.
+    pub kept: KeptBytes,
+}
+
+/// How four neighbours of a row are read, if rows are of whole vectors at aligned addresses. `layout` and the values' kinds are the program's.
+pub fn vectors(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> Option<VectorInputs> {
+    let (program, layout) = (&rows.program, &sound.layout);
+    let mut vectors = super::fusion::row_vectors(program, layout, caps)?;
+    let stored = rows.outputs.iter().filter(|&&value| sound.of_element[value]);
+    if stored.into_iter().any(|&value| program.type_of(value).compute().is_emulated()) {
+        return None;
+    }
+    // What is the same for a whole row is read once.
+    let of_elements = (0..program.inputs.len().min(32)).filter(|&input| sound.of_element[input]);
+    let mask = of_elements.fold(0, |mask, input| mask | 1 << input);
+    (vectors.vec4, vectors.broadcast) = (vectors.vec4 & mask, vectors.broadcast & mask);
+    (vectors.vec4 != 0).then_some(vectors)
+}
+
+/// The schedule of a problem.
+pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
+    let RowProblem { rows, len, vectors, kept } = problem;
+    let width = if vectors.is_some() { 4 } else { 1 };
+    let (own, lanes) = if caps.cpu { cpu_shape(len, caps) } else { gpu_shape(rows, len, caps) };
+    let steps = len.div_ceil(lanes * width);
+    let capacity = len.next_multiple_of(64);
+    let shared = kept.all.saturating_mul(capacity).saturating_mul(own);
+    let registers = steps * width * kept.all;
+    let kept = match kept.all {
+        0 => KeptValues::Recomputed,
+        _ if !caps.cpu && steps * width <= MAX_STEP_ELEMENTS && registers <= MAX_REGISTER_BYTES => {
+            KeptValues::Registers(steps as u32)
+        }
+        _ if shared <= MAX_KEPT_BYTES.min(caps.max_shared.into()) => KeptValues::Shared(capacity as u32),
+        _ if kept.computed > 0 => KeptValues::Memory,
+        _ => KeptValues::Recomputed,
+    };
+    let in_subgroup = caps.cpu && caps.subgroup > 0 && lanes > 1;
+    let exact = matches!(kept, KeptValues::Registers(_)) && steps * lanes * width == len;
+    RowSchedule { rows: own as u32, lanes: lanes as u32, vectors, kept, exact, in_subgroup }
+}
+
+/// Rows of a workgroup, and the invocations of a row.
+fn gpu_shape(rows: u64, len: u64, caps: &Capabilities) -> (u64, u64) {
+    let most = (u64::from(caps.max_threads) + 1).next_power_of_two() / 2;
+    let wanted = len.div_ceil(ELEMENTS_PER_LANE).max(1).next_power_of_two();
+    // Few long rows get all invocations that a workgroup may have.
+    let few = rows < 2 * caps.multiprocessors;
+    let lanes = wanted.min(if few || len > 16 * GROUP_INVOCATIONS { most } else { GROUP_INVOCATIONS.min(most) });
+    let own = (GROUP_INVOCATIONS / lanes).max(1).min(rows.max(1).next_power_of_two());
+    (own, lanes)
+}
+
+fn cpu_shape(len: u64, caps: &Capabilities) -> (u64, u64) {
+    let lanes = u64::from(cpu_group_threads(caps));
+    if len < MIN_SHARED_ROW || caps.subgroup == 0 { (lanes, 1) } else { (1, lanes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::devices::{h200, lavapipe};
+
+    fn chosen(rows: u64, len: u64, kept: [u64; 2], caps: &Capabilities) -> RowSchedule {
+        let vectors = len.is_multiple_of(4).then_some(VectorInputs { vec4: 1, broadcast: 0 });
+        schedule(RowProblem { rows, len, vectors, kept: KeptBytes { all: kept[0], computed: kept[1] } }, caps)
+    }
+
+    #[test]
+    fn short_rows_share_a_workgroup_and_long_ones_fill_it() {
+        let shape = |rows, len, caps: &_| {
+            let schedule = chosen(rows, len, [4, 0], caps);
+            (schedule.rows, schedule.lanes)
+        };
+        assert_eq!(shape(8192, 1024, &h200()), (1, 256));
+        assert_eq!(shape(8192, 64, &h200()), (16, 16));
+        assert_eq!(shape(1, 768, &h200()), (1, 256));
+        assert_eq!(shape(1, 50_257, &h200()), (1, 1024));
+        assert_eq!(shape(128, 10, &h200()), (64, 4));
+        assert_eq!(shape(128, 10, &lavapipe()), (8, 1));
+        assert_eq!(shape(128, 1000, &lavapipe()), (1, 8));
+    }
+
+    #[test]
+    fn values_are_kept_where_there_is_room() {
+        let kept = |len, bytes, caps: &_| chosen(8192, len, bytes, caps).kept;
+        assert_eq!(kept(1024, [4, 4], &h200()), KeptValues::Registers(1));
+        assert_eq!(kept(1023, [4, 4], &h200()), KeptValues::Registers(4));
+        assert_eq!(kept(1024, [0, 0], &h200()), KeptValues::Recomputed);
+        assert_eq!(kept(50_000, [4, 0], &h200()), KeptValues::Recomputed);
+        assert_eq!(kept(50_000, [8, 4], &h200()), KeptValues::Memory);
+        assert_eq!(kept(1000, [4, 4], &lavapipe()), KeptValues::Shared(1024));
+        assert_eq!(kept(20_000, [4, 4], &lavapipe()), KeptValues::Memory);
+        let exact = |len| chosen(8192, len, [4, 4], &h200()).exact;
+        assert!(exact(1024) && !exact(1000));
+    }
+}
