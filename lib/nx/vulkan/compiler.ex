@@ -65,7 +65,7 @@ defmodule Nx.Vulkan.Compiler do
     cache? = !!Keyword.get(options, :cache, true)
     hooks = Keyword.get(options, :hooks, %{})
     options = evaluator_options(options)
-    templates = Composite.traverse(List.to_tuple(vars), &Nx.to_template/1)
+    templates = Composite.traverse(List.to_tuple(vars), &template/1)
     key = {version(function), templates, options}
 
     evaluate =
@@ -78,6 +78,10 @@ defmodule Nx.Vulkan.Compiler do
 
     evaluate.(args_list, hooks)
   end
+
+  # What the trace depends on of an input. A tuple is hashed and compared in less time than the template that it stands for.
+  defp template(%T{type: type, shape: shape, names: names} = input),
+    do: {type, shape, names, input.vectorized_axes, input.donatable?}
 
   # What the trace depends on: the names of the hooks, not the hooks.
   defp evaluator_options(options) do

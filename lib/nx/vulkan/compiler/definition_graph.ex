@@ -70,7 +70,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   @doc "The results of the definition on the arguments, functions that give tensors on the device."
   @spec run(t() | nil, [[fun()]], ([[fun()]] -> [Nx.Container.t()])) :: [Nx.Container.t()]
   def run(%__MODULE__{used: used} = graph, [args] = args_list, evaluate) do
-    inputs = for({argument, true} <- Enum.zip(args, used), do: argument.()) ++ graph.constants
+    inputs = inputs(args, used, graph.constants)
     operands = Enum.map(inputs, &operand/1)
 
     with true <- Enum.any?(operands, &is_reference/1),
@@ -88,6 +88,12 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   end
 
   def run(_graph, args_list, evaluate), do: evaluate.(args_list)
+
+  defp inputs([argument | args], [true | used], constants),
+    do: [argument.() | inputs(args, used, constants)]
+
+  defp inputs([_argument | args], [false | used], constants), do: inputs(args, used, constants)
+  defp inputs(_args, [], constants), do: constants
 
   defp free_donated(results, %__MODULE__{donated: []}, _operands), do: results
 
