@@ -371,19 +371,19 @@ defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
       step = fn x -> Nx.add(Nx.multiply(x, 2), Nx.iota({3})) |> Nx.reverse(axes: [0]) end
       compiled = Nx.Defn.jit(step, compiler: Nx.Vulkan.Compiler)
 
-      for n <- 1..1200, x = to_device(Nx.broadcast(1, {n, 3})) do
+      for n <- 1..1600, x = to_device(Nx.broadcast(1, {n, 3})) do
         assert Nx.shape(Enum.reduce(1..3, x, fn _, x -> compiled.(x) end)) == {n, 3}
       end
 
       :erlang.garbage_collect()
     end)
 
-    # Each keeps its iota.
+    # Each keeps its iota. The BEAM lets go of what it erases some time later.
     traces =
       Enum.count(:persistent_term.get(), &match?({{Nx.Vulkan.Compiler.TraceCache, _}, _}, &1))
 
     assert traces <= 1024
-    assert freed?(before + 1024, 100)
+    assert freed?(before + 1300, 500)
   end
 
   # Once the process is gone, so is what it held.
