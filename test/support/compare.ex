@@ -225,6 +225,16 @@ defmodule Nx.Vulkan.Test.Compare do
     end
   end
 
+  @doc "Whether the device takes subnormal numbers of 32 bits for zeros."
+  def flushes_subnormals? do
+    with nil <- :persistent_term.get({__MODULE__, :flushes_subnormals?}, nil) do
+      tiny = Nx.tensor([1.0e-40], backend: Nx.Vulkan.VulkanoBackend)
+      flushes? = not keeps_subnormals?() and Nx.to_flat_list(Nx.multiply(tiny, 1.0)) == [0.0]
+      :persistent_term.put({__MODULE__, :flushes_subnormals?}, flushes?)
+      flushes?
+    end
+  end
+
   # The sign of a zero counts here too.
   defp near?(got, want, error) when is_number(got) and is_number(want),
     do: (got != 0 or want != 0) and abs(got - want) <= error
