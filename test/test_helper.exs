@@ -6,7 +6,13 @@ large? =
   end
 
 # What tests tagged :timing measure says something on a quiet machine only: `mix test --only timing`.
-ExUnit.start(exclude: if(large?, do: [:timing], else: [:timing, :huge]))
+# Nx 0.13 has no donation.
+donation? = Code.ensure_loaded?(Nx) and function_exported?(Nx, :donatable, 1)
+
+ExUnit.start(
+  exclude:
+    [:timing] ++ if(large?, do: [], else: [:huge]) ++ if(donation?, do: [], else: [:donation])
+)
 
 # Without Nx there is nothing to compare with.
 if Code.ensure_loaded?(Nx.Vulkan.Test.Compare) do

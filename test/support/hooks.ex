@@ -1,5 +1,5 @@
 defmodule Nx.Vulkan.Test.Hooks do
-  @moduledoc "Hooks under one name for each version of Nx."
+  @moduledoc "What versions of Nx name differently: hooks, and donation, which Nx 0.13 has not."
 
   import Nx.Defn, only: [deftransform: 2]
 
@@ -16,4 +16,10 @@ defmodule Nx.Vulkan.Test.Hooks do
   deftransform(io_hook(expr, name, function),
     do: apply(Nx.Defn.Kernel, @name, [expr, name, function])
   )
+
+  @doc "Whether inputs can be donated."
+  def donation?, do: function_exported?(Code.ensure_loaded!(Nx), :donatable, 1)
+
+  @doc "The tensors, donated where they can be."
+  def donatable(tensors), do: if(donation?(), do: apply(Nx, :donatable, [tensors]), else: tensors)
 end

@@ -124,7 +124,7 @@ defmodule Nx.Vulkan.Compiler do
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
-    donated = for var <- Composite.flatten_list(vars), do: var.donatable?
+    donated = for var <- Composite.flatten_list(vars), do: DefinitionGraph.donated?(var)
     graph = DefinitionGraph.new(expr, arguments, donated)
 
     fn args_list, hooks ->
@@ -138,7 +138,7 @@ defmodule Nx.Vulkan.Compiler do
 
         # A definition may return a tensor that it captured, as it was, or a donated argument.
         for result <- results,
-            do: Composite.traverse(result, &%{on_device(&1) | donatable?: false})
+            do: Composite.traverse(result, &DefinitionGraph.not_donated(on_device(&1)))
       end)
     end
   end

@@ -54,10 +54,17 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
         used: used,
         donated: donated,
         constants: constants |> Enum.filter(&is_reference(operand(&1))) |> Enum.uniq(),
-        outputs: Composite.traverse(expr, &%{Nx.to_template(&1) | donatable?: false})
+        outputs: Composite.traverse(expr, &not_donated(Nx.to_template(&1)))
       }
     end
   end
+
+  @doc "Whether a call may write over the tensor: never with Nx 0.13, which has no donation."
+  def donated?(tensor), do: Map.get(tensor, :donatable?, false)
+
+  @doc "The tensor, not donated."
+  def not_donated(%{donatable?: _} = tensor), do: %{tensor | donatable?: false}
+  def not_donated(tensor), do: tensor
 
   # All tensors of the expression.
   defp tensors(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
