@@ -81,7 +81,7 @@ defmodule Nx.Vulkan.Compiler do
 
   # What the trace depends on of an input. A tuple is hashed and compared in less time than the template that it stands for.
   defp template(%T{type: type, shape: shape, names: names} = input),
-    do: {type, shape, names, input.vectorized_axes, input.donatable?}
+    do: {type, shape, names, input.vectorized_axes, DefinitionGraph.donated?(input)}
 
   # What the trace depends on: the names of the hooks, not the hooks.
   defp evaluator_options(options) do
