@@ -4,13 +4,13 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # iteration. The host reads no more than whether the loop goes on. Loops of small tensors are
   # `Nx.Vulkan.Compiler.DeviceLoop`'s.
   #
-  # As long as the host knows the condition, from counters that it holds, the operations run one by one: nothing is read
+  # A loop with another within that the host reads stays what it was. As long as the host knows the condition, from counters that it holds, the operations run one by one: nothing is read
   # then, and the definition around the loop may have a graph.
 
-  alias Nx.Defn.{Composite, Expr}
+  alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
-  alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, Fusion, Simplification}
+  alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, DeviceLoop, Fusion, Simplification}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   @enforce_keys [:count, :condition, :step, :graph, :changed, :evaluate]
@@ -40,7 +40,7 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
     count = length(values)
     args = values ++ Closure.captured({pred, block})
 
-    if Closure.possible?({pred, block}, args) do
+    if Closure.possible?({pred, block}, args) and not reads?({pred, block}) do
       known = for {arg, index} <- Enum.with_index(args), index >= count, do: {arg, index}
       step = step(Closure.on_arguments(scope, known), count)
       changed = changed(scope, args)
@@ -61,6 +61,19 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
       loop
     end
   end
+
+  # Whether the host reads on the way: such an iteration has no graph.
+  defp reads?(expr), do: Composite.reduce(expr, %{}, &reads/2) == :reads
+
+  # The expressions without such an operation that were seen, or `:reads`.
+  defp reads(_tensor, :reads), do: :reads
+  defp reads(%T{data: %Expr{op: op}}, _seen) when op in [:while, :cond], do: :reads
+  defp reads(%T{data: %Expr{op: :block, args: [%__MODULE__{} | _]}}, _seen), do: :reads
+  defp reads(%T{data: %Expr{op: :block, args: [%DeviceLoop{bound: nil} | _]}}, _seen), do: :reads
+  defp reads(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
+
+  defp reads(%T{data: %Expr{id: id}} = tensor, seen),
+    do: Tree.apply_args(tensor, :scope, Map.put(seen, id, true), &{&1, reads(&1, &2)}) |> elem(1)
 
   # Of each argument whether iterations change it.
   defp changed({_pred, block}, args) do
