@@ -10,7 +10,7 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand, Params};
 use crate::memory::{AllocationHandle, Buffer};
-use crate::program::emit::{WorkgroupSchedule, emit_program, shared_bytes};
+use crate::program::emit::{WorkgroupSchedule, check_number, emit_program, shared_bytes};
 use crate::program::workgroup::{LoopStep, Statement, Statements, WorkgroupProgram, all_statements};
 use crate::tuning::device_loop::{StepCost, conditions, fits, reduction_threads, threads};
 
@@ -79,6 +79,7 @@ impl DeviceLoop {
         for dispatch in dispatch.. {
             let conditions = self.conditions(dispatch, cx.caps());
             let args = LoopArgs {
+                program: &self.program,
                 operands,
                 results: &results,
                 scratch: &state.scratch,
@@ -141,6 +142,8 @@ struct LoopKernel<'l> {
 
 /// One launch of a [`LoopKernel`].
 struct LoopArgs<'a> {
+    /// The kernel's program, with the checks of its indices.
+    program: &'a WorkgroupProgram,
     operands: &'a [Operand<'a>],
     results: &'a [(AllocationHandle, u64)],
     scratch: &'a AllocationHandle,
@@ -170,6 +173,11 @@ impl KernelSpec for LoopKernel<'_> {
         match args.resumed {
             true => params.update(args.scratch, "uint", "scratch"),
             false => params.write(args.scratch, "uint", "scratch"),
+        }
+        for (number, step) in args.program.given.steps().enumerate() {
+            for (node, check) in step.checks() {
+                params.check(check, ("checkv", check_number(number, node)));
+            }
         }
         params.write(args.unfinished, "uint", "unfinished");
         params.extent(args.conditions, false, "conditions");

@@ -82,6 +82,9 @@ impl ChainProgram {
         if given.steps.len() > MAX_CHAIN_STEPS {
             return Err(Error::Unsupported("a log-density of more than 20,000 operations".into()));
         }
+        if given.steps.iter().any(|step| step.program.checks_indices()) {
+            return Err(Error::Unsupported("a chain reports no indices".into()));
+        }
         let named = given.steps.iter().flat_map(|step| step.reads().chain([step.slot]));
         let slots =
             named.chain([given.logp, given.gradient]).max().map_or(0, |last| last + 1).max(given.operands.len());

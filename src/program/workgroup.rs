@@ -5,14 +5,16 @@
 //! [`Program`] whose inputs are slots or values and whose result goes to a slot.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
 use super::layout::{Layout, Pattern};
 use super::op::Reduction;
-use super::{Axes, Program, Type, elements};
+use super::{Attribute, Axes, Program, Type, elements};
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
+use crate::memory::CheckedIndices;
 use crate::program::types::Support;
 
 /// The most slots of a program, which bounds the registers and parameters of its kernel.
@@ -55,9 +57,6 @@ impl LoopStep {
         if let Some((Reduction::Fold, _)) = program.reduced_type() {
             return Err(Error::Unsupported("a loop in which a function reduces".into()));
         }
-        if program.checks_indices() {
-            return Err(Error::Unsupported("a loop reports no indices".into()));
-        }
         let mut layout = Layout::new(&program)?;
         if layout.index64 || inputs.len() != program.inputs.len() {
             return Err(Error::SizeMismatch);
@@ -75,6 +74,15 @@ impl LoopStep {
     /// Elements that the step computes, or that it reduces.
     pub fn elements(&self) -> u64 {
         self.program.elements()
+    }
+
+    /// The checks of the indices that it reads, each with its node.
+    pub fn checks(&self) -> impl Iterator<Item = (usize, &Arc<CheckedIndices>)> {
+        let inputs = self.program.inputs.len();
+        self.program.nodes.iter().enumerate().filter_map(move |(node, own)| match &own.attribute {
+            Attribute::Steps { check: Some(check), .. } => Some((inputs + node, check)),
+            _ => None,
+        })
     }
 
     /// The slots that it reads.

@@ -249,6 +249,50 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
     total
   end
 
+  # Several updates are of one element: the last is put, and all are added.
+  defn updated(x, i, j, n) do
+    {x, _, _, _} =
+      while {x, i, j, n}, n < 5 do
+        x = Nx.indexed_put(x, Nx.stack([i, j], axis: -1), Nx.take(Nx.flatten(x), i))
+
+        x =
+          Nx.indexed_add(x, Nx.new_axis(j, -1), Nx.as_type(Nx.broadcast(n, {3, 4}), Nx.type(x)),
+            axes: [1]
+          )
+
+        {x, Nx.remainder(i + 1, 4), Nx.reverse(j),
+         Nx.as_type(n + 1 + 0 * Nx.sum(Nx.gather(x, Nx.stack([j, i], axis: -1))), :s32)}
+      end
+
+    x
+  end
+
+  test "updates by indices, and elements chosen by them" do
+    for type <- [:s32, :u8, :s64] do
+      x = Nx.remainder(Nx.iota({4, 4}, type: type), 9)
+      check(&updated/4, [x, Nx.tensor([0, 1, 0]), Nx.tensor([2, 3, 2]), Nx.tensor(0)])
+    end
+  end
+
+  defn marked(x, i) do
+    {x, _} =
+      while({x, i}, Nx.sum(x) < 9,
+        do: {Nx.indexed_put(x, Nx.new_axis(i, -1), x[[0..1]] + 1), i + 1}
+      )
+
+    x
+  end
+
+  test "indices out of bounds raise" do
+    for index <- [3, -7] do
+      args = [to_device(Nx.tensor([0, 0, 0, 0])), to_device(Nx.tensor([0, index]))]
+
+      assert_raise ArgumentError, ~r/out of bounds for axis 0 in shape \{4\}/, fn ->
+        apply(Nx.Defn.jit(&marked/2, compiler: Compiler), args) |> Nx.to_flat_list()
+      end
+    end
+  end
+
   test "counted loops within each other are part of their definition's graph" do
     check(&long_counted/1, [Nx.tensor([1, 7])])
   end

@@ -29,7 +29,7 @@ pub use schedule::{
     VECTORS_PER_THREAD, VectorInputs,
 };
 pub use values::{assign, convert, element, load, of_compute, store, stored};
-pub use workgroup::{WorkgroupSchedule, emit_program, shared_bytes};
+pub use workgroup::{WorkgroupSchedule, check_number, emit_program, shared_bytes};
 
 use prelude::coherent_head;
 

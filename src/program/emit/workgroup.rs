@@ -32,6 +32,8 @@ struct EmittedStep<'a> {
     reduction_threads: u32,
 }
 
+/// More than the inputs and nodes of a step.
+const MAX_STEP_NODES: usize = 1 << 16;
 /// Set in `at` where the program has to go on in another dispatch.
 const PAUSED: &str = "0x80000000u";
 /// What `at` is where all statements have run.
@@ -213,6 +215,11 @@ impl ControlFlow {
     }
 }
 
+/// The number of the parameter with the check of a step's node.
+pub fn check_number(step: usize, node: usize) -> usize {
+    step * MAX_STEP_NODES + node
+}
+
 /// The element that a predicate tests.
 fn predicate(own: Predicate) -> String {
     load(own.ty, &element_of(own.slot, own.ty, "0"))
@@ -372,6 +379,7 @@ impl<'a> EmittedStep<'a> {
                 StepInput::Slot(_) => None,
             },
             ("result", []) => Some(format!("Buffer_{}(slot{slot})", program.result().storage())),
+            ("checkv", &[node]) => Some(format!("p.checkv{}", check_number(self.number, node))),
             ("dim", &[axis]) => index(*layout.dims.get(axis)? as i64),
             ("offset", &[view]) => index(layout.views.get(view)?.offset),
             ("stride", &[view, axis]) => index(*layout.views.get(view)?.strides.get(axis)?),

@@ -96,9 +96,25 @@ defmodule Nx.Vulkan.Backend.Indexed do
     axes = options[:axes]
     check = check!(op, indices, length(axes), axes, target.shape)
 
-    if ProgramRecorder.mode() == :chain,
-      do: recorded_scatter(mode, op, out, target, indices, updates, options),
-      else: launched_scatter({mode, op, type}, out, target, indices, updates, options, check)
+    if ProgramRecorder.recording?() do
+      if check, do: {:ok, _chosen} = report(target, indices, axes, check)
+      recorded_scatter(mode, op, out, target, indices, updates, options)
+    else
+      launched_scatter({mode, op, type}, out, target, indices, updates, options, check)
+    end
+  end
+
+  # Reads what is to be updated: that reports indices out of bounds.
+  defp report(%T{shape: shape} = target, indices, axes, check) do
+    depth = length(axes)
+    {ref, type, _shape} = Storage.buffer(target)
+    type = Movement.storage_type(type)
+    all = Storage.operand(indices)
+    inputs = for k <- 0..(depth - 1), do: ProgramBuilder.view(all, k, [depth])
+    steps = Enum.map(axes, &step(shape, strides(shape), &1))
+    rows = {div(Nx.size(indices), depth)}
+    operands = [{ref, type, 0, [0]} | inputs]
+    Dispatch.compute(ProgramBuilder.single(:gather, type, operands, rows, {steps, check}))
   end
 
   defp launched_scatter({mode, op, type}, out, target, indices, updates, options, check) do
@@ -111,8 +127,13 @@ defmodule Nx.Vulkan.Backend.Indexed do
     |> Dispatch.result(op, out, [target, indices, updates, options])
   end
 
-  # As steps of a chain: each element looks for its updates, along a last axis.
+  # As steps of a loop or a chain: each element looks for its updates, along a last axis. Sums of floats are rounded in
+  # another order than those of the kernel.
   defp recorded_scatter(mode, op, %T{type: type} = out, target, indices, updates, options) do
+    if mode == :add and ProgramRecorder.mode() == :loop and
+         not match?({kind, _} when kind in [:s, :u], type),
+       do: raise(ArgumentError, "sums of floats")
+
     found = if mode == :add, do: {:sum, type}, else: {:reduce_max, {:u, 32}}
     args = [target, indices, updates, options]
 
@@ -219,8 +240,6 @@ defmodule Nx.Vulkan.Backend.Indexed do
       # A chain clamps them.
       ProgramRecorder.mode() == :chain -> nil
       host?(indices) -> find!(indices, dims, only, shape)
-      # A loop that runs on the device as a whole reports no indices.
-      ProgramRecorder.recording?() -> raise ArgumentError, "indices that have to be checked"
       true -> {op, shape, Enum.to_list(only..(only + depth - 1))}
     end
   end
