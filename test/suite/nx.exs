@@ -91,6 +91,9 @@ expected = [
      "test types multivariate_normal",
      "test types uniform"
    ]},
+  {"does not read the result: an index on the device that is out of bounds raises when that is read",
+   NxTest,
+   for(op <- ~w(indexed_add indexed_put gather), do: "test #{op} raises when out of bounds")},
   {"expects the error of Erlang's remainder; IEEE 754 says NaN", Nx.NonFiniteTest,
    [
      "test binary operations remainder"
