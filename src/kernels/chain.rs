@@ -10,8 +10,11 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
 use crate::memory::{AllocationHandle, Buffer};
+use crate::program::Type;
 use crate::program::chain::{ChainProgram, ChainSteps};
-use crate::program::emit::{ChainEvaluation, ChainMemory, InverseMass, evaluation, leapfrog_source};
+use crate::program::emit::{
+    ChainEvaluation, ChainMemory, InverseMass, LeapfrogModule, evaluation, leapfrog_module, leapfrog_source,
+};
 use crate::tuning::chain::{MAX_CPU_CHAIN_ITERATIONS, chain_dispatch, chain_threads, shared_budget};
 
 /// The most elements of the states that a call stores: kernels index them with 32 bits.
@@ -79,6 +82,16 @@ impl ChainModel {
         self.program.given.dimensions
     }
 
+    /// The kernel as a module for `NativeV`, with the extras that it takes.
+    pub fn module(&self, caps: &Capabilities) -> Result<LeapfrogModule> {
+        leapfrog_module(&self.program, &self.evaluation, &self.memory, self.threads, caps)
+    }
+
+    /// What the name of the module ends with: it says the type of the position.
+    pub fn module_suffix(&self) -> &'static str {
+        if self.program.real() == Type::F64 { "_f64.spv" } else { ".spv" }
+    }
+
     /// The states of the chains: positions, momenta, gradients and log-densities.
     pub fn run(&self, cx: &Context, call: &ChainCall) -> Attempt<[Buffer; 4]> {
         let &ChainCall { chains, steps, last, .. } = call;
@@ -120,8 +133,7 @@ impl ChainModel {
         let d = self.dimensions();
         let size = self.program.real().size();
         let given = self.program.given.operands.iter().zip(&self.program.slot_elements).skip(1);
-        let fits =
-            |((ty, elements), (_, bytes)): ((&crate::program::Type, &u64), &(_, u64))| ty.size() * elements <= *bytes;
+        let fits = |((ty, elements), (_, bytes)): ((&Type, &u64), &(_, u64))| ty.size() * elements <= *bytes;
         let states = call.chains.checked_mul(call.steps.max(1)).and_then(|states| states.checked_mul(d));
         if states.is_none_or(|states| states > MAX_STATE_ELEMENTS) {
             return Err(Error::Argument(

@@ -28,6 +28,7 @@ impl Encoder for ChainRef {
 }
 
 pair!(chain_new, chain_new_dirty, (steps), reply, new);
+pair!(chain_module, chain_module_dirty, (reference), reply, module);
 pair!(chain_run, chain_run_dirty, (reference, data, state, integrator, extents), reply, run);
 
 /// `steps` is `{steps, matrices, types of the operands, slot of the log-density, slot of the gradient, elements of the position}`, see [`ChainSteps`].
@@ -50,6 +51,18 @@ fn new(steps: Term, blocking: Blocking) -> Attempt<ChainRef> {
     }
     let model = ChainModel::new(steps, &gpu(blocking)?.caps)?;
     Ok(ChainRef(ResourceArc::new(ChainResource(model))))
+}
+
+/// The path of the kernel as a module for `NativeV`, with the elements of each operand that its extras hold, and those of scratch memory
+/// behind them.
+fn module(reference: Term, blocking: Blocking) -> Attempt<(String, Vec<u64>, u64)> {
+    blocking.require()?;
+    let resource: ResourceArc<ChainResource> =
+        reference.decode().map_err(|_| Error::Unsupported("a chain of another node".into()))?;
+    let gpu = gpu(blocking)?;
+    let module = resource.0.module(&gpu.caps)?;
+    let path = gpu.pipelines.module_file(&module.source, resource.0.module_suffix())?;
+    Ok((path.to_string_lossy().into_owned(), module.data, module.scratch))
 }
 
 /// `{step, [:cholesky, order]}`, or `{step, [:triangular_solve, lower?, transposed?, left?, order]}`.

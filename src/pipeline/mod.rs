@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -202,6 +203,29 @@ impl Pipelines {
         Ok(kernel)
     }
 
+    /// The SPIR-V of a compute shader as a file for [`Pipelines::user_kernel`], whose name is a hash of the source and of the library. It stays
+    /// until it is deleted.
+    pub fn module_file(&self, source: &str, suffix: &str) -> Result<PathBuf> {
+        let folder = match self.disk.folder() {
+            Some(folder) => folder.join("modules"),
+            None => std::env::temp_dir().join("nx_vulkan_modules"),
+        };
+        let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes()]);
+        let path = folder.join(format!("{content:032x}{suffix}"));
+        if path.exists() {
+            return Ok(path);
+        }
+        let words = on_large_stack(|| glsl::compile(source))?;
+        // Written under another name first: no process sees a part of it.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let part = path.with_extension(format!("{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let failed = |e: std::io::Error| Error::DispatchFailed(format!("{}: {e}", path.display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        std::fs::write(&part, bytemuck::cast_slice::<u32, u8>(&words)).map_err(failed)?;
+        std::fs::rename(&part, &path).map_err(failed)?;
+        Ok(path)
+    }
+
     /// Has a pipeline built from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On return the
     /// module is there and checked, and the driver builds on a thread of its own.
     fn start(
@@ -241,10 +265,6 @@ impl Pipelines {
         content: u128,
         words: impl FnOnce() -> Result<Vec<u32>> + Send,
     ) -> Result<(disk::CachedPipeline, bool)> {
-        let refused = BUILDS_REFUSED.read();
-        if *refused {
-            return Err(failed("the process ends"));
-        }
         let read = || {
             let entry = self.disk.read(content);
             let from_disk = entry.is_some();
@@ -257,12 +277,21 @@ impl Pipelines {
                 Some(what) => Err(Error::Unsupported(format!("the kernel needs {what:?}, which the device lacks"))),
             }
         };
-        std::thread::scope(|scope| {
-            let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(BUILD_STACK_BYTES);
-            let thread = builder.spawn_scoped(scope, read).map_err(|e| failed(&format!("no thread: {e}")))?;
-            thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked")))
-        })
+        on_large_stack(read)
     }
+}
+
+/// Runs the compiler on a thread of its own, unless the process ends.
+fn on_large_stack<T: Send>(compile: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let refused = BUILDS_REFUSED.read();
+    if *refused {
+        return Err(failed("the process ends"));
+    }
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("nx_vulkan build".into()).stack_size(BUILD_STACK_BYTES);
+        let thread = builder.spawn_scoped(scope, compile).map_err(|e| failed(&format!("no thread: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the compiler panicked")))
+    })
 }
 
 fn failed(what: &str) -> Error {

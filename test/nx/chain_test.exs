@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.ChainTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
-  alias Nx.Vulkan.Chain
+  alias Nx.Vulkan.{Chain, NativeV}
   alias Nx.Vulkan.Chain.Lowering
   alias Nx.Vulkan.Test.ChainModels
 
@@ -216,6 +216,55 @@ defmodule Nx.Vulkan.ChainTest do
         Chain.leapfrog(chain, Nx.f64([0.4]), Nx.f64([0]), x, steps: 1, step_size: 0.0)
 
       assert largest_error(states.logp[0], logp.(Nx.f64(0.4), x)) < 1.0e-14
+    end
+  end
+
+  test "the SPIR-V file runs by NativeV's calls" do
+    # Sums in one loop, matrices in memory, integers that index, and branches.
+    for name <- ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"] do
+      [_, template, data, logp | _] =
+        ChainModels.all() |> Enum.find(&(elem(&1, 0) == name)) |> Tuple.to_list()
+
+      {:ok, chain} = Chain.compile(logp, template, data)
+      d = chain.dimensions
+      {q, p} = {ChainModels.numbers({2, d}), ChainModels.numbers({2, d}, 1.1)}
+      mass = Nx.add(ChainModels.numbers({d}), 1.5)
+      options = [steps: 2, step_size: 0.01, chains: 2, inverse_mass: {:diagonal, mass}]
+      {:ok, expected} = Chain.leapfrog(chain, q, p, data, options)
+
+      extras = Chain.pack(chain, data, mass)
+      observations = div(byte_size(extras), 8) - d
+
+      push = fn count ->
+        <<2::32-little, observations::32-little, d::32-little, count::32-little,
+          0.01::float-little>>
+      end
+
+      bytes = &Nx.to_binary/1
+
+      {:ok, {q_chain, _p, _grad, logp_chain}} =
+        NativeV.leapfrog_chain_synth_batch_f64(
+          bytes.(q),
+          bytes.(p),
+          extras <> extras,
+          push.(2),
+          2,
+          chain.spv_path
+        )
+
+      assert {q_chain, logp_chain} == {binary(expected.q), binary(expected.logp)}
+
+      {:ok, {q_chain, _p, _grad, _logp}} =
+        NativeV.leapfrog_chain_synth_f64(
+          bytes.(q[0]),
+          bytes.(p[0]),
+          extras,
+          push.(1),
+          2,
+          chain.spv_path
+        )
+
+      assert q_chain == binary(expected.q[0])
     end
   end
 

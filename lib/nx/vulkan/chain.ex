@@ -54,20 +54,22 @@ defmodule Nx.Vulkan.Chain do
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   @enforce_keys [:ref, :type, :dimensions, :template, :data, :captured]
-  defstruct [:ref, :type, :dimensions, :template, :data, :captured]
+  defstruct [:ref, :type, :dimensions, :template, :data, :captured, :spv_path, :packing]
 
   @typedoc """
-  A compiled log-density: its native kernel, the type and the number of elements of positions, the templates of
-  position and data, and the buffers that the function closed over.
+  A compiled log-density. `type` and `dimensions` are the type and the number of elements of positions, and `spv_path` is
+  the kernel as a SPIR-V file, see `pack/3`. Other fields are private.
   """
-  @opaque t :: %__MODULE__{
-            ref: reference(),
-            type: Nx.Type.t(),
-            dimensions: pos_integer(),
-            template: Nx.Container.t(),
-            data: Nx.Container.t(),
-            captured: [reference()]
-          }
+  @type t :: %__MODULE__{
+          ref: reference(),
+          type: Nx.Type.t(),
+          dimensions: pos_integer(),
+          template: Nx.Container.t(),
+          data: Nx.Container.t(),
+          captured: [{reference(), Nx.Type.t()}],
+          spv_path: Path.t() | nil,
+          packing: {[non_neg_integer()], non_neg_integer()} | nil
+        }
 
   @typedoc "States: positions, momenta, gradients and log-densities, without the kinetic part."
   @type states :: %{q: T.t(), p: T.t(), grad: T.t(), logp: T.t()}
@@ -97,6 +99,8 @@ defmodule Nx.Vulkan.Chain do
          {:ok, ref} <- Native.call(chain_new(terms)) do
       d = terms |> Tuple.to_list() |> List.last()
 
+      {path, packing} = module(ref)
+
       {:ok,
        %__MODULE__{
          ref: ref,
@@ -104,11 +108,22 @@ defmodule Nx.Vulkan.Chain do
          dimensions: d,
          template: template,
          data: data,
-         captured: captured
+         captured: captured,
+         spv_path: path,
+         packing: packing
        }}
     else
       {:error, :unsupported, reason} -> {:error, {:unsupported, reason}}
       {:error, reason} when is_binary(reason) -> {:error, {:unsupported, reason}}
+      error -> Error.raise!(:compile, error)
+    end
+  end
+
+  # What the layout of NativeV's buffers cannot hold has no file.
+  defp module(ref) do
+    case Native.call(chain_module(ref)) do
+      {:ok, {path, data, scratch}} -> {path, {data, scratch}}
+      {:error, :unsupported, _reason} -> {nil, nil}
       error -> Error.raise!(:compile, error)
     end
   end
@@ -165,7 +180,7 @@ defmodule Nx.Vulkan.Chain do
       Native.call(
         chain_run(
           chain.ref,
-          Enum.map(operands(chain, data), &buffer/1) ++ chain.captured,
+          Enum.map(operands(chain, data), &buffer/1) ++ Enum.map(chain.captured, &elem(&1, 0)),
           {buffer(vector!(chain, q, leading, "q")), buffer(vector!(chain, p, leading, "p"))},
           {buffer(step_size(chain, opts[:step_size], chains)), buffer(mass), dense?},
           {chains || 1, steps, last?}
@@ -199,6 +214,41 @@ defmodule Nx.Vulkan.Chain do
   @doc "The container of positions of a tensor whose last axis has `d` numbers, such as the states of `leapfrog/5`."
   @spec from_vector(t(), T.t()) :: Nx.Container.t()
   def from_vector(%__MODULE__{template: template}, vector), do: Lowering.parts(vector, template)
+
+  @doc """
+  The `extras` of one chain for `Nx.Vulkan.NativeV.leapfrog_chain_synth/6` and its kin, which run `chain.spv_path`.
+
+  A binary of floats of the chain's type: the data, with what the function closed over, scratch memory of the kernel, and the
+  diagonal of the inverse mass. In `push` the number of observations is that of all floats but the last `d`:
+
+      extras = Nx.Vulkan.Chain.pack(chain, data, Nx.f64([1, 1]))
+      observations = div(byte_size(extras), 8) - chain.dimensions
+      push = <<steps::32-little, observations::32-little, chain.dimensions::32-little, 1::32-little, eps::float-little>>
+      {:ok, {q, p, grad, logp}} =
+        Nx.Vulkan.NativeV.leapfrog_chain_synth_f64(q, p, extras, push, steps, chain.spv_path)
+
+  Those calls take up to 256 dimensions. `spv_path` is `nil` where the data are floats of 8 or 16 bits.
+  """
+  @spec pack(t(), Nx.Container.t(), Nx.Container.t()) :: binary()
+  def pack(%__MODULE__{packing: nil}, _data, _inverse_mass),
+    do: raise(ArgumentError, "the chain has no SPIR-V file")
+
+  def pack(%__MODULE__{type: {_, bits} = type, packing: {counts, scratch}} = chain, data, mass) do
+    captured =
+      for {ref, captured} <- chain.captured do
+        {:ok, bytes} = Native.call(buf_download(ref))
+        Nx.from_binary(bytes, captured, backend: Nx.BinaryBackend)
+      end
+
+    numbers =
+      for {tensor, count} <- Enum.zip(operands(chain, data) ++ captured, counts) do
+        bytes = tensor |> Nx.backend_copy(Nx.BinaryBackend) |> Nx.as_type(type) |> Nx.to_binary()
+        binary_part(bytes, 0, div(count * bits, 8))
+      end
+
+    mass = Nx.to_binary(diagonal!(chain, mass, nil))
+    IO.iodata_to_binary([numbers, <<0::size(scratch * bits)>>, mass])
+  end
 
   ## Operands
 

@@ -42,6 +42,7 @@ defmodule Nx.Vulkan.Native do
     loop_new: 1,
     loop_run: 4,
     chain_new: 1,
+    chain_module: 1,
     chain_run: 5,
     qr: 4,
     eigh: 3,

@@ -20,7 +20,9 @@ mod vectors;
 mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
-pub use chain::{ChainEvaluation, ChainMemory, InverseMass, evaluation, leapfrog_source};
+pub use chain::{
+    ChainEvaluation, ChainMemory, InverseMass, LeapfrogModule, evaluation, leapfrog_module, leapfrog_source,
+};
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};

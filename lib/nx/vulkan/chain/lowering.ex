@@ -37,10 +37,10 @@ defmodule Nx.Vulkan.Chain.Lowering do
   ]
 
   @typedoc """
-  The argument of `chain_new`, and the references of the tensors that the log-density captured. The operands
+  The argument of `chain_new`, and the tensors that the log-density captured, by reference and type. The operands
   of a kernel are the position, the leaves of the data, and these.
   """
-  @type t :: {steps :: tuple(), captured :: [reference()]}
+  @type t :: {steps :: tuple(), captured :: [{reference(), Nx.Type.t()}]}
 
   @doc "The log-density's steps; `q` and `data` are templates."
   @spec lower(fun(), Nx.Container.t(), Nx.Container.t(), Nx.Type.t()) ::
@@ -187,7 +187,7 @@ defmodule Nx.Vulkan.Chain.Lowering do
     terms =
       {Enum.map(steps, &numbered(&1, slot)), matrices, types, slot.(logp), slot.(gradient), d}
 
-    {terms, Enum.map(captured, &elem(&1, 0))}
+    {terms, captured}
   end
 
   # The reference of a result, which a step makes: of what is an operand or a number, a copy is made.

@@ -64,11 +64,16 @@ impl ChainMemory {
         self.arrays.iter().map(|array| array.compute)
     }
 
-    /// The arrays' declarations, and macros of their elements.
-    fn declarations(&self, text: &mut String) {
+    /// Whether all arrays in scratch memory have that type.
+    pub(super) fn scratch_is(&self, compute: Compute) -> bool {
+        self.arrays.iter().all(|array| array.scratch.is_none() || array.compute == compute)
+    }
+
+    /// The arrays' declarations, and macros of their elements; in a module for `NativeV` scratch memory is behind the data.
+    pub(super) fn declarations(&self, text: &mut String, in_extras: bool) {
         let in_scratch: BTreeSet<&str> =
             self.arrays.iter().filter(|array| array.scratch.is_some()).map(|array| array.compute.glsl()).collect();
-        for glsl in in_scratch {
+        for glsl in in_scratch.iter().filter(|_| !in_extras) {
             let _ =
                 writeln!(text, "layout(buffer_reference, scalar) coherent buffer Scratch_{glsl} {{ {glsl} v[]; }};");
         }
@@ -76,6 +81,9 @@ impl ChainMemory {
             let glsl = compute.glsl();
             let _ = match scratch {
                 None => writeln!(text, "shared {glsl} array_{name}[{elements}];\n#define {name}(i) array_{name}[i]"),
+                Some(start) if in_extras => {
+                    writeln!(text, "#define {name}(i) extras[SCRATCH + {}u + (i)]", start / compute.size())
+                }
                 Some(start) => writeln!(
                     text,
                     "#define {name}(i) Scratch_{glsl}(uvec2(p.scratch)).v[workgroup() * {}u + {}u + (i)]",
@@ -87,21 +95,19 @@ impl ChainMemory {
     }
 }
 
-/// Writes the source of a kernel that integrates by leapfrog steps.
-pub fn leapfrog_source(
+/// The start of a kernel after its parameters: formulas, the arrays and how the invocations meet.
+pub(super) fn start(
     program: &ChainProgram,
     evaluation: &ChainEvaluation,
+    storages: &[&str],
     memory: &ChainMemory,
     threads: u32,
-    mass: InverseMass,
     parameters: &str,
     caps: &Capabilities,
 ) -> String {
     let real = program.real().compute().glsl();
-    let operands = program.given.operands.iter().map(|ty| ty.storage());
-    let storages: Vec<&str> = operands.chain([real, "uint"]).collect();
     let computes: Vec<Compute> = evaluation.computes.iter().copied().chain(memory.computes()).collect();
-    let mut text = prelude::head(caps, false, &storages, &computes, parameters);
+    let mut text = prelude::head(caps, false, storages, &computes, parameters);
     text.push_str("bool last_wins = false;\n#define LAST_WINS last_wins\n#include \"lib/reduce.glsl\"\n");
     let mut seen = BTreeSet::new();
     for file in evaluation.files.iter().filter(|&&file| file != "reduce.glsl" && seen.insert(file)) {
@@ -121,15 +127,36 @@ pub fn leapfrog_source(
     if !program.given.matrices.is_empty() {
         text.push_str("#include \"lib/chain/matrices.glsl\"\n");
     }
-    memory.declarations(&mut text);
+    text
+}
+
+/// Writes the function of the log-density, and the integrator's names of the arrays.
+pub(super) fn function(text: &mut String, program: &ChainProgram, evaluation: &ChainEvaluation) {
+    text.push_str(&evaluation.partials);
+    let _ = write!(text, "REAL logp;\nvoid evaluate() {{\n{}}}\n", evaluation.body);
+    define(text, "Q(i)", "S0(i)");
+    define(text, "G(i)", format_args!("M{}(i)", program.given.gradient));
+}
+
+/// Writes the source of a kernel that integrates by leapfrog steps.
+pub fn leapfrog_source(
+    program: &ChainProgram,
+    evaluation: &ChainEvaluation,
+    memory: &ChainMemory,
+    threads: u32,
+    mass: InverseMass,
+    parameters: &str,
+    caps: &Capabilities,
+) -> String {
+    let real = program.real().compute().glsl();
+    let operands = program.given.operands.iter().map(|ty| ty.storage());
+    let storages: Vec<&str> = operands.chain([real, "uint"]).collect();
+    let mut text = start(program, evaluation, &storages, memory, threads, parameters, caps);
+    memory.declarations(&mut text, false);
     for (slot, ty) in program.given.operands.iter().enumerate().skip(1) {
         let _ = writeln!(text, "#define S{slot}(i) AT({}, p.slot{slot}, i)", ty.storage());
     }
-    text.push_str(&evaluation.partials);
-    let _ = write!(text, "REAL logp;\nvoid evaluate() {{\n{}}}\n", evaluation.body);
-    let gradient = program.given.gradient;
-    define(&mut text, "Q(i)", "S0(i)");
-    define(&mut text, "G(i)", format_args!("M{gradient}(i)"));
+    function(&mut text, program, evaluation);
     text.push_str(
         "uint chain_index() { return workgroup(); }\n\
          #define CHAIN (p.first_chain + workgroup())\n\

@@ -8,6 +8,7 @@ mod algebra;
 mod index;
 mod kernel;
 mod matrices;
+mod module;
 mod plan;
 mod reductions;
 mod regions;
@@ -27,6 +28,7 @@ use reductions::{ChainAccumulator, Exchange};
 use values::{ChainEmitter, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
+pub use module::{LeapfrogModule, leapfrog_module};
 
 /// The most times that elements of an iteration are unrolled along short axes.
 const MAX_UNROLLED_ELEMENTS: u64 = 16;
