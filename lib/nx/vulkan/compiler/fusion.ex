@@ -30,7 +30,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @compute_bound Catalogue.names(cost: :compute_bound)
 
   # Bounds of a group: what compilers and registers take, and the values of a program.
-  @most_members 128
+  @most_members 160
   @most_values 240
   # Operations of a group that is recomputed for each element that it broadcasts to.
   @most_broadcast_members 8

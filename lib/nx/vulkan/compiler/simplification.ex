@@ -9,6 +9,7 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Compiler.MovementRules
 
   # Not merged: those with an effect, with a scope of their own, with functions for arguments, and tensors, which may
   # be large.
@@ -28,8 +29,29 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   @doc "The definition's expression, a tensor or a container of tensors, with fewer operations."
   @spec simplify(Nx.Container.t()) :: Nx.Container.t()
   def simplify(expr) do
-    {expr, _state} = Composite.traverse(expr, %{done: %{}, known: %{}}, &rewrite/2)
+    state = %{done: %{}, known: %{}, readers: readers(expr)}
+    {expr, _state} = Composite.traverse(expr, state, &rewrite/2)
     expr
+  end
+
+  # How many read each tensor of the scope; a result is read by the caller.
+  defp readers(expr) do
+    {_seen, readers} = Composite.reduce(expr, {%{}, %{}}, &count/2)
+    readers
+  end
+
+  defp count(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}, state),
+    do: count(tensor, state)
+
+  defp count(%T{data: %Expr{id: id}} = tensor, {seen, readers}) do
+    readers = Map.update(readers, id, 1, &(&1 + 1))
+
+    if is_map_key(seen, id) do
+      {seen, readers}
+    else
+      state = {Map.put(seen, id, true), readers}
+      tensor |> Tree.apply_args(:scope, state, &{&1, count(&1, &2)}) |> elem(1)
+    end
   end
 
   # `done` is what the expressions became, by their ids; `known` has the expressions of the scope by what they
@@ -51,7 +73,10 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
       %{} ->
         {args, state} = arguments(tensor, state)
-        {done, state} = tensor |> with_arguments(args) |> square() |> merge(state)
+        done = tensor |> with_arguments(args) |> square() |> MovementRules.apply_to(state.readers)
+        # What becomes another tensor has the readers of the one that it was.
+        state = update_in(state.readers, &Map.put_new(&1, done.data.id, &1[id]))
+        {done, state} = merge(done, state)
         {done, put_in(state.done[id], done)}
     end
   end

@@ -1,0 +1,82 @@
+defmodule Nx.Vulkan.MovementRulesTest do
+  @moduledoc "Movement that compiled definitions replace gives the bits that it gives when it is done, in fewer kernels."
+
+  # Kernels are counted by a profile, which has what all processes do.
+  use Nx.Vulkan.Test.Case, async: false
+
+  defp evaluated(fun, args),
+    do: apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), Enum.map(args, &host/1))
+
+  defp assert_same_bits(fun, args) do
+    result = apply(Nx.Vulkan.jit(fun), args)
+    exact = evaluated(fun, args)
+    assert {result.type, result.shape, result.names} == {exact.type, exact.shape, exact.names}
+    assert Nx.to_binary(result) == Nx.to_binary(exact)
+  end
+
+  test "parts of indices, and other shapes of them" do
+    x = to_device(Nx.tensor(3, type: :s32))
+
+    for type <- [{:u, 8}, {:s, 32}, {:u, 32}, {:s, 64}, {:f, 32}],
+        {rows, columns} <- [{2, 6}, {100, 3}] do
+      for fun <- [
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type)[1], x) end,
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type)[[0..0, 1..2]], x) end,
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type)[[0..1, 1..2]], x) end,
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type)[[.., 1]], x) end,
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type, axis: 0)[1], x) end,
+            fn x ->
+              Nx.add(Nx.reshape(Nx.iota({rows, columns}, type: type), {columns, rows}), x)
+            end,
+            fn x -> Nx.add(Nx.iota({rows, columns}, type: type)[[1, 2]], x) end,
+            fn x ->
+              Nx.add(
+                Nx.slice(Nx.iota({rows, columns}, type: type), [0, 0], [2, 2], strides: [1, 2]),
+                x
+              )
+            end
+          ] do
+        assert_same_bits(fun, [x])
+      end
+    end
+  end
+
+  test "what is computed of a concatenation" do
+    a = to_device(Generators.tensor({3, 4}, {:s, 32}, {:integer, -9..9}))
+    b = to_device(Generators.tensor({2, 4}, {:s, 32}, {:integer, -9..9}))
+
+    concatenated = fn a, b, axis ->
+      Nx.concatenate([Nx.multiply(a, 3), Nx.negate(b)], axis: axis)
+    end
+
+    for fun <- [
+          fn a, b -> Nx.divide(Nx.subtract(concatenated.(a, b, 0), 7), 2) end,
+          fn a, b -> Nx.greater(concatenated.(a, b, 0), 1) end,
+          fn a, b -> Nx.bitcast(concatenated.(a, b, 0), :f32) end,
+          fn a, b -> Nx.add(5, concatenated.(Nx.transpose(a), Nx.transpose(b), 1)) end,
+          # Read twice, with another tensor, of another type, and of parts that are not computed.
+          fn a, b ->
+            Nx.add(concatenated.(a, b, 0), Nx.negate(concatenated.(a, b, 0)))
+          end,
+          fn a, b -> Nx.add(concatenated.(a, b, 0), b[0]) end,
+          fn a, b -> Nx.add(Nx.concatenate([Nx.multiply(a, 0.5), Nx.negate(b)]), 1) end,
+          fn a, b -> Nx.add(Nx.concatenate([a, b]), 1) end,
+          fn a, b -> Nx.add(concatenated.(a, b, 0), Nx.iota({1, 4})) end
+        ] do
+      assert_same_bits(fun, [a, b])
+    end
+  end
+
+  test "random numbers are two kernels for their halves and two copies, besides those of the next key" do
+    key = to_device(Nx.Random.key(42))
+
+    for {draw, most} <- [{&Nx.Random.uniform/2, 7}, {&Nx.Random.randint(&1, 0, 9, &2), 12}] do
+      fun = fn key -> draw.(key, shape: {4096}) |> elem(0) end
+      assert_same_bits(fun, [key])
+      compiled = Nx.Vulkan.jit(fun)
+      for _ <- 1..3, do: compiled.(key)
+      profile = Nx.Vulkan.profile(fn -> compiled.(key) end)
+      assert length(profile.commands) <= most, inspect(profile)
+    end
+  end
+end
