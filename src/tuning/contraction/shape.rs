@@ -76,6 +76,8 @@ impl ContractionShape {
         match self.ty {
             Type::C64 if caps.float64 => Type::C128,
             ty if ty.is_float() && caps.float64 => Type::F64,
+            // Products of narrow floats are exact in 32 bits.
+            ty if ty.is_float() && ty != Type::F64 => Type::F32,
             ty => ty,
         }
     }
