@@ -90,7 +90,7 @@ defmodule Nx.Vulkan do
   @doc """
   Waits until everything recorded so far has run.
 
-  Only measurements need it: reading a tensor waits by itself.
+  Only measurements need it: reading a tensor waits by itself. An index out of bounds is an error of what is read, and not of this.
   """
   @spec synchronize() :: :ok | {:error, atom(), String.t()}
   def synchronize, do: Native.call(sync())
