@@ -1,12 +1,12 @@
 //! Numbers that are known, and arithmetic that chain kernels are spared: on numbers that are known, with zeros and ones, and divisions by what a loop does not change.
 //! Gradients have many of these. This module decides about single operations; it declares nothing but reciprocals and their products.
 
-use super::values::{ChainEmitter, Emission, Value};
+use super::values::{ChainEmitter, ChainValue, Emission};
 use crate::program::emit::values::{bitcast, convert, load};
 use crate::program::{Node, Type};
 
 /// The number that a literal stands for.
-fn known(value: &Value) -> Option<f64> {
+fn known(value: &ChainValue) -> Option<f64> {
     let bits = value.bits?;
     let low = u64::from_ne_bytes([bits[0], bits[1], bits[2], bits[3], bits[4], bits[5], bits[6], bits[7]]);
     match value.ty {
@@ -20,7 +20,7 @@ fn known(value: &Value) -> Option<f64> {
 }
 
 /// A number as a literal.
-fn number(ty: Type, value: f64) -> Option<Value> {
+fn number(ty: Type, value: f64) -> Option<ChainValue> {
     let mut bits = [0; 16];
     match ty {
         Type::F64 => bits[..8].copy_from_slice(&value.to_ne_bytes()),
@@ -32,7 +32,7 @@ fn number(ty: Type, value: f64) -> Option<Value> {
 
 impl ChainEmitter<'_> {
     /// The operation's value, where it needs no operation, or a cheaper one.
-    pub fn spared(&mut self, node: &Node, operands: &[&Value]) -> Emission<Option<Value>> {
+    pub fn spared(&mut self, node: &Node, operands: &[&ChainValue]) -> Emission<Option<ChainValue>> {
         if !matches!(node.ty, Type::F32 | Type::F64) {
             return Ok(None);
         }
@@ -60,19 +60,19 @@ impl ChainEmitter<'_> {
 }
 
 /// A value as one of another type of the same width: its bits, where the types differ.
-pub fn as_type(value: &Value, ty: Type) -> Value {
+pub fn as_type(value: &ChainValue, ty: Type) -> ChainValue {
     match value.bits {
         _ if value.ty == ty => value.clone(),
         Some(bits) => literal(ty, &bits),
         None => {
             let text = load(ty, &bitcast((value.text.clone(), value.ty), ty));
-            Value { text, ty, ..value.clone() }
+            ChainValue { text, ty, ..value.clone() }
         }
     }
 }
 
 /// A number whose bits are known.
-pub fn literal(ty: Type, bits: &[u8; 16]) -> Value {
+pub fn literal(ty: Type, bits: &[u8; 16]) -> ChainValue {
     let low = u64::from_ne_bytes([bits[0], bits[1], bits[2], bits[3], bits[4], bits[5], bits[6], bits[7]]);
     let text = match ty {
         Type::F64 if f64::from_bits(low).is_finite() => format!("({:?}lf)", f64::from_bits(low)),
@@ -85,5 +85,5 @@ pub fn literal(ty: Type, bits: &[u8; 16]) -> Value {
         Type::U32 => format!("{}u", low as u32),
         _ => load(ty, &format!("{}({}u)", ty.storage(), low as u32)),
     };
-    Value { text, ty, depth: 0, bits: Some(*bits) }
+    ChainValue { text, ty, depth: 0, bits: Some(*bits) }
 }

@@ -18,14 +18,14 @@ pub struct Variable {
 
 /// `constant + Σ factor · variable`, where variables are numbered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Index {
+pub struct ElementIndex {
     /// Numbers of variables, ascending, with their factors, none of which is 0.
     pub terms: SmallVec<[(usize, i64); 2]>,
     /// What is added.
     pub constant: i64,
 }
 
-impl Index {
+impl ElementIndex {
     /// A number.
     pub fn constant(constant: i64) -> Self {
         Self { terms: SmallVec::new(), constant }
@@ -133,14 +133,14 @@ mod tests {
     fn division_splits_multiples_from_what_is_less() {
         let variables = variables();
         // 3 i + j + 7 over rows of 3: j may reach 2, and 7 is two rows and 1.
-        let index = Index::variable(0).add(&Index::constant(0), 1);
-        let sum = Index::constant(7).add(&index, 3);
+        let index = ElementIndex::variable(0).add(&ElementIndex::constant(0), 1);
+        let sum = ElementIndex::constant(7).add(&index, 3);
         let (row, column) = sum.divide(3, &variables).unwrap();
         assert_eq!((row.text(&variables), column.text(&variables)), ("(i + 2u)".into(), "1u".into()));
         // j + 1 may be 3.
-        assert!(sum.add(&Index::variable(1), 1).divide(3, &variables).is_err());
-        assert!(sum.plus(-1).add(&Index::variable(1), 1).divide(3, &variables).is_ok());
+        assert!(sum.add(&ElementIndex::variable(1), 1).divide(3, &variables).is_err());
+        assert!(sum.plus(-1).add(&ElementIndex::variable(1), 1).divide(3, &variables).is_ok());
         assert_eq!(sum.range(&variables), (7, 34));
-        assert_eq!(sum.add(&Index::variable(0), -3), Index::constant(7));
+        assert_eq!(sum.add(&ElementIndex::variable(0), -3), ElementIndex::constant(7));
     }
 }

@@ -22,9 +22,9 @@ use crate::program::chain::ChainProgram;
 use crate::program::dense_strides;
 use crate::program::types::Compute;
 use algebra::as_type;
-use index::Index;
+use index::ElementIndex;
 use plan::{MAX_UNIFORM_ELEMENTS, MAX_UNROLLED_AXIS, Plan, SlotKind};
-use reductions::{ChainAccumulator, Exchange};
+use reductions::{ChainAccumulator, ChainExchange};
 use values::{ChainEmitter, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
@@ -84,7 +84,7 @@ struct Sink {
 /// Writes the function for a workgroup of that many invocations.
 pub fn evaluation(program: &ChainProgram, threads: u32, caps: &Capabilities) -> Result<ChainEvaluation> {
     let lanes = caps.subgroup.clamp(1, threads);
-    let exchange = Exchange { lanes, subgroups: threads / lanes };
+    let exchange = ChainExchange { lanes, subgroups: threads / lanes };
     let mut stored = BTreeSet::new();
     loop {
         let plan = Plan::new(program, &stored);
@@ -107,7 +107,7 @@ pub fn evaluation(program: &ChainProgram, threads: u32, caps: &Capabilities) -> 
 
 struct Writer<'a> {
     emitter: ChainEmitter<'a>,
-    exchange: Exchange,
+    exchange: ChainExchange,
     threads: u64,
     partials: String,
     partial_bytes: u64,
@@ -122,7 +122,7 @@ impl<'a> Writer<'a> {
         for phase in 0..last {
             self.phase(phase)?;
         }
-        let logp = self.emitter.element(program.given.logp, &Index::constant(0))?;
+        let logp = self.emitter.element(program.given.logp, &ElementIndex::constant(0))?;
         let logp = as_type(&logp, program.real());
         self.emitter.write(0, &format!("  logp = {};\n", logp.text))
     }
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
     fn looped(&mut self, count: u64, sinks: &[Sink], accumulators: &[(usize, i64, String)]) -> Emission<()> {
         if count == 1 {
             for sink in sinks {
-                self.sink(sink, &Index::constant(0), 0, accumulators)?;
+                self.sink(sink, &ElementIndex::constant(0), 0, accumulators)?;
             }
             return Ok(());
         }
@@ -281,7 +281,7 @@ impl<'a> Writer<'a> {
     fn sink(
         &mut self,
         sink: &Sink,
-        index: &Index,
+        index: &ElementIndex,
         depth: usize,
         accumulators: &[(usize, i64, String)],
     ) -> Emission<()> {
@@ -292,12 +292,12 @@ impl<'a> Writer<'a> {
         } else {
             &self.emitter.step(sink.step).program.shape
         };
-        let mut coordinates = vec![Index::constant(0); shape.len()];
+        let mut coordinates = vec![ElementIndex::constant(0); shape.len()];
         for (&axis, at) in sink.looped.iter().zip(along) {
             coordinates[axis] = at;
         }
         for number in 0..unrolled.iter().product::<u64>() as i64 {
-            let points = self.emitter.coordinates(&Index::constant(number), &unrolled)?;
+            let points = self.emitter.coordinates(&ElementIndex::constant(number), &unrolled)?;
             for (&axis, at) in sink.unrolled.iter().zip(points) {
                 coordinates[axis] = at;
             }
@@ -314,7 +314,7 @@ impl<'a> Writer<'a> {
     fn add(
         &mut self,
         sink: &Sink,
-        coordinates: &[Index],
+        coordinates: &[ElementIndex],
         depth: usize,
         accumulators: &[(usize, i64, String)],
     ) -> Emission<()> {
@@ -326,11 +326,12 @@ impl<'a> Writer<'a> {
         let dims: Vec<u64> = kept.iter().map(|&axis| shape[axis]).collect();
         let own_dims: Vec<u64> = own.iter().map(|&axis| shape[axis]).collect();
         let strides = dense_strides(&own_dims);
-        let position = Index::strided(0, own.iter().map(|&axis| &coordinates[axis]).zip(strides.iter().copied()));
+        let position =
+            ElementIndex::strided(0, own.iter().map(|&axis| &coordinates[axis]).zip(strides.iter().copied()));
         let position = position.text(&self.emitter.variables);
         for (_, output, name) in accumulators.iter().filter(|accumulator| accumulator.0 == sink.slot) {
             let mut coordinates = coordinates.to_vec();
-            for (&axis, at) in kept.iter().zip(self.emitter.coordinates(&Index::constant(*output), &dims)?) {
+            for (&axis, at) in kept.iter().zip(self.emitter.coordinates(&ElementIndex::constant(*output), &dims)?) {
                 coordinates[axis] = at;
             }
             let views = self.emitter.views(sink.step, &coordinates);
@@ -342,9 +343,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Stores an element. Outside of loops one invocation does, another for each element.
-    fn store(&mut self, sink: &Sink, coordinates: &[Index], depth: usize, number: i64) -> Emission<()> {
+    fn store(&mut self, sink: &Sink, coordinates: &[ElementIndex], depth: usize, number: i64) -> Emission<()> {
         let given = self.emitter.step(sink.step);
-        let strided = |strides: &[i64], offset| Index::strided(offset, coordinates.iter().zip(strides.iter().copied()));
+        let strided =
+            |strides: &[i64], offset| ElementIndex::strided(offset, coordinates.iter().zip(strides.iter().copied()));
         let reduced = given.program.reduced_axes();
         self.emitter.storing.insert(sink.slot);
         let (target, value) = if sink.whole {
@@ -358,7 +360,8 @@ impl<'a> Writer<'a> {
             let kept: Vec<usize> = (0..given.program.shape.len()).filter(|axis| !reduced.contains(axis)).collect();
             let dims: Vec<u64> = kept.iter().map(|&axis| given.program.shape[axis]).collect();
             let strides = dense_strides(&dims);
-            let target = Index::strided(0, kept.iter().map(|&axis| &coordinates[axis]).zip(strides.iter().copied()));
+            let target =
+                ElementIndex::strided(0, kept.iter().map(|&axis| &coordinates[axis]).zip(strides.iter().copied()));
             let value = self.emitter.element(sink.slot, &target)?;
             (target, value)
         } else {

@@ -1,7 +1,7 @@
 //! Reductions in chain kernels: short ones as expressions, long ones as loops of one invocation, and those that all invocations share.
 
-use super::index::Index;
-use super::values::{ChainEmitter, Emission, Value};
+use super::index::ElementIndex;
+use super::values::{ChainEmitter, ChainValue, Emission};
 use crate::error::Error;
 use crate::program::Type;
 use crate::program::emit::Accumulator;
@@ -13,7 +13,7 @@ use super::plan::MAX_UNROLLED_SUM;
 
 /// How the invocations of a workgroup exchange values.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange {
+pub struct ChainExchange {
     /// Invocations that exchange values without memory, a power of two.
     pub lanes: u32,
     /// How many of these groups a workgroup has.
@@ -57,7 +57,7 @@ impl ChainAccumulator {
     }
 
     /// What an element contributes to the first part.
-    fn contribution(&self, value: &Value) -> String {
+    fn contribution(&self, value: &ChainValue) -> String {
         let value = convert((value.text.clone(), value.ty), self.element);
         match self.reduction {
             Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
@@ -74,7 +74,7 @@ impl ChainAccumulator {
     }
 
     /// Adds elements, of which `positions` are the positions among those that are reduced.
-    pub fn addition(&self, name: &str, values: &[Value], positions: &[String]) -> String {
+    pub fn addition(&self, name: &str, values: &[ChainValue], positions: &[String]) -> String {
         let given: Vec<String> = values.iter().map(|value| self.contribution(value)).collect();
         match self.reduction {
             Reduction::Sum => format!("  {name}_0 += {};\n", given.join(" + ")),
@@ -107,7 +107,7 @@ impl ChainAccumulator {
     }
 
     /// The elements in one expression, for the reductions that have one.
-    fn expression(&self, values: &[Value]) -> Option<String> {
+    fn expression(&self, values: &[ChainValue]) -> Option<String> {
         let given: Vec<String> = values.iter().map(|value| self.contribution(value)).collect();
         let joined = |operator: &str| Some(format!("({})", given.join(operator)));
         let nested = |function: &str| {
@@ -126,7 +126,7 @@ impl ChainAccumulator {
     }
 
     /// What every invocation has, of what each had: first within subgroups, then by the `partial` memory of the workgroup.
-    pub fn shuffles(&self, name: &str, exchange: Exchange) -> String {
+    pub fn shuffles(&self, name: &str, exchange: ChainExchange) -> String {
         let mut text = String::new();
         let mut distance = exchange.lanes / 2;
         while distance > 0 {
@@ -139,7 +139,7 @@ impl ChainAccumulator {
     }
 
     /// The declarations of the workgroup's memory, its filling, and its addition.
-    pub fn partials(&self, name: &str, exchange: Exchange) -> [String; 3] {
+    pub fn partials(&self, name: &str, exchange: ChainExchange) -> [String; 3] {
         let mut texts = [const { String::new() }; 3];
         for (i, (part, _)) in self.parts.iter().enumerate() {
             texts[0] += &format!("shared {} partial_{name}_{i}[{}];\n", part.glsl(), exchange.subgroups);
@@ -156,7 +156,7 @@ impl ChainAccumulator {
 
 impl ChainEmitter<'_> {
     /// The output of a reduction at that linear index.
-    pub fn reduced(&mut self, step: usize, index: &Index) -> Emission<Value> {
+    pub fn reduced(&mut self, step: usize, index: &ElementIndex) -> Emission<ChainValue> {
         let layout = &self.step(step).layout;
         let result = self.step(step).program.result();
         let accumulator = ChainAccumulator::of(self, step)?;
@@ -173,8 +173,8 @@ impl ChainEmitter<'_> {
         let unrolled = (1..=most).rev().find(|&unrolled| count.is_multiple_of(unrolled)).unwrap_or(1);
         let (counter, first) = self.counter(count / unrolled, depth + 1);
         let (scope, ()) = self.scope(depth, false, |this| {
-            let positions: Vec<Index> =
-                (0..unrolled as i64).map(|i| Index::constant(i).add(&first, unrolled as i64)).collect();
+            let positions: Vec<ElementIndex> =
+                (0..unrolled as i64).map(|i| ElementIndex::constant(i).add(&first, unrolled as i64)).collect();
             let values = this.contributions(step, &kept, &positions)?;
             let texts: Vec<String> = positions.iter().map(|position| position.text(&this.variables)).collect();
             let own = this.scopes.len() - 1;
@@ -195,10 +195,10 @@ impl ChainEmitter<'_> {
         &mut self,
         step: usize,
         accumulator: &ChainAccumulator,
-        kept: &[Index],
+        kept: &[ElementIndex],
         count: u64,
-    ) -> Emission<Option<Value>> {
-        let positions: Vec<Index> = (0..count as i64).map(Index::constant).collect();
+    ) -> Emission<Option<ChainValue>> {
+        let positions: Vec<ElementIndex> = (0..count as i64).map(ElementIndex::constant).collect();
         let values = self.contributions(step, kept, &positions)?;
         let Some(expression) = accumulator.expression(&values) else { return Ok(None) };
         let depth = values.iter().map(|value| value.depth).max().unwrap_or(0);
@@ -208,12 +208,17 @@ impl ChainEmitter<'_> {
     }
 
     /// What is reduced at those positions along the reduced axes.
-    fn contributions(&mut self, step: usize, kept: &[Index], positions: &[Index]) -> Emission<Vec<Value>> {
+    fn contributions(
+        &mut self,
+        step: usize,
+        kept: &[ElementIndex],
+        positions: &[ElementIndex],
+    ) -> Emission<Vec<ChainValue>> {
         let given = self.step(step);
         let count = given.program.nodes.len() - 1;
-        let value = |position: &Index| {
+        let value = |position: &ElementIndex| {
             let along = self.coordinates(position, &given.layout.dims[given.layout.kept..])?;
-            let coordinates: Vec<Index> = kept.iter().chain(&along).cloned().collect();
+            let coordinates: Vec<ElementIndex> = kept.iter().chain(&along).cloned().collect();
             let views = self.collapsed_views(step, &coordinates);
             self.nodes(step, &views, count)
         };

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::algebra::{as_type, literal};
-use super::index::Index;
-use super::values::{ChainEmitter, Emission, Value};
+use super::index::ElementIndex;
+use super::values::{ChainEmitter, ChainValue, Emission};
 use crate::program::{DynamicOffset, OutputView, dense_strides};
 
 /// Where an element is in a region.
@@ -12,15 +12,15 @@ enum Located {
     /// Not in it.
     Outside,
     /// At that point of the region's iteration space, where the conditions hold.
-    Inside(Vec<Index>, Vec<String>),
+    Inside(Vec<ElementIndex>, Vec<String>),
 }
 
 impl ChainEmitter<'_> {
     /// The element that the last of the steps wrote.
-    pub fn region(&mut self, writers: &[usize], index: &Index) -> Emission<Value> {
+    pub fn region(&mut self, writers: &[usize], index: &ElementIndex) -> Emission<ChainValue> {
         let Some((&last, rest)) = writers.split_last() else {
             // Regions that leave nothing out cover each element.
-            return self.element(0, &Index::constant(0));
+            return self.element(0, &ElementIndex::constant(0));
         };
         let (coordinates, conditions) = match self.located(last, index)? {
             Located::Outside => return self.region(rest, index),
@@ -53,10 +53,10 @@ impl ChainEmitter<'_> {
         for branch in [&inside, &outside] {
             self.scopes[depth].add_loop(1, branch);
         }
-        Ok(Value { text: name, ty, depth, bits: None })
+        Ok(ChainValue { text: name, ty, depth, bits: None })
     }
 
-    fn located(&mut self, step: usize, index: &Index) -> Emission<Located> {
+    fn located(&mut self, step: usize, index: &ElementIndex) -> Emission<Located> {
         let given = self.step(step);
         let (shape, program) = (&given.slot_shape, &given.program);
         let Some(OutputView { offset, strides, dynamic_offsets }) = &program.output else {
@@ -64,7 +64,7 @@ impl ChainEmitter<'_> {
         };
         let dense = dense_strides(shape);
         let at = self.coordinates(index, shape)?;
-        let mut coordinates = vec![Index::constant(0); program.shape.len()];
+        let mut coordinates = vec![ElementIndex::constant(0); program.shape.len()];
         let mut conditions = vec![];
         let mut rest = *offset;
         for axis in 0..shape.len() {
@@ -113,18 +113,18 @@ impl ChainEmitter<'_> {
     }
 
     /// The distance from a start that an operand moves.
-    fn moved(&mut self, step: usize, distance: &Index, dynamic: &DynamicOffset) -> Emission<Index> {
+    fn moved(&mut self, step: usize, distance: &ElementIndex, dynamic: &DynamicOffset) -> Emission<ElementIndex> {
         let value = self.input(step, dynamic.value)?;
         let start = self.clamped(&value, dynamic.extent)?;
         Ok(distance.add(&start, -1))
     }
 
     /// An input of one element.
-    fn input(&mut self, step: usize, input: usize) -> Emission<Value> {
+    fn input(&mut self, step: usize, input: usize) -> Emission<ChainValue> {
         let given = self.step(step);
         let before =
             given.program.inputs[..input].iter().filter(|i| matches!(i.source, crate::program::Source::View { .. }));
-        let at = Index::constant(given.layout.views[before.count()].offset);
+        let at = ElementIndex::constant(given.layout.views[before.count()].offset);
         match given.inputs[input] {
             crate::program::workgroup::StepInput::Slot(slot) => {
                 Ok(as_type(&self.element(slot, &at)?, given.program.inputs[input].ty))

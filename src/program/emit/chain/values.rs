@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use super::algebra::{as_type, literal};
-use super::index::{Index, Variable};
+use super::index::{ElementIndex, Variable};
 use super::plan::{MAX_UNIFORM_ELEMENTS, Plan, SlotKind};
 use crate::device::Capabilities;
 use crate::error::Error;
@@ -21,7 +21,7 @@ const MAX_TEXT: usize = 4 << 20;
 
 /// A value of the kernel: its GLSL, a name or a literal, and the depth of the scope that knows it.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct ChainValue {
     /// A name, or a literal.
     pub text: String,
     /// Its type.
@@ -38,7 +38,7 @@ pub struct Scope {
     /// What it has so far.
     pub text: String,
     /// Elements of slots that it knows.
-    elements: HashMap<(usize, Index), Value>,
+    elements: HashMap<(usize, ElementIndex), ChainValue>,
     /// Names of expressions that it knows.
     names: HashMap<String, String>,
     /// Whether it is a branch, from which nothing that depends on a loop is moved.
@@ -92,7 +92,7 @@ pub struct ChainEmitter<'a> {
     pub variables: Vec<Variable>,
     pub scopes: Vec<Scope>,
     /// Results of reductions that the invocations share, by slot and element.
-    pub shared: HashMap<(usize, i64), Value>,
+    pub shared: HashMap<(usize, i64), ChainValue>,
     emitters: Vec<Emitter<'a>>,
     /// Slots whose elements are computed, though they are stored, as they are about to be.
     pub storing: BTreeSet<usize>,
@@ -175,50 +175,50 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// A loop's counter, which the scope of `depth` declares.
-    pub fn counter(&mut self, count: u64, depth: usize) -> (String, Index) {
+    pub fn counter(&mut self, count: u64, depth: usize) -> (String, ElementIndex) {
         let name = self.name("i");
         self.variables.push(Variable { name: name.clone(), largest: count as i64 - 1, depth });
-        (name, Index::variable(self.variables.len() - 1))
+        (name, ElementIndex::variable(self.variables.len() - 1))
     }
 
     /// The name of an expression, which is declared unless it is known.
-    pub fn declare(&mut self, expression: &str, ty: Type, depth: usize) -> Emission<Value> {
+    pub fn declare(&mut self, expression: &str, ty: Type, depth: usize) -> Emission<ChainValue> {
         let depth = self.floor(depth);
         let glsl = ty.compute().glsl();
         let key = format!("{glsl} {expression}");
         for scope in &self.scopes[..=depth] {
             if let Some(name) = scope.names.get(&key) {
-                return Ok(Value { text: name.clone(), ty, depth, bits: None });
+                return Ok(ChainValue { text: name.clone(), ty, depth, bits: None });
             }
         }
         let name = self.name("v");
         self.write(depth, &format!("  {glsl} {name} = {expression};\n"))?;
         self.scopes[depth].names.insert(key, name.clone());
-        Ok(Value { text: name, ty, depth, bits: None })
+        Ok(ChainValue { text: name, ty, depth, bits: None })
     }
 
     /// An index that the kernel computes: `largest` is the largest value of the expression.
-    fn computed_index(&mut self, expression: &str, largest: i64, depth: usize) -> Emission<Index> {
+    fn computed_index(&mut self, expression: &str, largest: i64, depth: usize) -> Emission<ElementIndex> {
         let value = self.declare(expression, Type::U32, depth)?;
         let known = self.variables.iter().position(|variable| variable.name == value.text);
         let number = known.unwrap_or(self.variables.len());
         if known.is_none() {
             self.variables.push(Variable { name: value.text, largest, depth: value.depth });
         }
-        Ok(Index::variable(number))
+        Ok(ElementIndex::variable(number))
     }
 
     /// The quotient and the remainder by a divisor.
-    pub fn divided(&mut self, index: &Index, divisor: i64) -> Emission<(Index, Index)> {
+    pub fn divided(&mut self, index: &ElementIndex, divisor: i64) -> Emission<(ElementIndex, ElementIndex)> {
         if divisor == 1 {
-            return Ok((index.clone(), Index::constant(0)));
+            return Ok((index.clone(), ElementIndex::constant(0)));
         }
         let (mut quotient, mut rest) = match index.divide(divisor, &self.variables) {
             Ok(parts) => return Ok(parts),
             Err(parts) => parts,
         };
         if rest.range(&self.variables).0 < 0 {
-            (quotient, rest) = (Index::constant(0), index.clone());
+            (quotient, rest) = (ElementIndex::constant(0), index.clone());
         }
         let (text, most, depth) =
             (rest.text(&self.variables), rest.range(&self.variables).1, rest.depth(&self.variables));
@@ -230,16 +230,16 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// The quotient by a divisor of what need not be positive: it wraps.
-    pub fn quotient(&mut self, index: &Index, divisor: i64) -> Emission<Index> {
+    pub fn quotient(&mut self, index: &ElementIndex, divisor: i64) -> Emission<ElementIndex> {
         let (text, depth) = (index.text(&self.variables), index.depth(&self.variables));
         let largest = index.range(&self.variables).1.max(0) / divisor;
         self.computed_index(&format!("{text} / {divisor}u"), largest, depth)
     }
 
     /// The index along each axis of the element at a linear index.
-    pub fn coordinates(&mut self, index: &Index, dims: &[u64]) -> Emission<Vec<Index>> {
+    pub fn coordinates(&mut self, index: &ElementIndex, dims: &[u64]) -> Emission<Vec<ElementIndex>> {
         let mut rest = index.clone();
-        let mut coordinates = vec![Index::constant(0); dims.len()];
+        let mut coordinates = vec![ElementIndex::constant(0); dims.len()];
         for axis in (1..dims.len()).rev() {
             (rest, coordinates[axis]) = self.divided(&rest, dims[axis] as i64)?;
         }
@@ -250,16 +250,18 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// The indices of a step's views at a point of its collapsed iteration space.
-    pub fn collapsed_views(&self, step: usize, coordinates: &[Index]) -> Vec<Index> {
+    pub fn collapsed_views(&self, step: usize, coordinates: &[ElementIndex]) -> Vec<ElementIndex> {
         let views = &self.step(step).layout.views;
-        let index = |strides: &[i64], offset| Index::strided(offset, coordinates.iter().zip(strides.iter().copied()));
+        let index =
+            |strides: &[i64], offset| ElementIndex::strided(offset, coordinates.iter().zip(strides.iter().copied()));
         views.iter().map(|view| index(&view.strides, view.offset)).collect()
     }
 
     /// The indices of a step's views at a point of its iteration space.
-    pub fn views(&self, step: usize, coordinates: &[Index]) -> Vec<Index> {
+    pub fn views(&self, step: usize, coordinates: &[ElementIndex]) -> Vec<ElementIndex> {
         let program = &self.step(step).program;
-        let at = |strides: &[i64], offset| Index::strided(offset, coordinates.iter().zip(strides.iter().copied()));
+        let at =
+            |strides: &[i64], offset| ElementIndex::strided(offset, coordinates.iter().zip(strides.iter().copied()));
         let mut views = vec![];
         for input in &program.inputs {
             if let Source::View { offset, strides } = &input.source {
@@ -279,7 +281,7 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// An element of a slot.
-    pub fn element(&mut self, slot: usize, index: &Index) -> Emission<Value> {
+    pub fn element(&mut self, slot: usize, index: &ElementIndex) -> Emission<ChainValue> {
         let key = (slot, index.clone());
         for scope in &self.scopes {
             if let Some(value) = scope.elements.get(&key) {
@@ -292,7 +294,7 @@ impl<'a> ChainEmitter<'a> {
         Ok(value)
     }
 
-    fn new_element(&mut self, slot: usize, index: &Index) -> Emission<Value> {
+    fn new_element(&mut self, slot: usize, index: &ElementIndex) -> Emission<ChainValue> {
         let depth = index.depth(&self.variables);
         let text = index.text(&self.variables);
         match self.plan.kinds[slot] {
@@ -334,10 +336,11 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// An element of an array of all elements.
-    fn listed(&mut self, slot: usize, index: &Index) -> Emission<Value> {
+    fn listed(&mut self, slot: usize, index: &ElementIndex) -> Emission<ChainValue> {
         let elements = self.program.slot_elements[slot];
-        let values =
-            (0..elements as i64).map(|i| self.element(slot, &Index::constant(i))).collect::<Emission<Vec<_>>>()?;
+        let values = (0..elements as i64)
+            .map(|i| self.element(slot, &ElementIndex::constant(i)))
+            .collect::<Emission<Vec<_>>>()?;
         let ty = values[0].ty;
         let texts = values.iter().map(|value| as_type(value, ty).text).collect::<Vec<_>>();
         let glsl = ty.compute().glsl();
@@ -357,7 +360,7 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// The element of that linear index that a step computes.
-    pub fn computed(&mut self, step: usize, index: &Index) -> Emission<Value> {
+    pub fn computed(&mut self, step: usize, index: &ElementIndex) -> Emission<ChainValue> {
         let layout = &self.step(step).layout;
         if self.step(step).program.reduced_axes().is_some() {
             return self.reduced(step, index);
@@ -368,7 +371,7 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// The last of a step's nodes, at those indices of its views.
-    pub fn result(&mut self, step: usize, views: &[Index]) -> Emission<Value> {
+    pub fn result(&mut self, step: usize, views: &[ElementIndex]) -> Emission<ChainValue> {
         if self.program.copied_input(step) {
             let StepInput::Slot(slot) = self.step(step).inputs[0] else { unreachable!("a copied input is a slot") };
             return self.element(slot, &views[0]);
@@ -385,16 +388,16 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// The last of a step's first `count` nodes, or the last input.
-    pub fn nodes(&mut self, step: usize, views: &[Index], count: usize) -> Emission<Value> {
+    pub fn nodes(&mut self, step: usize, views: &[ElementIndex], count: usize) -> Emission<ChainValue> {
         let LoopStep { program, inputs, .. } = self.step(step);
         let mut views = views.iter();
-        let mut values: Vec<Value> = vec![];
-        let mut sources: Vec<(Option<usize>, Index)> = vec![];
+        let mut values: Vec<ChainValue> = vec![];
+        let mut sources: Vec<(Option<usize>, ElementIndex)> = vec![];
         for (index, input) in program.inputs.iter().enumerate() {
             let (value, source) = match inputs[index] {
-                StepInput::Value(bits) => (literal(input.ty, &bits), (None, Index::constant(0))),
+                StepInput::Value(bits) => (literal(input.ty, &bits), (None, ElementIndex::constant(0))),
                 StepInput::Slot(slot) => {
-                    let at = views.next().cloned().unwrap_or_else(|| Index::constant(0));
+                    let at = views.next().cloned().unwrap_or_else(|| ElementIndex::constant(0));
                     let gathered = program.steps(index).next().is_some();
                     let value = match gathered {
                         true => literal(input.ty, &[0; 16]),
@@ -410,15 +413,17 @@ impl<'a> ChainEmitter<'a> {
             let value = match node.op.typing {
                 Typing::Gather => self.gathered(node, &values, &sources)?,
                 Typing::Iota => {
-                    let at = views.next().cloned().unwrap_or_else(|| Index::constant(0));
+                    let at = views.next().cloned().unwrap_or_else(|| ElementIndex::constant(0));
                     self.number(&at, node.ty)?
                 }
                 Typing::Eye => {
                     let (row, column) = (views.next(), views.next());
-                    let difference =
-                        row.zip(column).map(|(row, column)| row.add(column, -1)).unwrap_or_else(|| Index::constant(1));
+                    let difference = row
+                        .zip(column)
+                        .map(|(row, column)| row.add(column, -1))
+                        .unwrap_or_else(|| ElementIndex::constant(1));
                     match (difference.known(), difference.range(&self.variables)) {
-                        (Some(number), _) => self.number(&Index::constant(i64::from(number == 0)), node.ty)?,
+                        (Some(number), _) => self.number(&ElementIndex::constant(i64::from(number == 0)), node.ty)?,
                         (None, _) => {
                             let equal = format!("uint({} == 0u)", difference.text(&self.variables));
                             let text = convert((equal, Type::U8), node.ty);
@@ -433,8 +438,8 @@ impl<'a> ChainEmitter<'a> {
         values.pop().ok_or_else(|| Error::Argument("nodes: must not be empty".into()).into())
     }
 
-    fn operation(&mut self, step: usize, node: &Node, values: &[Value]) -> Emission<Value> {
-        let given: Vec<&Value> = node.args.iter().map(|&arg| &values[arg]).collect();
+    fn operation(&mut self, step: usize, node: &Node, values: &[ChainValue]) -> Emission<ChainValue> {
+        let given: Vec<&ChainValue> = node.args.iter().map(|&arg| &values[arg]).collect();
         if let Some(value) = self.spared(node, &given)? {
             return Ok(value);
         }
@@ -449,13 +454,18 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// An index as a number of that type.
-    fn number(&mut self, index: &Index, ty: Type) -> Emission<Value> {
+    fn number(&mut self, index: &ElementIndex, ty: Type) -> Emission<ChainValue> {
         let text = convert((index.text(&self.variables), Type::U32), ty);
         self.declare(&text, ty, index.depth(&self.variables))
     }
 
     /// The element of a view that indices choose.
-    fn gathered(&mut self, node: &Node, values: &[Value], sources: &[(Option<usize>, Index)]) -> Emission<Value> {
+    fn gathered(
+        &mut self,
+        node: &Node,
+        values: &[ChainValue],
+        sources: &[(Option<usize>, ElementIndex)],
+    ) -> Emission<ChainValue> {
         let Attribute::Steps { steps, .. } = &node.attribute else { unreachable!("a gather has steps") };
         let (slot, mut at) = sources[node.args[0]].clone();
         for (&(extent, step), &argument) in steps.iter().zip(&node.args[1..]) {
@@ -469,7 +479,7 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// A value as an index below `extent`.
-    pub fn clamped(&mut self, value: &Value, extent: u64) -> Emission<Index> {
+    pub fn clamped(&mut self, value: &ChainValue, extent: u64) -> Emission<ElementIndex> {
         let expression = format!("clamp_index({}, {extent}u)", value.text);
         self.computed_index(&expression, extent as i64 - 1, value.depth)
     }
