@@ -2,20 +2,12 @@
 
 use rustler::Term;
 
-use super::epilogue::{ContractionRefs, EpilogueTerms, run_contraction};
+use super::epilogue::{ContractionRefs, run_contraction};
 use super::*;
 use crate::kernels::dot::{self, Factor};
 use crate::memory::Blocking;
 
 pair!(dot, dot_dirty, (out_type, a, contract_a, batch_a, b, contract_b, batch_b), reply, product);
-
-pair!(
-    dot_with_epilogue,
-    dot_with_epilogue_dirty,
-    (out_type, a, contract_a, batch_a, b, contract_b, batch_b, epilogue),
-    reply,
-    product_with_epilogue
-);
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
 fn product<'a>(
@@ -28,39 +20,11 @@ fn product<'a>(
     batch_b: Term<'a>,
     blocking: Blocking,
 ) -> Attempt<ContractionRefs> {
-    run(out_type, [a, contract_a, batch_a], [b, contract_b, batch_b], None, blocking)
-}
-
-/// As `dot`; `epilogue` is `{nodes, inputs, shape, element, keeps_element}`, see [`EpilogueTerms`].
-#[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
-fn product_with_epilogue<'a>(
-    out_type: Term<'a>,
-    a: Term<'a>,
-    contract_a: Term<'a>,
-    batch_a: Term<'a>,
-    b: Term<'a>,
-    contract_b: Term<'a>,
-    batch_b: Term<'a>,
-    epilogue: Term<'a>,
-    blocking: Blocking,
-) -> Attempt<ContractionRefs> {
-    let epilogue = EpilogueTerms::from_term(epilogue)?;
-    run(out_type, [a, contract_a, batch_a], [b, contract_b, batch_b], Some(epilogue), blocking)
-}
-
-/// `a` and `b` are each a tensor, its contracted axes and its batch axes.
-fn run<'a>(
-    out_type: Term<'a>,
-    [a, contract_a, batch_a]: [Term<'a>; 3],
-    [b, contract_b, batch_b]: [Term<'a>; 3],
-    epilogue: Option<EpilogueTerms<'a>>,
-    blocking: Blocking,
-) -> Attempt<ContractionRefs> {
     let env = out_type.get_env();
     let [(buffer_a, ty_a, shape_a), (buffer_b, ty_b, shape_b)] = [tensor_terms(a, "a")?, tensor_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let key = [atoms::dot().to_term(env), ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
-    run_contraction(out_type, &key, [buffer_a, buffer_b], epilogue, blocking, |cx, ty, epilogue| {
+    run_contraction(out_type, &key, [buffer_a, buffer_b], None, blocking, |cx, ty, epilogue| {
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
         let b = TensorArg::of(buffer_b, ty_b, shape_b, "b")?;
         let a_axes = (indices_arg(contract_a, "contract_a")?, indices_arg(batch_a, "batch_a")?);

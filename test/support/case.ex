@@ -37,10 +37,13 @@ defmodule Nx.Vulkan.Test.Case do
   @doc "The tensor on the host."
   def host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
 
-  @doc "How many programs `fun` runs, called from Elixir one by one."
-  def programs(fun) do
+  @doc "How many programs `fun` runs, called from Elixir one by one, or calls of other NIFs."
+  def programs(fun, nifs \\ [run: 3]) do
     counter = spawn_link(fn -> count(0) end)
-    :erlang.trace_pattern({Nx.Vulkan.Native, :run, 3}, true, [])
+
+    for {name, arity} <- nifs,
+        do: :erlang.trace_pattern({Nx.Vulkan.Native, name, arity}, true, [])
+
     :erlang.trace(self(), true, [:call, {:tracer, counter}])
     fun.()
     :erlang.trace(self(), false, [:call])

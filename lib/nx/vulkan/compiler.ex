@@ -6,8 +6,8 @@ defmodule Nx.Vulkan.Compiler do
       Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
 
   Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
-  that lead to it, and several reductions of the same rows with what is computed of them; loops that count from a
-  number to a number are unrolled first, and other loops and `cond` of small tensors run on the device as a whole.
+  that lead to it, several reductions of the same rows with what is computed of them, and a matrix product with those that follow it;
+  loops that count from a number to a number are unrolled first, and other loops and `cond` of small tensors run on the device as a whole.
   Everything else runs as with `Nx.Defn.Evaluator`. Elements have the same bits as from operations that run one by one; sums
   of floats may be added up in another order.
 

@@ -27,7 +27,6 @@ defmodule Nx.Vulkan.Native do
     run: 3,
     run_rows: 3,
     dot: 7,
-    dot_with_epilogue: 8,
     contract: 4,
     contract_with_epilogue: 5,
     assemble: 3,

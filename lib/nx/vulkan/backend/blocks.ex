@@ -5,7 +5,16 @@ defmodule Nx.Vulkan.Backend.Blocks do
 
   alias Nx.Block
   alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort}
-  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HookValue, HostLoop, RowGroup}
+
+  alias Nx.Vulkan.Compiler.{
+    ContractionGroup,
+    DeviceLoop,
+    FusionGroup,
+    HookValue,
+    HostLoop,
+    RowGroup
+  }
+
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   def block(struct, output, args, fun) do
@@ -20,6 +29,10 @@ defmodule Nx.Vulkan.Backend.Blocks do
   defp native(%RowGroup{} = group, outs, args), do: RowGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)
   defp native(%HookValue{} = value, _out, [tensor]), do: HookValue.run(value, tensor)
+
+  defp native(%ContractionGroup{} = group, outs, args),
+    do: ContractionGroup.run(group, outs, args)
+
   defp native(%DeviceLoop{} = loop, outs, args), do: DeviceLoop.run(loop, outs, args)
 
   defp native(%Block.Take{axis: axis}, out, [tensor, indices]),

@@ -21,7 +21,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Elementwise
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.{DeviceLoop, FusionGroup, HostLoop, RowFusion, RowGroup}
+
+  alias Nx.Vulkan.Compiler.{
+    ContractionFusion,
+    ContractionGroup,
+    DeviceLoop,
+    FusionGroup,
+    HostLoop,
+    RowFusion,
+    RowGroup
+  }
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
@@ -55,6 +64,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     rows = if rows?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, rows?: rows?})
+    contractions = ContractionFusion.contractions(order, state, &steps(&1, &2, state))
+    state = Map.put(state, :contractions, contractions)
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
   end
@@ -246,9 +257,24 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         {rebuilt, done}
 
       %{} ->
-        {rebuilt, done} = rebuild_rows(state.rows[id], tensor, state, done)
-        {rebuilt, Map.put(done, id, rebuilt)}
+        case state.contractions do
+          %{^id => contraction} ->
+            done = rebuild_contraction(contraction, state, done)
+            {Map.fetch!(done, id), done}
+
+          %{} ->
+            {rebuilt, done} = rebuild_rows(state.rows[id], tensor, state, done)
+            {rebuilt, Map.put(done, id, rebuilt)}
+        end
     end
+  end
+
+  defp rebuild_contraction(contraction, state, done) do
+    %{group: group, inputs: inputs, result: result, product: product} = contraction
+    {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
+    {rebuilt, kept} = ContractionGroup.expressions(group, inputs, result, product)
+    done = Map.put(done, result.data.id, rebuilt)
+    if kept, do: Map.put(done, product.data.id, kept), else: done
   end
 
   # The result of the tensor's row group, whose block is rebuilt once.
@@ -413,13 +439,18 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # The block of the group that ends with the tensor, and the tensors that it reads. A group of one
   # operation gains nothing, and one that reads nothing has no tensor to choose a backend by.
   defp fused(tensor, members, state) do
-    start = %{members: members, inputs: [], steps: [], values: %{}, state: state}
-    {_value, built} = step(tensor, start)
-    {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
+    {steps, inputs} = steps(tensor, members, state)
 
     if match?([_, _ | _], steps) and inputs != [],
       do: with({:ok, fused} <- FusionGroup.new(steps, inputs), do: {:ok, fused, inputs}),
       else: {:error, "nothing to join"}
+  end
+
+  # The steps of the members that lead to the tensor, and the tensors that they read.
+  defp steps(tensor, members, state) do
+    start = %{members: members, inputs: [], steps: [], values: %{}, state: state}
+    {_value, built} = step(tensor, start)
+    {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
   end
 
   defp step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
-  alias Nx.Vulkan.Compiler.{Lowering, RowGroup}
+  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, RowGroup}
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -50,7 +50,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   def bind(scalar, _operands), do: scalar
 
   # The block's default implementation, one step after the other, for a block of that number of inputs.
-  for count <- 1..@most_inputs do
+  for count <- 1..(@most_inputs + 1) do
     args = Macro.generate_arguments(count, __MODULE__)
 
     def default(unquote(count)),
@@ -62,7 +62,12 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     results |> Enum.map(&Map.fetch!(values, {:step, &1})) |> List.to_tuple()
   end
 
-  defp default(%__MODULE__{steps: steps}, inputs),
+  defp default(%ContractionGroup{steps: steps, dot: dot, keeps_dot: true}, inputs) do
+    values = values(steps, inputs)
+    {Map.fetch!(values, {:step, length(steps) - 1}), Map.fetch!(values, {:step, dot})}
+  end
+
+  defp default(%{steps: steps}, inputs),
     do: Map.fetch!(values(steps, inputs), {:step, length(steps) - 1})
 
   defp values(steps, inputs) do

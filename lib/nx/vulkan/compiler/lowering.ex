@@ -26,19 +26,27 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   """
   @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}
   def program(steps, inputs) do
-    space = iteration_space(List.last(steps), steps, inputs)
-    start = {ProgramBuilder.new(space), values(inputs)}
-
-    {builder, _values} =
-      for {{op, out, args}, index} <- Enum.with_index(steps), reduce: start do
-        {builder, values} ->
-          {value, builder} = lower(op, out, args, :element, {builder, values})
-          {builder, Map.put(values, {:step, index}, value)}
-      end
+    {builder, _values} = values(steps, inputs)
 
     if ProgramBuilder.fits?(builder),
       do: {:ok, ProgramBuilder.program(builder)},
       else: {:error, "too many values"}
+  end
+
+  @doc """
+  The program of the steps, and the values of inputs and steps by their references. A step may be a product: it is no part
+  of the program, which has `:dot` for its reference.
+  """
+  @spec values([step()], [T.t()]) :: {ProgramBuilder.t(), map()}
+  def values(steps, inputs) do
+    space = iteration_space(List.last(steps), steps, inputs)
+    start = {ProgramBuilder.new(space), values(inputs)}
+
+    for {{op, out, args}, index} <- Enum.with_index(steps), reduce: start do
+      {builder, values} ->
+        {value, builder} = lower(op, out, args, :element, {builder, values})
+        {builder, Map.put(values, {:step, index}, value)}
+    end
   end
 
   @typedoc "A step, and what it is computed for: each element of the iteration space, or each row, of a tensor of that shape."
@@ -92,6 +100,9 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   defp iteration_space({_op, out, _args}, _steps, _inputs), do: out.shape
 
   # A value is `{:node, key}`, or an input that is read: `{:dense, operand}` or `{:view, operand, shape}`.
+
+  defp lower(:dot, out, _args, _space, {builder, _values}),
+    do: {{:dense, {:dot, out.type, out.shape}}, builder}
 
   defp lower(:squeeze, out, [operand, {:other, axes}], space, {builder, values}) do
     case value(operand, values) do

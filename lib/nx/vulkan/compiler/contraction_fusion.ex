@@ -1,0 +1,232 @@
+defmodule Nx.Vulkan.Compiler.ContractionFusion do
+  @moduledoc false
+  # Decides which products become a group with what leads to them and follows them: a group of element-wise
+  # operations that goes through the product's elements ends its kernel, a transpose of it says in which order it is
+  # written, and operands that are transposes or slices are read as they are. It knows the groups of
+  # `Nx.Vulkan.Compiler.Fusion` and changes none of them.
+  #
+  # A product that others read as well is kept: the kernel writes it beside what follows. What follows may then read
+  # nothing else that depends on the product, or the group would wait for itself.
+
+  alias Nx.Defn.{Expr, Tree}
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Compiler.{ContractionGroup, Fusion}
+
+  @views [:transpose, :slice, :squeeze]
+
+  @typedoc "A group with the tensors that it reads, the one that it ends with, and its product."
+  @type contraction :: %{
+          group: ContractionGroup.t(),
+          inputs: [T.t()],
+          result: T.t(),
+          product: T.t()
+        }
+
+  @doc """
+  The groups by the ids of their results, and of the products that are kept. `order` has all tensors, each after those
+  that it reads, `state` what `Nx.Vulkan.Compiler.Fusion` knows of them, and `steps` gives the steps of a tensor from
+  members' ids, with the tensors that they read.
+  """
+  @spec contractions([T.t()], map(), (T.t(), MapSet.t() -> {[tuple()], [T.t()]})) ::
+          %{reference() => contraction()}
+  def contractions(order, state, steps) do
+    state = Map.merge(state, %{steps: steps, found: %{}})
+
+    if Enum.any?(order, &(&1.data.op == :dot)) do
+      state = Map.put(state, :readers, stored_readers(order, state))
+      # Both branches of a condition may read a product, one of them with what follows it.
+      state = Map.put(state, :keeps?, not Enum.any?(order, &(&1.data.op == :cond)))
+      stored = Enum.filter(order, &is_map_key(state.readers, &1.data.id))
+      state = Enum.reduce(stored, state, &follow/2)
+      Enum.reduce(stored, state, &lead/2).found
+    else
+      %{}
+    end
+  end
+
+  # The readers of each tensor that is stored: results of the definition, and groups by what they end with.
+  defp stored_readers(order, state) do
+    outside =
+      for {id, readers} <- state.readers, :outside in readers, into: %{}, do: {id, [:outside]}
+
+    order
+    |> Enum.reverse()
+    |> Enum.reduce(outside, fn %T{data: %Expr{id: id}} = tensor, readers ->
+      if is_map_key(readers, id),
+        do: Enum.reduce(read(tensor, state), readers, &add_reader(&1, id, &2)),
+        else: readers
+    end)
+  end
+
+  defp add_reader(id, reader, readers), do: Map.update(readers, id, [reader], &[reader | &1])
+
+  # The ids of what it reads: the inputs of its group, if it ends one.
+  defp read(%T{data: %Expr{id: id}} = tensor, state) do
+    if state.kinds[id] in [:elementwise, :reduction],
+      do: MapSet.to_list(state.groups[id].inputs),
+      else: arguments(tensor)
+  end
+
+  defp arguments(tensor) do
+    {_args, ids} =
+      Tree.apply_args(tensor, :scope, [], fn arg, ids ->
+        {arg, if(id = id(arg), do: [id | ids], else: ids)}
+      end)
+
+    Enum.uniq(ids)
+  end
+
+  defp id(%T{} = arg) do
+    with %T{data: %Expr{op: op, id: id}} when op != :constant <- Fusion.resolve(arg),
+         do: id,
+         else: (_ -> nil)
+  end
+
+  ## What follows a product
+
+  defp follow(%T{data: %Expr{id: id, op: op}} = tensor, state) do
+    cond do
+      is_map_key(state.rows, id) ->
+        state
+
+      state.kinds[id] == :elementwise ->
+        members = state.groups[id].members
+        Enum.find_value(state.groups[id].inputs, state, &join(tensor, members, &1, state))
+
+      op == :transpose ->
+        Enum.find_value(
+          arguments(tensor),
+          state,
+          &join(tensor, MapSet.new([id]), &1, state)
+        )
+
+      true ->
+        state
+    end
+  end
+
+  # The state with the group of a tensor and the product that it reads as the input, or nil.
+  defp join(%T{data: %Expr{id: id}} = result, members, input, state) do
+    with {:ok, product, reshapes} <- product(input, [], state),
+         true <- Nx.size(product) == Nx.size(result) and Nx.size(product) > 0,
+         false <- is_map_key(state.found, product.data.id),
+         keeps? = keeps?(product, reshapes, id, state),
+         true <- not keeps? or state.keeps?,
+         members =
+           members
+           |> MapSet.union(MapSet.new([product.data.id | reshapes]))
+           |> views(product, state),
+         {:ok, contraction} <- contraction(result, members, product, keeps?, state),
+         true <- not keeps? or not waits_for?(contraction, state) do
+      found = Map.put(state.found, id, contraction)
+      found = if keeps?, do: Map.put(found, product.data.id, contraction), else: found
+      %{state | found: found}
+    else
+      _ -> nil
+    end
+  end
+
+  # The product that an input is, and the reshapes in between, which cost nothing.
+  defp product(id, reshapes, state) do
+    case state.tensors[id] do
+      %T{data: %Expr{op: :dot}} = product ->
+        {:ok, product, reshapes}
+
+      tensor ->
+        with :reshape <- state.kinds[id],
+             [operand] <- arguments(tensor),
+             do: product(operand, [id | reshapes], state)
+    end
+  end
+
+  # Whether others read the product, or a reshape of it.
+  defp keeps?(product, reshapes, result, state) do
+    own = [result | reshapes]
+
+    Enum.any?([product.data.id | reshapes], fn id ->
+      Enum.any?(state.readers[id], &(&1 not in own))
+    end)
+  end
+
+  defp contraction(result, members, product, keeps?, state) do
+    {steps, inputs} = state.steps.(result, members)
+
+    with true <- inputs != [],
+         {:ok, group} <- ContractionGroup.new(steps, inputs, keeps?),
+         do: {:ok, %{group: group, inputs: inputs, result: result, product: product}}
+  end
+
+  # Whether a tensor that the group reads is computed from the product, by way of the groups that were found.
+  defp waits_for?(%{inputs: inputs, product: product}, state) do
+    ids = for input <- inputs, do: input.data.id
+    reaches?(ids, product.data.id, MapSet.new(), state)
+  end
+
+  defp reaches?([], _product, _seen, _state), do: false
+  defp reaches?([product | _ids], product, _seen, _state), do: true
+
+  defp reaches?([id | ids], product, seen, state) do
+    if id in seen do
+      reaches?(ids, product, seen, state)
+    else
+      read =
+        case state.found do
+          %{^id => %{inputs: inputs}} -> for(input <- inputs, do: input.data.id)
+          %{} -> read_by_kernel(id, state)
+        end
+
+      reaches?(read ++ ids, product, MapSet.put(seen, id), state)
+    end
+  end
+
+  # What a kernel reads that stores the tensor: of a row group all that its parts read.
+  defp read_by_kernel(id, state) do
+    case state.rows do
+      %{^id => %{roots: roots}} ->
+        Enum.flat_map(roots, fn {id, _} -> read(state.tensors[id], state) end)
+
+      %{} ->
+        arguments(state.tensors[id])
+    end
+  end
+
+  ## What leads to a product
+
+  # A product that nothing follows is a group where an operand is a view.
+  defp lead(%T{data: %Expr{id: id, op: :dot}} = product, state) do
+    own = MapSet.new([id])
+    members = views(own, product, state)
+
+    with false <- is_map_key(state.found, id) or joined?(product, state),
+         true <- MapSet.size(members) > 1,
+         {:ok, contraction} <- contraction(product, members, product, false, state) do
+      put_in(state.found[id], contraction)
+    else
+      _ -> state
+    end
+  end
+
+  defp lead(_tensor, state), do: state
+
+  # Whether the product is part of a group that does not keep it.
+  defp joined?(product, state),
+    do: Enum.any?(Map.values(state.found), &(&1.product.data.id == product.data.id))
+
+  # The members with the views that the product's operands are.
+  defp views(members, %T{data: %Expr{args: [left, _, _, right, _, _]}}, state) do
+    for operand <- [left, right],
+        id = id(operand),
+        state.kinds[id] == :view and state.tensors[id].data.op in @views,
+        view <- view(id, state),
+        into: members,
+        do: view
+  end
+
+  # The view, and the one that a squeeze reads.
+  defp view(id, state) do
+    case {state.tensors[id].data.op, arguments(state.tensors[id])} do
+      {:squeeze, [operand]} -> [id | view(operand, state)]
+      _ -> [id]
+    end
+  end
+end

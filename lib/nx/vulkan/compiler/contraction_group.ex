@@ -1,0 +1,219 @@
+defmodule Nx.Vulkan.Compiler.ContractionGroup do
+  @moduledoc false
+  # A product with what follows it, as a block of an expression: one kernel, or what the native side makes of it.
+  # Operands that are views, transposes say, are read as they are, and the result is written in the order in which
+  # it is wanted. It runs such groups; which operations form one is decided in
+  # `Nx.Vulkan.Compiler.ContractionFusion`.
+
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Defn.Expr
+  alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Backend.{Dispatch, Dot, Movement, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
+  alias Nx.Vulkan.ProgramBuilder
+
+  @enforce_keys [:steps, :dot, :keeps_dot, :type, :shape, :operands, :axes, :epilogue]
+  defstruct @enforce_keys
+
+  @typedoc """
+  The operations in order, and the index of the product among them, which is a result, too, where it is kept.
+
+  The product has a type and, as it is written, a shape. Its operands are `{index of the tensor, type, offset}`, its
+  axes those of `Nx.Vulkan.Backend.Dot.axes/3`. The epilogue is a program and the index of its input that stands for
+  the product.
+  """
+  @type t :: %__MODULE__{
+          steps: [Lowering.step()],
+          dot: non_neg_integer(),
+          keeps_dot: boolean(),
+          type: Nx.Type.t(),
+          shape: tuple(),
+          operands: [{non_neg_integer(), Nx.Type.t(), integer()}],
+          axes: tuple(),
+          epilogue: nil | {[tuple()], [ProgramBuilder.operand()], non_neg_integer()}
+        }
+
+  @doc """
+  The group of these steps, one of which is a product; `inputs` are the templates of the tensors that they read.
+  """
+  @spec new([Lowering.step()], [T.t()], boolean()) :: {:ok, t()} | :error
+  def new(steps, inputs, keeps_dot) do
+    {:dot, out, args} = step = Enum.find(steps, &match?({:dot, _, _}, &1))
+
+    [
+      left,
+      {:other, contract},
+      {:other, batch},
+      right,
+      {:other, right_contract},
+      {:other, right_batch}
+    ] = args
+
+    {builder, values} = Lowering.values(steps, inputs)
+    templates = templates(steps, inputs)
+
+    with true <- ProgramBuilder.fits?(builder),
+         {:ok, {left, left_strides}} <- operand(left, values, templates),
+         {:ok, {right, right_strides}} <- operand(right, values, templates),
+         {:ok, shape, strides, epilogue} <-
+           result(builder, values[{:step, length(steps) - 1}], out),
+         true <- not keeps_dot or strides == Movement.strides(out.shape) do
+      left_factor = {templates[elem(left, 3)].shape, left_strides, contract, batch}
+      right_factor = {templates[elem(right, 3)].shape, right_strides, right_contract, right_batch}
+      {axes, swap?} = Dot.axes(left_factor, right_factor, strides)
+      operands = for {index, type, offset, _arg} <- [left, right], do: {index, type, offset}
+
+      {:ok,
+       %__MODULE__{
+         steps: steps,
+         dot: Enum.find_index(steps, &(&1 == step)),
+         keeps_dot: keeps_dot,
+         type: out.type,
+         shape: shape,
+         operands: if(swap?, do: Enum.reverse(operands), else: operands),
+         axes: axes,
+         epilogue: epilogue
+       }}
+    else
+      _ -> :error
+    end
+  end
+
+  # The tensors of inputs and steps by their references.
+  defp templates(steps, inputs) do
+    inputs = for {input, index} <- Enum.with_index(inputs), do: {{:input, index}, input}
+    steps = for {{_op, out, _args}, index} <- Enum.with_index(steps), do: {{:step, index}, out}
+    Map.new(inputs ++ steps)
+  end
+
+  # An operand of the product, and the strides of its axes.
+  defp operand({kind, _} = arg, values, templates) when kind in [:input, :step] do
+    %T{shape: shape} = templates[arg]
+
+    case values[arg] do
+      {:dense, {{:input, index}, type, from}} ->
+        if Nx.size(from) == Nx.size(shape),
+          do: {:ok, {{index, type, 0, arg}, Movement.strides(shape)}},
+          else: :error
+
+      {:view, {{:input, index}, type, offset, strides}, ^shape} ->
+        {:ok, {{index, type, offset, arg}, strides}}
+
+      _ ->
+        :error
+    end
+  end
+
+  defp operand(_arg, _values, _templates), do: :error
+
+  # The shape of the product as it is written, the strides of its axes there, and the program that follows.
+  defp result(_builder, {:dense, {:dot, _type, shape}}, out),
+    do: {:ok, shape, Movement.strides(out.shape), nil}
+
+  defp result(_builder, {:view, {:dot, _type, 0, strides}, shape}, out),
+    do:
+      with({:ok, strides} <- permuted(out.shape, shape, strides), do: {:ok, shape, strides, nil})
+
+  defp result(builder, {:node, _key}, out) do
+    {nodes, inputs, shape} = ProgramBuilder.program(builder)
+
+    with [{product, index}] <-
+           for({input, i} <- Enum.with_index(inputs), elem(input, 0) == :dot, do: {input, i}),
+         {:ok, strides} <- product_strides(product, out.shape, shape),
+         do: {:ok, shape, strides, {nodes, List.delete_at(inputs, index), index}}
+  end
+
+  defp result(_builder, _value, _out), do: :error
+
+  defp product_strides({:dot, _type, shape}, from, shape), do: {:ok, Movement.strides(from)}
+  defp product_strides({:dot, _type, 0, strides}, from, shape), do: permuted(from, shape, strides)
+  defp product_strides(_product, _from, _shape), do: :error
+
+  # The strides that the axes of a tensor have in one of shape `to`, through which it is read by `strides`: as its
+  # axes in another order.
+  defp permuted(from, to, strides) do
+    axes = fn shape, strides ->
+      for {dim, stride} <- Enum.zip(Tuple.to_list(shape), strides), dim != 1, do: {dim, stride}
+    end
+
+    wanted = Map.new(Enum.zip(axes.(to, strides), axes.(to, Movement.strides(to))))
+    own = axes.(from, Movement.strides(from))
+
+    if Nx.size(from) > 0 and Enum.sort(own) == Enum.sort(Map.keys(wanted)) do
+      {:ok,
+       for {dim, stride} <- Enum.zip(Tuple.to_list(from), Movement.strides(from)) do
+         if dim == 1, do: 0, else: wanted |> Map.fetch!({dim, stride}) |> elem(1)
+       end}
+    else
+      :error
+    end
+  end
+
+  @doc """
+  The expressions of the result and of the product, where it is kept, as those of a block that reads these tensors.
+  """
+  @spec expressions(t(), [T.t()], T.t(), T.t()) :: {T.t(), T.t() | nil}
+  def expressions(%__MODULE__{keeps_dot: false} = group, inputs, result, _product),
+    do: {%{result | data: block(result.data, group, inputs, result)}, nil}
+
+  def expressions(%__MODULE__{} = group, inputs, result, product) do
+    data = block(%{result.data | id: make_ref()}, group, inputs, {result, product})
+    both = %T{shape: {}, names: [], type: {:tuple, 2}, data: data}
+
+    element = fn tensor, index ->
+      %{tensor | data: %{tensor.data | op: :elem, args: [both, index]}}
+    end
+
+    {element.(result, 0), element.(product, 1)}
+  end
+
+  defp block(%Expr{} = expr, group, inputs, outs),
+    do: %{expr | op: :block, args: [group, inputs, outs, FusionGroup.default(length(inputs))]}
+
+  @spec run(t(), T.t() | {T.t(), T.t()}, [T.t()]) :: T.t() | {T.t(), T.t()} | :default
+  def run(%__MODULE__{type: type, axes: axes} = group, outs, args) do
+    args = List.to_tuple(args)
+
+    operands =
+      for {index, type, offset} <- group.operands do
+        {ref, _type, _shape} = Storage.buffer(elem(args, index))
+        {ref, type, offset}
+      end
+
+    answer =
+      case {ProgramRecorder.recording?(), group.epilogue} do
+        {true, _} -> record(group, operands, args)
+        {false, nil} -> contract(type, operands, axes)
+        {false, epilogue} -> contract(type, operands, axes, epilogue, group, args)
+      end
+
+    Dispatch.block(answer, :fused, outs)
+  end
+
+  defp contract(type, [a, b], axes), do: Native.call(contract(type, a, b, axes))
+
+  defp contract(type, [a, b], axes, {nodes, inputs, index}, group, args) do
+    epilogue = {nodes, bind(inputs, args), group.shape, index, group.keeps_dot}
+    Native.call(contract_with_epilogue(type, a, b, axes, epilogue))
+  end
+
+  # As programs, the steps of a loop.
+  defp record(%__MODULE__{type: type, shape: shape} = group, [a, b], args) do
+    with {:ok, product} <- Dispatch.compute(Dot.program(type, a, b, group.axes)),
+         {:ok, result} <- follow(group.epilogue, {product, type, shape}, args),
+         do: {:ok, if(group.keeps_dot, do: {result, product}, else: result)}
+  end
+
+  defp follow(nil, {product, _type, _shape}, _args), do: {:ok, product}
+
+  defp follow({nodes, inputs, index}, {_ref, _type, shape} = product, args) do
+    inputs = inputs |> bind(args) |> List.insert_at(index, product)
+    Dispatch.compute({nodes, inputs, shape})
+  end
+
+  defp bind(inputs, args) do
+    operands = args |> Tuple.to_list() |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    Enum.map(inputs, &FusionGroup.bind(&1, operands))
+  end
+end

@@ -1,0 +1,231 @@
+defmodule Nx.Vulkan.ContractionFusionTest do
+  @moduledoc """
+  Products with what leads to them and follows them: how many kernels a definition makes of them, and that the
+  results have the bits of the same operations one by one.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  import Nx.Defn
+
+  alias Nx.Defn.Evaluator
+  alias Nx.Vulkan.Compiler
+
+  # Few rows, one row, and matrices with panels, tiles or a split sum, whichever the device has for them.
+  @sizes [{3, 5, 4}, {1, 40, 300}, {40, 33, 50}]
+  @types [{:f, 32}, {:f, 64}, {:bf, 16}, {:s, 32}, {:c, 64}]
+
+  defp compiled(fun), do: Nx.Defn.jit(fun, compiler: Compiler, cache: false)
+  defp one_by_one(fun), do: Nx.Defn.jit(fun, compiler: Evaluator)
+
+  defp tensor(shape, type), do: shape |> Generators.tensor(type, {:integer, -9..9}) |> to_device()
+
+  # Calls of the NIFs that run kernels here. A product whose sum is in parts is one call.
+  defp calls(fun, args) do
+    nifs = [run: 3, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 3]
+    programs(fn -> apply(compiled(fun), args) end, nifs)
+  end
+
+  # Fails unless the definition is that number of calls and its results have the bits of single operations.
+  defp check(fun, args, count, info \\ nil) do
+    assert calls(fun, args) == count, inspect({count, info, Function.info(fun, :name)})
+    check_bits(fun, args, info)
+  end
+
+  defp check_bits(fun, args, info \\ nil) do
+    results = Nx.Defn.Composite.flatten_list([apply(compiled(fun), args)])
+    expected = Nx.Defn.Composite.flatten_list([apply(one_by_one(fun), args)])
+
+    for {result, expected} <- Enum.zip(results, expected) do
+      assert {result.shape, result.type} == {expected.shape, expected.type}
+      assert Nx.to_binary(result) == Nx.to_binary(expected), inspect({info, result, expected})
+    end
+  end
+
+  describe "element-wise operations that follow a product are part of its kernel" do
+    test "in all types and sizes" do
+      for type <- @types, {m, n, k} <- @sizes do
+        args = [
+          tensor({m, k}, type),
+          tensor({k, n}, type),
+          tensor({n}, type),
+          tensor({m, n}, type)
+        ]
+
+        dense = fn x, w, b, r -> Nx.dot(x, w) |> Nx.add(b) |> Nx.multiply(3) |> Nx.subtract(r) end
+        check(dense, args, 1, {type, m, n, k})
+      end
+    end
+
+    test "activations, conversions and selections" do
+      args = [tensor({7, 20}, :f32), tensor({20, 9}, :f32), tensor({9}, :f32)]
+      check(fn x, w, b -> Nx.max(Nx.add(Nx.dot(x, w), b), 0) end, args, 1)
+      check(fn x, w, b -> Nx.tanh(Nx.add(Nx.dot(x, w), b)) end, args, 1)
+      check(fn x, w, _ -> Nx.multiply(Nx.dot(x, w), Nx.sigmoid(Nx.dot(x, w))) end, args, 1)
+      check(fn x, w, b -> Nx.as_type(Nx.multiply(Nx.dot(x, w), b), :f16) end, args, 1)
+      check(fn x, w, b -> Nx.select(Nx.greater(Nx.dot(x, w), b), Nx.dot(x, w), b) end, args, 1)
+      check(fn x, w, _ -> Nx.add(Nx.dot(x, w), Nx.iota({7, 9})) end, args, 1)
+      check(fn x, w, b -> Nx.add(Nx.reshape(Nx.dot(x, w), {9, 7}), b[[0]]) end, args, 1)
+    end
+
+    test "of vectors, of batches and of no rows" do
+      [x, w, b] = args = [tensor({20}, :f32), tensor({20, 9}, :f32), tensor({9}, :f32)]
+      check(fn x, w, b -> Nx.exp(Nx.add(Nx.dot(x, w), b)) end, args, 1)
+      check(fn x, w, b -> Nx.add(Nx.dot(w, [0], x, [0]), b) end, args, 1)
+      check(fn x -> Nx.add(Nx.dot(x, x), 1) end, [x], 1)
+      check(fn b -> Nx.add(Nx.outer(b, b), b) end, [b], 1)
+      check(fn x, w, b -> Nx.add(Nx.dot(Nx.reshape(x, {1, 20}), w), b) end, args, 1)
+
+      batch = fn x, y ->
+        Nx.dot(x, [2], [0], y, [2], [0]) |> Nx.multiply(0.5) |> Nx.add(x[[0, 0, 0]])
+      end
+
+      args = [tensor({3, 5, 6}, :f32), tensor({3, 4, 6}, :f32)]
+      check(batch, args, 1)
+      none = compiled(fn x, w, b -> Nx.add(Nx.dot(x[[.., 0..-1//1]], w), b) end)
+      assert none.(tensor({4, 20}, :f32), w, b).shape == {4, 9}
+    end
+
+    test "and a step of gradient descent is one kernel, whatever the order of the product's axes" do
+      args = [tensor({30, 12}, :f32), tensor({30, 20}, :f32), tensor({20, 12}, :f32)]
+
+      step = fn g, x, w ->
+        Nx.subtract(w, Nx.multiply(0.5, Nx.transpose(Nx.dot(g, [0], x, [0]))))
+      end
+
+      check(step, args, 1)
+    end
+  end
+
+  defn branches(x, w) do
+    product = Nx.dot(x, w)
+    if x[0][0] > 0, do: product + 1, else: Nx.max(product * 2, x)
+  end
+
+  defn repeated(x, w) do
+    {x, _} =
+      while {x, w}, _i <- 0..4 do
+        product = Nx.dot(x, w) / 8
+        {Nx.max(product + w[0], product), w}
+      end
+
+    x
+  end
+
+  describe "a product that others read, too," do
+    test "is written beside what follows" do
+      args = [x, w, b] = [tensor({7, 20}, :f32), tensor({20, 9}, :f32), tensor({9}, :f32)]
+      check(fn x, w, b -> {Nx.max(Nx.add(Nx.dot(x, w), b), 0), Nx.dot(x, w)} end, args, 1)
+
+      check(
+        fn x, w, b ->
+          product = Nx.dot(x, w)
+          {Nx.max(Nx.add(product, b), 0), Nx.sum(product), Nx.reshape(product, {63})}
+        end,
+        args,
+        2
+      )
+
+      relu = fn x, w, b ->
+        loss = fn w, b -> Nx.sum(Nx.multiply(Nx.max(Nx.add(Nx.dot(x, w), b), 0), 2)) end
+        Nx.Defn.grad({w, b}, fn {w, b} -> loss.(w, b) end)
+      end
+
+      # Forward and its mask, the gradient of the weights, that of the bias.
+      assert calls(relu, [x, w, b]) <= 4
+    end
+
+    test "is no part of a group that waits for it" do
+      args = [tensor({7, 20}, :f32), tensor({20, 9}, :f32)]
+
+      softmax = fn x, w ->
+        scores = Nx.dot(x, w)
+        e = Nx.exp(Nx.subtract(scores, Nx.reduce_max(scores, axes: [1], keep_axes: true)))
+        Nx.divide(e, Nx.sum(e, axes: [1], keep_axes: true))
+      end
+
+      expected = apply(one_by_one(softmax), args)
+      assert Nx.to_number(Nx.all_close(apply(compiled(softmax), args), expected)) == 1
+
+      # Either of the two products could be kept for the other's group, but not both.
+      crossed = fn x, w ->
+        {a, b} = {Nx.dot(x, w), Nx.dot(Nx.negate(x), w)}
+        {Nx.add(a, Nx.sum(b)), Nx.add(b, Nx.sum(a)), a, b}
+      end
+
+      check_bits(crossed, args)
+    end
+
+    test "stays one in conditions and loops" do
+      args = [tensor({7, 9}, :f32), tensor({9, 9}, :f32)]
+
+      for x <- [hd(args), Nx.negate(Nx.abs(hd(args)))], fun <- [&branches/2, &repeated/2] do
+        args = [x, List.last(args)]
+        check_bits(fun, args)
+      end
+    end
+  end
+
+  describe "operands and results in another order of axes" do
+    test "are read and written as they are" do
+      for type <- [{:f, 32}, {:bf, 16}], {m, n, k} <- @sizes do
+        x = tensor({m, k}, type)
+        check(fn x, w -> Nx.dot(x, Nx.transpose(w)) end, [x, tensor({n, k}, type)], 1)
+
+        check(
+          fn x, w -> Nx.dot(Nx.transpose(x), w) end,
+          [tensor({k, m}, type), tensor({k, n}, type)],
+          1
+        )
+
+        check(fn x, w -> Nx.transpose(Nx.dot(x, w)) end, [x, tensor({k, n}, type)], 1)
+      end
+    end
+
+    test "with heads as batches" do
+      [q, k] = for _ <- 1..2, do: tensor({2, 6, 3, 8}, :f32)
+
+      scores = fn q, k ->
+        [q, k] = Enum.map([q, k], &Nx.transpose(&1, axes: [0, 2, 1, 3]))
+        Nx.multiply(Nx.dot(q, [3], [0, 1], k, [3], [0, 1]), 0.125)
+      end
+
+      check(scores, [q, k], 1)
+
+      weighted = fn scores, v ->
+        v = Nx.transpose(v, axes: [0, 2, 1, 3])
+        Nx.transpose(Nx.dot(scores, [3], [0, 1], v, [2], [0, 1]), axes: [0, 2, 1, 3])
+      end
+
+      check(weighted, [tensor({2, 3, 6, 6}, :f32), k], 1)
+    end
+
+    test "slices and axes of one index" do
+      [x, y] = [tensor({6, 1, 10}, :f32), tensor({10, 8}, :f32)]
+      check(fn x, y -> Nx.dot(x[[1..4, 0]], y[[.., 2..6]]) end, [x, y], 1)
+
+      check(
+        fn x, y ->
+          Nx.dot(Nx.transpose(x), [0, 1], Nx.transpose(x), [0, 1]) |> Nx.add(y[0][0])
+        end,
+        [x, y],
+        1
+      )
+    end
+  end
+
+  test "a definition that repeats gives the same with other operands" do
+    fun =
+      Nx.Defn.jit(fn x, w, b -> {Nx.max(Nx.add(Nx.dot(x, w), b), 0.5), Nx.dot(x, w)} end,
+        compiler: Compiler
+      )
+
+    for _ <- 1..5 do
+      args = [tensor({9, 20}, :f32), tensor({20, 30}, :f32), tensor({30}, :f32)]
+      {result, product} = apply(fun, args)
+      [x, w, b] = args
+      assert Nx.to_binary(product) == Nx.to_binary(Nx.dot(x, w))
+      assert Nx.to_binary(result) == Nx.to_binary(Nx.max(Nx.add(Nx.dot(x, w), b), 0.5))
+    end
+  end
+end
