@@ -424,6 +424,8 @@ impl MatmulKernel {
 mod tests {
     use super::*;
     use crate::pipeline::{glsl, spirv};
+    use crate::program::epilogue::EpilogueProgram;
+    use crate::program::{Attribute, Input, Node, Program, Source, op};
     use crate::tuning::contraction::Axis;
     use crate::tuning::contraction::{ContractionShape, Method, OperandShape, choose_with_tile};
 
@@ -454,23 +456,41 @@ mod tests {
                 };
                 let tiling = Tiling { accumulator: Compute::Float, ..tiling };
                 let groups = shape.groups();
-                let kernel = MatmulKernel::new(&tiling, &groups, [ty; 2], ty, None);
-                let mut params = Params::with_declarations();
-                for (name, storage) in [("c", ty), ("a", ty), ("b", ty)] {
-                    params.absent(storage.storage(), name);
+                // One that is stored as vec4s, one in a loop and none.
+                for (function, rolled) in [(Some("negate"), false), (Some("tanh"), true), (None, false)] {
+                    let epilogue = function.map(|name| KernelEpilogue { program: epilogue(ty, name), rolled });
+                    check_source(caps, &MatmulKernel::new(&tiling, &groups, [ty; 2], ty, epilogue), &groups, ty);
                 }
-                for name in ["m", "n", "k", "groups", "splits", "chunk", "elements"] {
-                    params.extent(0, false, name);
-                }
-                indexing::params(&groups, &mut params, false);
-                let words = glsl::compile(&kernel.source(caps, &params.block(false))).unwrap();
-                // SPIRV-Tools of 2025 do not know bfloat16; that module differs in the type alone.
-                if ty == Type::BF16 {
-                    assert!(words.windows(4).any(|words| matches!(words, &[0x0004_0016, _, 16, 0])));
-                    continue;
-                }
-                spirv::validate(&words).unwrap();
             }
+        }
+    }
+
+    /// The operation of the elements of a result, which are kept.
+    fn epilogue(ty: Type, name: &str) -> EpilogueProgram {
+        let input = Input { ty, source: Source::View { offset: 0, strides: [80, 1].into_iter().collect() } };
+        let args = [0].into_iter().collect();
+        let node = Node { op: op::find(name).unwrap(), ty, args, attribute: Attribute::None };
+        let (inputs, nodes) = ([input].into_iter().collect(), [node].into_iter().collect());
+        let program = Program { inputs, nodes, shape: [64, 80].into_iter().collect(), output: None };
+        EpilogueProgram::new(program, 0, true).unwrap().without_parameters()
+    }
+
+    /// Fails unless the kernel's source is valid.
+    fn check_source(caps: &Capabilities, kernel: &MatmulKernel, groups: &AxisGroups, ty: Type) {
+        let mut params = Params::with_declarations();
+        for name in ["c", "epilogue_result", "a", "b"] {
+            params.absent(ty.storage(), name);
+        }
+        for name in ["m", "n", "k", "groups", "splits", "chunk", "elements"] {
+            params.extent(0, false, name);
+        }
+        indexing::params(groups, &mut params, false);
+        let words = glsl::compile(&kernel.source(caps, &params.block(false))).unwrap();
+        // SPIRV-Tools of 2025 do not know bfloat16; that module differs in the type alone.
+        if ty == Type::BF16 {
+            assert!(words.windows(4).any(|words| matches!(words, &[0x0004_0016, _, 16, 0])));
+        } else {
+            spirv::validate(&words).unwrap();
         }
     }
 }
