@@ -11,7 +11,7 @@ const GROUP_INVOCATIONS: u64 = 256;
 /// Elements of an invocation that rows are spread for: enough loads at once to hide their latency.
 const ELEMENTS_PER_LANE: u64 = 4;
 /// The most elements of an invocation whose values are kept in registers. The loops over them are unrolled.
-const MAX_STEP_ELEMENTS: u64 = 16;
+const MAX_REGISTER_ELEMENTS: u64 = 16;
 /// The most bytes of registers that an invocation keeps values in: more would leave fewer invocations on a multiprocessor.
 const MAX_REGISTER_BYTES: u64 = 128;
 /// The shortest rows that the invocations of a CPU device's subgroup share. Shorter ones have an invocation each: it neither exchanges
@@ -59,7 +59,7 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
     let registers = steps * width * kept.all;
     let kept = match kept.all {
         0 => KeptValues::Recomputed,
-        _ if !caps.cpu && steps * width <= MAX_STEP_ELEMENTS && registers <= MAX_REGISTER_BYTES => {
+        _ if !caps.cpu && steps * width <= MAX_REGISTER_ELEMENTS && registers <= MAX_REGISTER_BYTES => {
             KeptValues::Registers(steps as u32)
         }
         _ if shared <= MAX_KEPT_BYTES.min(caps.max_shared.into()) => KeptValues::Shared(capacity as u32),
