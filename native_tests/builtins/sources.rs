@@ -18,8 +18,15 @@ const FUNCTIONS: &str = "radians degrees sin cos tan asin acos atan sinh cosh ta
 const FAMILIES: [&str; 6] = ["subgroup", "atomic", "memoryBarrier", "groupMemoryBarrier", "coopMat", "anyInvocation"];
 
 /// These give no number: without them the kernels that synchronise by them fail in their own tests.
-const ORDERING: [&str; 5] =
-    ["barrier", "memoryBarrierBuffer", "subgroupBarrier", "subgroupMemoryBarrierBuffer", "subgroupMemoryBarrierShared"];
+const ORDERING: [&str; 7] = [
+    "barrier",
+    "memoryBarrierBuffer",
+    "memoryBarrierShared",
+    "subgroupBarrier",
+    "subgroupMemoryBarrier",
+    "subgroupMemoryBarrierBuffer",
+    "subgroupMemoryBarrierShared",
+];
 
 /// Cooperative matrices compute whole products, which test/nx/dot_test.exs compares where a device has them.
 const MATRICES: [&str; 3] = ["coopMatLoad", "coopMatStore", "coopMatMulAdd"];

@@ -12,7 +12,7 @@ pub const SOURCE: &str = "
 layout(local_size_x = SIZE) in;
 layout(scalar, set = 0, binding = 0) buffer Numbers { uint numbers[]; };
 layout(scalar, set = 0, binding = 1) buffer Results { uint results[]; };
-shared uint counter;
+shared uint counter, taken;
 void put(uint row, uint value) { results[row * SIZE + gl_SubgroupInvocationID] = value; }
 void main() {
   uint lane = gl_SubgroupInvocationID, x = numbers[lane];
@@ -29,12 +29,16 @@ void main() {
   put(8, ballot.x);
   put(9, subgroupBallotBitCount(ballot));
   put(10, subgroupBallotExclusiveBitCount(ballot));
-  if (lane == 0u) counter = 7u;
+  if (lane == 0u) counter = 7u, taken = 0u;
   barrier();
   put(11, atomicAdd(counter, 0u) >= 7u ? 1u : 0u);
   atomicAdd(counter, x);
   barrier();
   put(12, counter);
+  uint before = atomicCompSwap(taken, 0u, lane + 1u);
+  barrier();
+  put(13, subgroupAdd(uint(before == 0u)));
+  put(14, uint(taken == (before == 0u ? lane + 1u : before)));
 }
 ";
 
@@ -47,7 +51,7 @@ fn invocations_exchange_what_they_have() {
     let mut random = Random(17);
     let numbers: Vec<u32> = (0..size).map(|_| random.next() as u32).collect();
     let text = head(&device().caps, false, &[], &[Compute::Uint, Compute::Float], "");
-    let (body, rows) = (SOURCE.replace("SIZE", &size.to_string()), 13);
+    let (body, rows) = (SOURCE.replace("SIZE", &size.to_string()), 15);
     let words = glsl::compile(&(text + &body)).unwrap();
     let after = run_spirv(&words, &[numbers.clone(), vec![0; (rows * size) as usize]], &[], [1, 1, 1]);
 
@@ -55,7 +59,7 @@ fn invocations_exchange_what_they_have() {
     let odd = |count: usize| numbers[..count].iter().filter(|&&x| x & 1 != 0).count() as u32;
     let (n, ballot) = (size as usize, numbers.iter().take(32).rev().fold(0u32, |bits, x| bits << 1 | x & 1));
     let bytes: f32 = numbers.iter().map(|&x| (x & 0xff) as f32).sum();
-    let expected: [(&str, &dyn Fn(usize) -> u32); 13] = [
+    let expected: [(&str, &dyn Fn(usize) -> u32); 15] = [
         ("subgroupAdd", &|_| sum(n)),
         ("subgroupExclusiveAdd", &|lane| sum(lane)),
         ("subgroupAdd of floats", &|_| bytes.to_bits()),
@@ -69,6 +73,8 @@ fn invocations_exchange_what_they_have() {
         ("subgroupBallotExclusiveBitCount", &|lane| odd(lane)),
         ("atomicAdd's result", &|_| 1),
         ("atomicAdd", &|_| 7u32.wrapping_add(sum(n))),
+        ("atomicCompSwap, which one invocation wins", &|_| 1),
+        ("atomicCompSwap's result", &|_| 1),
     ];
     for (row, (name, expected)) in expected.into_iter().enumerate() {
         for lane in 0..n {
