@@ -182,6 +182,11 @@ fn what_commands_do_not_tell_the_whole_of_has_no_graph() {
     assert!(failed.is_err());
 }
 
+/// Two passes; the products have a kernel of their own where loops take long to build.
+fn commands_of_scaled_sum() -> usize {
+    2 + usize::from(device().caps.exponential_loops)
+}
+
 /// A recording of two calls: the sums of a vector's products with 3 and of another's with 5.
 fn record(a: &Buffer, b: &Buffer) -> (Recording, [Buffer; 2]) {
     let allocations = [a, b].map(|buffer| buffer.allocation().unwrap());
@@ -209,7 +214,7 @@ fn recorded_calls_are_one_graph() {
     let (graph, sources) = recording.graph(&[&second, &buffers[1], &second, &first]).unwrap();
     use ResultSource::{Input, Made};
     assert_eq!(sources, [Made(0), Input(1), Made(0), Made(1)]);
-    assert_eq!(graph.commands(), 4);
+    assert_eq!(graph.commands(), 2 * commands_of_scaled_sum());
     let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
     let operands = [2, 0].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
     assert!(graph.fits(&operands));
@@ -274,7 +279,7 @@ fn what_is_computed_of_constants_alone_is_computed_once() {
         let (recording, both) = recording.unwrap().call(&context(), beside_input);
         (recording.unwrap(), sum, both.unwrap())
     };
-    for (folding, commands) in [(true, 2), (false, 4)] {
+    for (folding, commands) in [(true, 2), (false, 2 + commands_of_scaled_sum())] {
         let (recording, _, [both]) = record(folding);
         assert_eq!(recording.folded(), folding);
         let graph = recording.graph(&[&both]).unwrap().0;
