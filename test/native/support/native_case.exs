@@ -169,8 +169,12 @@ defmodule Nx.Vulkan.Test.NativeCase do
   """
   def while_building(code, folder) do
     env = [{"NX_VULKAN_CACHE_DIR", folder}, {"MESA_SHADER_CACHE_DISABLE", "true"}]
-    # The entry is there once the BEAM has ended: the driver builds after the call.
-    before = in_own_beam(@held_up <> "IO.puts(Enum.join(File.ls!(folder), \" \")); build.()", env)
+
+    # The driver builds after the call, hence the wait: a build that has not begun when the BEAM ends is left out.
+    code_before =
+      "IO.puts(Enum.join(File.ls!(folder), \" \")); build.(); :ok = Native.call(sync())"
+
+    before = in_own_beam(@held_up <> code_before, env)
     [name] = File.ls!(folder) -- String.split(before)
     entry = Path.join(folder, name)
     File.rm!(entry)
