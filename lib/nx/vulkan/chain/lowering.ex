@@ -6,11 +6,11 @@ defmodule Nx.Vulkan.Chain.Lowering do
   #
   # The position is one vector within the kernel. The log-density gets its parts in the shapes of the template.
 
-  alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
+  alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Movement, ProgramRecorder, Storage}
   alias Nx.Vulkan.Chain.Differentiable
-  alias Nx.Vulkan.Compiler.{LoopUnrolling, Simplification}
+  alias Nx.Vulkan.Compiler.{Closure, LoopUnrolling, Simplification}
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   # Operations that no chain kernel has: they do more than compute, or need an order of all elements.
@@ -53,7 +53,7 @@ defmodule Nx.Vulkan.Chain.Lowering do
     with {:ok, expr} <- differentiated(logp, q, vector, data, type),
          :ok <- supported(expr) do
       params = for leaf <- [vector | data_leaves], do: %{leaf | data: %B{ref: make_ref()}}
-      evaluate = evaluator(expr, params)
+      evaluate = Closure.evaluator(expr, params)
 
       with {:ok, results, steps} <- ProgramRecorder.record(fn -> evaluate.(params) end, :chain),
            do: {:ok, terms(params, results, steps)}
@@ -151,18 +151,6 @@ defmodule Nx.Vulkan.Chain.Lowering do
   defp unsupported(%T{data: %Expr{id: id}} = tensor, seen) do
     Tree.apply_args(tensor, :scope, Map.put(seen, id, true), &{&1, unsupported(&1, &2)})
     |> elem(1)
-  end
-
-  # A function of the parameters, which are tensors.
-  defp evaluator(expr, params) do
-    evaluate = Evaluator.__compile__(__MODULE__, params, fn _vars -> expr end, [])
-
-    fn tensors ->
-      [result] =
-        Nx.with_default_backend(B, fn -> evaluate.([for(t <- tensors, do: fn -> t end)]) end)
-
-      result
-    end
   end
 
   ## Steps

@@ -309,7 +309,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         with {:ok, group, inputs} <- fused_rows(rows, state) do
           {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
           outs = for id <- rows.outputs, do: state.tensors[id]
-          args = [group, inputs, List.to_tuple(outs), RowGroup.default(length(inputs))]
+          args = [group, inputs, List.to_tuple(outs), FusionGroup.default(length(inputs))]
           expr = %{hd(outs).data | id: make_ref(), op: :block, args: args}
           type = {:tuple, length(outs)}
           block = %T{shape: {}, names: [], type: type, data: expr}

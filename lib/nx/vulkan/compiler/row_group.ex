@@ -40,8 +40,4 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
       do: :default,
       else: Dispatch.block(Native.call(run_rows(nodes, inputs, shape)), :rows, outs)
   end
-
-  @doc "The block's default implementation, for a block of that number of inputs."
-  @spec default(pos_integer()) :: function()
-  def default(count), do: FusionGroup.default(count)
 end
