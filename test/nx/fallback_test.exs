@@ -35,6 +35,25 @@ defmodule Nx.Vulkan.FallbackTest do
     assert Fallback.counts() == %{}
   end
 
+  test "floats of 8 and 16 bits are rounded to nearest even" do
+    for type <- Generators.float_types(), other <- [{:f, 32}, {:f, 64}, {:s, 64}, type] do
+      [x, y] = for t <- [type, other], do: Generators.tensor({60}, t, :moderate)
+      doubles = Generators.tensor({300}, {:f, 64}, :any)
+
+      for {op, args, fun} <- [
+            {:as_type, [doubles], fn [x] -> Nx.as_type(x, type) end},
+            {:add, [x, y], fn [x, y] -> Nx.add(x, y) end},
+            {:multiply, [x, y], fn [x, y] -> Nx.multiply(x, y) end},
+            {:concatenate, [[x, y], 0], fn [[x, y], 0] -> Nx.concatenate([x, y]) end}
+          ] do
+        expected = nearest(fun, args)
+        out = Nx.template(expected.shape, expected.type)
+        got = Fallback.call(op, out, args, "a test")
+        assert_same(got, expected, op, type: type, other: other)
+      end
+    end
+  end
+
   test "functions given to reduce see tensors of BinaryBackend and may close over device tensors" do
     Nx.default_backend(VulkanoBackend)
     tensor = Nx.tensor([[1, 2], [3, 4]])

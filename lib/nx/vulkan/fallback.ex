@@ -94,7 +94,7 @@ defmodule Nx.Vulkan.Fallback do
     # tensors of the default backend, which must then be BinaryBackend too.
     result =
       Nx.with_default_backend(Nx.BinaryBackend, fn ->
-        apply(Nx.BinaryBackend, op, [out | converted(op, out, host_args)])
+        on_host(op, out, host_args)
       end)
 
     result = Storage.from_host(result)
@@ -112,6 +112,65 @@ defmodule Nx.Vulkan.Fallback do
     )
 
     result
+  end
+
+  # Significant bits of the types that BinaryBackend truncates to, the exponent of their least positive value, and the
+  # bits of what lies beyond their greatest one: infinity, or NaN where the type has none.
+  @truncated %{
+    {:bf, 16} => {8, -133, 0x7F80},
+    {:f, 8} => {3, -16, 0x7C},
+    {:f8_e4m3fn, 8} => {4, -9, 0x7F}
+  }
+
+  # These give elements of operands or results of the caller's function as they are.
+  @unrounded ~w(bitcast reduce window_reduce)a
+
+  # As on the device, results are rounded to nearest even: BinaryBackend computes them as doubles here.
+  defp on_host(op, %T{type: type} = out, args)
+       when is_map_key(@truncated, type) and op not in @unrounded do
+    wide = %{out | type: {:f, 64}}
+    %T{} = result = apply(Nx.BinaryBackend, op, [wide | converted(op, wide, widened(args))])
+    format = Map.fetch!(@truncated, type)
+
+    elements =
+      for <<element::64-native <- Nx.to_binary(result)>>,
+        into: <<>>,
+        do: nearest(<<element::64>>, type, format)
+
+    Nx.BinaryBackend.from_binary(out, elements, [])
+  end
+
+  defp on_host(op, out, args),
+    do: apply(Nx.BinaryBackend, op, [out | converted(op, out, args)])
+
+  defp widened(%T{type: type} = tensor) when is_map_key(@truncated, type),
+    do: Nx.as_type(tensor, {:f, 64})
+
+  defp widened(list) when is_list(list), do: Enum.map(list, &widened/1)
+  defp widened(other), do: other
+
+  defp nearest(<<_sign::1, 2047::11, fraction::52>>, type, _format) when fraction != 0,
+    do: Nx.Type.nan_binary(type)
+
+  # Above zero the bits of a float grow with its value by one at each step, through all exponents: a significand that is
+  # rounded up to the next power of two needs no care.
+  defp nearest(<<sign::1, exponent::11, fraction::52>>, {_, size}, {digits, least, beyond}) do
+    significand = if exponent == 0, do: fraction, else: fraction + 2 ** 52
+    unit = max(exponent, 1) - 1075
+    step = max(unit + 53 - digits, least)
+    bits = (step - least) * 2 ** (digits - 1) + rounded_quotient(significand, step - unit)
+    <<sign * 2 ** (size - 1) + min(bits, beyond)::size(size)-native>>
+  end
+
+  # A significand divided by 2 ** shift, to nearest even.
+  defp rounded_quotient(significand, shift) do
+    quotient = Bitwise.bsr(significand, shift)
+    rest = significand - Bitwise.bsl(quotient, shift)
+    half = Bitwise.bsl(1, shift - 1)
+
+    if rest > half or (rest == half and rem(quotient, 2) == 1),
+      do: quotient + 1,
+      else: quotient
   end
 
   # BinaryBackend's pad takes the value's bytes for those of an element of the tensor.
