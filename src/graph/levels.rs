@@ -39,17 +39,7 @@ pub(super) fn by_level(uses: &[CommandUses], large: &[bool]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use smallvec::SmallVec;
-
     use super::*;
-
-    fn command(reads: &[usize], writes: &[usize]) -> CommandUses {
-        CommandUses {
-            reads: SmallVec::from_slice(reads),
-            writes: SmallVec::from_slice(writes),
-            ..CommandUses::default()
-        }
-    }
 
     fn order(uses: &[CommandUses]) -> Vec<usize> {
         by_level(uses, &vec![false; uses.len()])
@@ -57,7 +47,12 @@ mod tests {
 
     #[test]
     fn independent_chains_run_side_by_side() {
-        let chains = [command(&[0], &[1]), command(&[1], &[2]), command(&[0], &[3]), command(&[3], &[4])];
+        let chains = [
+            CommandUses::of(&[0], &[1]),
+            CommandUses::of(&[1], &[2]),
+            CommandUses::of(&[0], &[3]),
+            CommandUses::of(&[3], &[4]),
+        ];
         assert_eq!(order(&chains), [0, 2, 1, 3]);
         // Large results keep their order.
         assert_eq!(by_level(&chains, &[true; 4]), [0, 1, 2, 3]);
@@ -66,11 +61,26 @@ mod tests {
 
     #[test]
     fn what_is_written_again_waits_for_its_readers_and_writers() {
-        let uses = [command(&[], &[0]), command(&[0], &[1]), command(&[], &[0]), command(&[0], &[2])];
+        let uses = [
+            CommandUses::of(&[], &[0]),
+            CommandUses::of(&[0], &[1]),
+            CommandUses::of(&[], &[0]),
+            CommandUses::of(&[0], &[2]),
+        ];
         assert_eq!(order(&uses), [0, 1, 2, 3]);
-        let parts = [command(&[], &[0]), command(&[], &[0]), command(&[], &[1]), command(&[0, 1], &[2])];
+        let parts = [
+            CommandUses::of(&[], &[0]),
+            CommandUses::of(&[], &[0]),
+            CommandUses::of(&[], &[1]),
+            CommandUses::of(&[0, 1], &[2]),
+        ];
         assert_eq!(order(&parts), [0, 2, 1, 3]);
-        let updated = [command(&[0], &[0]), command(&[1], &[1]), command(&[0], &[0]), command(&[1], &[2])];
+        let updated = [
+            CommandUses::of(&[0], &[0]),
+            CommandUses::of(&[1], &[1]),
+            CommandUses::of(&[0], &[0]),
+            CommandUses::of(&[1], &[2]),
+        ];
         assert_eq!(order(&updated), [0, 1, 2, 3]);
     }
 }

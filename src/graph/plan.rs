@@ -18,6 +18,12 @@ pub(super) struct CommandUses {
 }
 
 impl CommandUses {
+    /// A command that reads and writes these.
+    #[cfg(test)]
+    pub fn of(reads: &[usize], writes: &[usize]) -> Self {
+        Self { reads: SmallVec::from_slice(reads), writes: SmallVec::from_slice(writes), ..Self::default() }
+    }
+
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = usize> {
         self.reads.iter().chain(&self.writes).copied()
@@ -152,21 +158,18 @@ mod tests {
     use super::*;
 
     /// A command that reads and writes these allocations.
-    fn command(reads: &[usize], writes: &[usize]) -> CommandUses {
-        CommandUses {
-            reads: SmallVec::from_slice(reads),
-            writes: SmallVec::from_slice(writes),
-            ..CommandUses::default()
-        }
-    }
-
     /// The plan of a graph without donated inputs.
     fn planned(sizes: &[u64], uses: &[CommandUses], kept: &[usize]) -> MemoryPlan {
         MemoryPlan::new(sizes, sizes.len(), uses, kept)
     }
 
     fn chain() -> [CommandUses; 4] {
-        [command(&[], &[0]), command(&[0], &[1]), command(&[1], &[2]), command(&[2], &[3])]
+        [
+            CommandUses::of(&[], &[0]),
+            CommandUses::of(&[0], &[1]),
+            CommandUses::of(&[1], &[2]),
+            CommandUses::of(&[2], &[3]),
+        ]
     }
 
     #[test]
@@ -192,19 +195,26 @@ mod tests {
     #[test]
     fn independent_commands_share_only_what_is_large() {
         // Two times two commands that follow each other, and no result is used later.
-        let pairs = || [command(&[], &[0]), command(&[0], &[1]), command(&[], &[2]), command(&[2], &[3])];
+        let pairs = || {
+            [
+                CommandUses::of(&[], &[0]),
+                CommandUses::of(&[0], &[1]),
+                CommandUses::of(&[], &[2]),
+                CommandUses::of(&[2], &[3]),
+            ]
+        };
         let small = planned(&[64; 4], &pairs(), &[]);
         assert_eq!(small.slots, [0, 1, 2, 1]);
         let large = planned(&[MIN_BARRIER_BYTES; 4], &pairs(), &[]);
         assert_eq!(large.sizes.len(), 2);
-        let same = [command(&[], &[0]), command(&[], &[1]), command(&[], &[2])];
+        let same = [CommandUses::of(&[], &[0]), CommandUses::of(&[], &[1]), CommandUses::of(&[], &[2])];
         assert_eq!(planned(&[64; 3], &same, &[]).slots, [0, 1, 2]);
     }
 
     #[test]
     fn a_command_never_writes_over_what_it_reads() {
         for size in [64, MIN_BARRIER_BYTES] {
-            let uses = [command(&[], &[0]), command(&[0], &[1, 2]), command(&[2, 1], &[3])];
+            let uses = [CommandUses::of(&[], &[0]), CommandUses::of(&[0], &[1, 2]), CommandUses::of(&[2, 1], &[3])];
             let plan = planned(&[size; 4], &uses, &[]);
             for used in &uses {
                 let mut slots: Vec<_> = used.all().map(|allocation| plan.slots[allocation]).collect();
@@ -216,31 +226,36 @@ mod tests {
     }
     /// A command that reads the first allocation only where it writes the second.
     fn in_place(read: usize, write: usize, copies: bool) -> CommandUses {
-        CommandUses { in_place: SmallVec::from_slice(&[read]), copies, ..command(&[read], &[write]) }
+        CommandUses { in_place: SmallVec::from_slice(&[read]), copies, ..CommandUses::of(&[read], &[write]) }
     }
 
     #[test]
     fn a_result_takes_the_memory_of_an_operand_that_no_later_command_uses() {
         let plan = |uses: &[CommandUses], kept: &[usize]| planned(&[64, 64, 64], uses, kept).slots;
-        let made = || command(&[], &[0]);
+        let made = || CommandUses::of(&[], &[0]);
         assert_eq!(plan(&[made(), in_place(0, 1, false), in_place(1, 2, false)], &[2]), [0, 0, 0]);
         // It is used later, kept, or of another size.
-        assert_eq!(plan(&[made(), in_place(0, 1, false), command(&[0, 1], &[2])], &[2])[..2], [0, 1]);
+        assert_eq!(plan(&[made(), in_place(0, 1, false), CommandUses::of(&[0, 1], &[2])], &[2])[..2], [0, 1]);
         assert_eq!(plan(&[made(), in_place(0, 1, false)], &[0, 1])[..2], [0, 1]);
         assert_eq!(planned(&[64, 128], &[made(), in_place(0, 1, false)], &[1]).slots, [0, 1]);
         // Another command of the interval reads it, and a barrier would be needed.
-        let uses = [made(), command(&[0], &[1]), in_place(0, 2, false)];
+        let uses = [made(), CommandUses::of(&[0], &[1]), in_place(0, 2, false)];
         assert_eq!(plan(&uses, &[1, 2]), [0, 1, 2]);
         // Not of a copy, which is left out, nor where much is written.
-        let uses = [made(), command(&[0], &[1]), in_place(0, 2, true)];
+        let uses = [made(), CommandUses::of(&[0], &[1]), in_place(0, 2, true)];
         assert_eq!(plan(&uses, &[1, 2]), [0, 1, 0]);
-        let uses = [made(), command(&[0], &[1]), in_place(0, 2, false)];
+        let uses = [made(), CommandUses::of(&[0], &[1]), in_place(0, 2, false)];
         assert_eq!(planned(&[MIN_BARRIER_BYTES; 3], &uses, &[1, 2]).slots, [0, 1, 0]);
     }
 
     #[test]
     fn memory_that_was_taken_in_place_is_free_after_its_last_use() {
-        let uses = [command(&[], &[0]), in_place(0, 1, false), command(&[1], &[2]), command(&[2], &[3])];
+        let uses = [
+            CommandUses::of(&[], &[0]),
+            in_place(0, 1, false),
+            CommandUses::of(&[1], &[2]),
+            CommandUses::of(&[2], &[3]),
+        ];
         let plan = planned(&[64; 4], &uses, &[]);
         assert_eq!(plan.slots, [0, 0, 1, 0]);
     }
@@ -251,7 +266,7 @@ mod tests {
         let plan = |uses: &[CommandUses]| MemoryPlan::new(&[64, 64], 1, uses, &[0]);
         assert_eq!(plan(&[in_place(1, 0, true)]).slots, [0, 0]);
         assert_eq!(plan(&[in_place(1, 0, false)]).slots, [0, 0]);
-        assert_eq!(plan(&[command(&[1], &[0])]).slots, [1, 0]);
-        assert_eq!(plan(&[command(&[], &[0])]).slots, [0, 0]);
+        assert_eq!(plan(&[CommandUses::of(&[1], &[0])]).slots, [1, 0]);
+        assert_eq!(plan(&[CommandUses::of(&[], &[0])]).slots, [0, 0]);
     }
 }

@@ -3,15 +3,15 @@
 use rustler::{Resource, ResourceArc, Term};
 
 use super::assemble::dynamic_offset_arg;
-use super::program::{InputOperand, InputTerms, add_inputs, input_terms, node_arg};
+use super::program::{InputOperand, InputTerms, input_terms, program_arg};
 use super::*;
 use crate::graph::Operand;
 use crate::kernels::device_loop::{DeviceLoop, LoopState};
 use crate::memory::{AllocationHandle, Blocking};
+use crate::program::OutputView;
 use crate::program::workgroup::{
     BranchStatement, LoopStep, Predicate, Statement, Statements, StepInput, WhileStatement,
 };
-use crate::program::{OutputView, Program};
 
 struct LoopResource(DeviceLoop);
 
@@ -101,12 +101,8 @@ pub(super) fn step_arg_of(term: Term) -> Result<LoopStep> {
     let [nodes, inputs, shape, slot, view] = tuple_arg(term, "steps")?[..] else {
         return Err(wrong("steps", "{nodes, inputs, shape, slot, view}"));
     };
-    let mut program = Program::over(shape_arg(shape, "shape")?);
     let given = input_terms(inputs)?;
-    add_inputs(&given, shape, &mut program)?;
-    for node in list_arg(nodes, "nodes")? {
-        program.nodes.push(node_arg(node)?);
-    }
+    let mut program = program_arg(nodes, &given, shape)?;
     let mut slot_shape = crate::program::Axes::new();
     if !is_nil(view) {
         let [own, offset, strides, starts] = tuple_arg(view, "view")?[..] else {

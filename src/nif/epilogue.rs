@@ -4,7 +4,7 @@ use rustler::Term;
 
 use super::graphs::KeyTerms;
 use super::program::{
-    InputOperands, InputTerms, add_inputs, input_key, input_operands, input_terms, node_arg, operands as input_list,
+    InputOperands, InputTerms, add_inputs, add_nodes, input_key, input_operands, input_terms, operands as input_list,
 };
 use super::*;
 use crate::graph::{Context, Operand};
@@ -60,9 +60,7 @@ impl<'a> EpilogueTerms<'a> {
         }
         let strides = broadcast_strides(&program.shape, &program.shape).ok_or(Error::SizeMismatch)?;
         program.inputs.insert(element, Input { ty, source: Source::View { offset: 0, strides } });
-        for node in list_arg(self.nodes, "nodes")? {
-            program.nodes.push(node_arg(node)?);
-        }
+        add_nodes(self.nodes, &mut program)?;
         EpilogueProgram::new(program, element, bool_arg(self.keeps_element, "epilogue")?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
 use super::*;
-use crate::stream::{CommandSample, Profile};
+use crate::stream::{CommandSample, Profile, RecordedSample};
 
 /// Ends its profile when it is dropped, as when the process dies.
 struct ProfileResource {
@@ -55,7 +55,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Encoder for CommandSample {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let Self { name, groups: [x, y, z], read, written, recorded, host, device } = self;
+        let Self { recorded: RecordedSample { name, groups: [x, y, z], read, written, recorded, host }, device } = self;
         let elements = [
             (**name).encode(env),
             (x, y, z).encode(env),

@@ -20,11 +20,7 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
     let input_operands = input_operands(&given)?;
     let operands = operands(&input_operands, 0);
     let call = |cx: &Context| {
-        let mut program = Program::over(shape_arg(shape, "shape")?);
-        add_inputs(&given, shape, &mut program)?;
-        for node in list_arg(nodes, "nodes")? {
-            program.nodes.push(node_arg(node)?);
-        }
+        let program = program_arg(nodes, &given, shape)?;
         Ok([fusion::run(cx, &program, &operands)?])
     };
     let env = nodes.get_env();
@@ -32,6 +28,14 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
     let mut key = KeyTerms::from_slice(&[nodes, shape]);
     input_key(&mut key, &given, shape);
     graphs::run(env, key, &operands, blocking, call).map(|[buffer]| buffer.into())
+}
+
+/// The program of these nodes and inputs over the axes of `shape`.
+pub(super) fn program_arg<'a>(nodes: Term<'a>, inputs: &[InputTerms<'a>], shape: Term<'a>) -> Result<Program> {
+    let mut program = Program::over(shape_arg(shape, "shape")?);
+    add_inputs(inputs, shape, &mut program)?;
+    add_nodes(nodes, &mut program)?;
+    Ok(program)
 }
 
 /// Adds to a cache key what the inputs are besides their memory and values. `shape` is the term of the program's shape.
@@ -152,12 +156,19 @@ pub(super) fn add_inputs<'a>(inputs: &[InputTerms<'a>], shape: Term<'a>, program
     Ok(())
 }
 
+pub(super) fn add_nodes(nodes: Term, program: &mut Program) -> Result<()> {
+    for node in list_arg(nodes, "nodes")? {
+        program.nodes.push(node_arg(node)?);
+    }
+    Ok(())
+}
+
 /// The operands of a call from the index `first` on.
 pub(super) fn operands(inputs: &InputOperands, first: usize) -> SmallVec<[Operand<'_>; 4]> {
     (first..).zip(inputs).map(|(index, input)| input.operand(index)).collect()
 }
 
-pub(super) fn node_arg(term: Term) -> Result<Node> {
+fn node_arg(term: Term) -> Result<Node> {
     let invalid = || wrong("nodes", "{op, type, args} or {op, type, args, attrs}");
     let (op, ty, args, attribute) = match term.decode::<(Term, Term, Term)>() {
         Ok((op, ty, args)) => (op, ty, args, None),

@@ -3,12 +3,11 @@
 use rustler::Term;
 
 use super::graphs::KeyTerms;
-use super::program::{add_inputs, input_key, input_operands, input_terms, node_arg, operands};
+use super::program::{input_key, input_operands, input_terms, operands, program_arg};
 use super::*;
 use crate::graph::Context;
 use crate::kernels::fusion;
 use crate::memory::Blocking;
-use crate::program::Program;
 use crate::program::rows::RowProgram;
 
 mod names {
@@ -27,11 +26,7 @@ fn run<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blockin
     let input_operands = input_operands(&given)?;
     let operands = operands(&input_operands, 0);
     let call = |cx: &Context| {
-        let mut program = Program::over(shape_arg(shape, "shape")?);
-        add_inputs(&given, shape, &mut program)?;
-        for node in list_arg(list, "nodes")? {
-            program.nodes.push(node_arg(node)?);
-        }
+        let program = program_arg(list, &given, shape)?;
         let row_axes = size_arg(row_axes, "row_axes")? as usize;
         fusion::run_rows(cx, &RowProgram { program, row_axes, outputs: outputs.clone() }, &operands)
     };

@@ -8,7 +8,7 @@ mod profile;
 mod recorder;
 mod submitter;
 
-pub use profile::{CommandSample, Profile};
+pub use profile::{CommandSample, Profile, RecordedSample};
 pub use recorder::{Binding, Copy, Dispatch};
 
 use std::sync::Arc;

@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 const MAX_SAMPLES: usize = 1 << 18;
 
 /// A command as it was recorded.
-pub(super) struct RecordedSample {
+pub struct RecordedSample {
+    /// The kernel's name, or the kind of transfer.
     pub name: Arc<str>,
     /// Workgroups along each axis; zeros for a transfer.
     pub groups: [u32; 3],
@@ -34,18 +35,8 @@ pub(super) struct RecordedSample {
 
 /// A command with its times.
 pub struct CommandSample {
-    /// The kernel's name, or the kind of transfer.
-    pub name: Arc<str>,
-    /// Workgroups along each axis; zeros for a transfer.
-    pub groups: [u32; 3],
-    /// Bytes of the memory that the command reads from: whole allocations for a kernel.
-    pub read: u64,
-    /// Bytes of the memory that the command writes to.
-    pub written: u64,
-    /// When it was recorded, since the profile's beginning.
-    pub recorded: Duration,
-    /// The host's time since the command before was recorded, waits for the device excepted.
-    pub host: Duration,
+    /// The command.
+    pub recorded: RecordedSample,
     /// When it began and ended on the device, since the profile's beginning. The two clocks are set to each other such that no command
     /// begins before it was recorded.
     pub device: Range<Duration>,
@@ -132,9 +123,9 @@ impl Profiler {
             |((sample, _), time): (&(RecordedSample, _), &Range<f64>)| sample.recorded.as_nanos() as f64 - time.start;
         let shift = all.iter().zip(&times).map(lag).fold(0.0, f64::max);
         let at = |time: f64| Duration::from_nanos((time + shift) as u64);
-        let sample = |((sample, _), time): ((RecordedSample, _), Range<f64>)| {
-            let RecordedSample { name, groups, read, written, recorded, host } = sample;
-            CommandSample { name, groups, read, written, recorded, host, device: at(time.start)..at(time.end) }
+        let sample = |((recorded, _), time): ((RecordedSample, _), Range<f64>)| CommandSample {
+            recorded,
+            device: at(time.start)..at(time.end),
         };
         Ok(all.into_iter().zip(times).map(sample).collect())
     }

@@ -32,12 +32,13 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
 
   @spec run(t(), tuple(), [T.t()]) :: tuple() | :default
   def run(%__MODULE__{program: {nodes, inputs, shape}}, outs, args) do
-    operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
-    inputs = Enum.map(inputs, &FusionGroup.bind(&1, operands))
-
     # A loop that runs on the device has one result a step.
-    if ProgramRecorder.recording?(),
-      do: :default,
-      else: Dispatch.block(Native.call(run_rows(nodes, inputs, shape)), :rows, outs)
+    if ProgramRecorder.recording?() do
+      :default
+    else
+      operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+      inputs = Enum.map(inputs, &FusionGroup.bind(&1, operands))
+      Dispatch.block(Native.call(run_rows(nodes, inputs, shape)), :rows, outs)
+    end
   end
 end
