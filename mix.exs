@@ -105,6 +105,7 @@ defmodule NxVulkan.MixProject do
         "With Nx": [
           Nx.Vulkan.VulkanoBackend,
           Nx.Vulkan.Chain,
+          Nx.Vulkan.MCMC.Transform,
           Nx.Vulkan.Fallback,
           Nx.Vulkan.Support
         ],
