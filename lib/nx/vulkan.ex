@@ -65,6 +65,7 @@ defmodule Nx.Vulkan do
     * `:limit`: what the pool may take at most
     * `:pool_bytes`: what it has taken from the device
     * `:used_bytes`: what live buffers hold
+    * `:most_used_bytes`: the most that they held at a time, since the start or the beginning of the last `profile/1`
     * `:buffers`: how many live buffers there are
   """
   @spec memory_info() ::
@@ -72,6 +73,7 @@ defmodule Nx.Vulkan do
             limit: non_neg_integer(),
             pool_bytes: non_neg_integer(),
             used_bytes: non_neg_integer(),
+            most_used_bytes: non_neg_integer(),
             buffers: non_neg_integer()
           }
           | {:error, :no_device, String.t()}

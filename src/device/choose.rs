@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vulkano::device::QueueFlags;
 use vulkano::device::physical::{PhysicalDevice, PhysicalDeviceType};
-use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo};
+use vulkano::instance::{Instance, InstanceCreateFlags, InstanceCreateInfo, InstanceExtensions};
 use vulkano::{Validated, Version, VulkanError, VulkanLibrary};
 
 use crate::error::{Error, Result};
@@ -44,7 +44,13 @@ pub(super) fn no_device(error: impl std::fmt::Debug) -> Error {
 pub fn instance() -> Result<Arc<Instance>> {
     let library = VulkanLibrary::new()
         .map_err(|e| Error::NoDevice(format!("the Vulkan loader (libvulkan) could not be opened: {e}")))?;
-    let create_info = InstanceCreateInfo { flags: InstanceCreateFlags::ENUMERATE_PORTABILITY, ..Default::default() };
+    // Debuggers and profilers show the names of kernels and buffers.
+    let named = InstanceExtensions { ext_debug_utils: true, ..InstanceExtensions::empty() };
+    let create_info = InstanceCreateInfo {
+        flags: InstanceCreateFlags::ENUMERATE_PORTABILITY,
+        enabled_extensions: library.supported_extensions().intersection(&named),
+        ..Default::default()
+    };
     Instance::new(library, create_info).map_err(|error| match error {
         Validated::Error(VulkanError::IncompatibleDriver) => Error::NoDevice(NO_DRIVER.into()),
         other => no_device(other),

@@ -139,6 +139,8 @@ pub struct MemoryInfo {
     pub used: u64,
     /// How many allocations are in use.
     pub buffers: u64,
+    /// The most bytes in use at a time since the start or [`Pool::reset_most_used`].
+    pub most_used: u64,
 }
 
 struct PoolState {
@@ -148,6 +150,8 @@ struct PoolState {
     reserved: u64,
     /// Bytes of the device allocations in use.
     used: u64,
+    /// The most bytes of device allocations in use at a time, since the start or the last reset.
+    most_used: u64,
     /// How many device allocations are in use.
     live: u64,
     /// How many readback allocations the host holds.
@@ -217,6 +221,7 @@ impl Pool {
             free: BTreeMap::new(),
             reserved: 0,
             used: 0,
+            most_used: 0,
             live: 0,
             live_readbacks: 0,
             peak: 0,
@@ -231,7 +236,19 @@ impl Pool {
     /// What the pool holds now.
     pub fn info(&self) -> MemoryInfo {
         let state = self.0.state.lock();
-        MemoryInfo { limit: self.0.limit, pool: state.reserved, used: state.used, buffers: state.live }
+        MemoryInfo {
+            limit: self.0.limit,
+            pool: state.reserved,
+            used: state.used,
+            buffers: state.live,
+            most_used: state.most_used,
+        }
+    }
+
+    /// Has [`MemoryInfo::most_used`] count from now on.
+    pub fn reset_most_used(&self) {
+        let mut state = self.0.state.lock();
+        state.most_used = state.used;
     }
 
     /// An allocation of at least `len` bytes, contents undefined, without waiting for the device.
@@ -304,6 +321,7 @@ impl Pool {
         match allocation.kind {
             MemoryKind::Device => {
                 state.used += allocation.size;
+                state.most_used = state.most_used.max(state.used);
                 state.live += 1;
                 if allocation.size >= LARGE_BYTES {
                     let free = state.free.get(&(allocation.kind, allocation.size));
@@ -432,6 +450,10 @@ impl PoolShared {
             MemoryKind::Upload | MemoryKind::Readback => 0,
         };
         debug_assert_eq!(buffer.offset(), 0);
+        if self.device.instance().enabled_extensions().ext_debug_utils {
+            // A failure costs the name alone.
+            let _ = self.device.set_debug_utils_object_name(&**buffer.buffer(), Some(&format!("{kind:?} {size} B")));
+        }
         if !address.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(Error::Unsupported(format!(
                 "the device's memory starts at {address:#x}, which is not aligned"

@@ -92,6 +92,7 @@ impl Encoder for MemoryInfo {
             (atoms::pool_bytes(), self.pool),
             (atoms::used_bytes(), self.used),
             (atoms::buffers(), self.buffers),
+            (atoms::most_used_bytes(), self.most_used),
         ];
         Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))
     }

@@ -39,7 +39,7 @@ mod atoms {
         ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, refused, devices, index, used,
-        limit, pool_bytes, used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
+        limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
         dot, contract, assemble, scalar, same, tensor, view,

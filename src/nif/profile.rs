@@ -27,10 +27,14 @@ impl Drop for ProfileResource {
     }
 }
 
-/// Has all commands from now on get timestamps. Fails where a profile is on.
+/// Has all commands from now on get timestamps, and the most memory in use be counted from now on. Fails where a profile is on.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn profile_start(env: Env) -> NifResult<Term> {
-    let started = crate::gpu::gpu().and_then(|gpu| gpu.stream.start_profile());
+    let started = crate::gpu::gpu().and_then(|gpu| {
+        gpu.stream.start_profile()?;
+        gpu.pool.reset_most_used();
+        Ok(())
+    });
     reply(env, started.map(|()| ResourceArc::new(ProfileResource { on: AtomicBool::new(true) })))
 }
 

@@ -186,7 +186,23 @@ impl Pipeline {
             result
         };
         result.result().map_err(|e| Error::vulkan("compute pipeline", e))?;
+        self.set_name(pipeline);
         Ok((pipeline, cache.get_data().unwrap_or_default()))
+    }
+}
+
+impl Pipeline {
+    /// Gives the pipeline the kernel's name in debuggers and profilers.
+    fn set_name(&self, pipeline: vk::Pipeline) {
+        if !self.device.instance().enabled_extensions().ext_debug_utils {
+            return;
+        }
+        let Ok(name) = CString::new(&*self.name) else { return };
+        let info = vk::DebugUtilsObjectNameInfoEXT::default().object_handle(pipeline).object_name(&name);
+        let set = self.device.fns().ext_debug_utils.set_debug_utils_object_name_ext;
+        // SAFETY: the extension is enabled; the pipeline is alive and no other thread has its handle; the name lives over the call. A
+        // failure costs the name alone.
+        let _ = unsafe { set(self.device.handle(), &info) };
     }
 }
 

@@ -38,6 +38,25 @@ defmodule Nx.Vulkan.ProfileTest do
     assert Enum.all?(profile.kernels, &(rem(&1.runs, 3) == 0))
   end
 
+  test "has the pipelines that were made, the most memory and a copy's rate" do
+    x = to_device(Nx.iota({262_144}, type: :f32))
+    # No other test has these operations in this order.
+    ops = for _ <- 1..20, do: Enum.random([&Nx.negate/1, &Nx.abs/1, &Nx.floor/1, &Nx.sign/1])
+    new = Nx.Vulkan.jit(fn x -> Enum.reduce(ops, x, & &1.(&2)) end)
+    first = Nx.Vulkan.profile(fn -> Nx.to_number(new.(x)[0]) end)
+    again = Nx.Vulkan.profile(fn -> Nx.to_number(new.(x)[0]) end)
+    assert %{count: count, from_disk: from_disk, us: us} = first.pipelines
+    assert count >= 1 and from_disk in 0..count and us > 0
+    assert again.pipelines == %{count: 0, from_disk: 0, us: 0.0}
+    assert first.copy_gbps > 0 and first.copy_gbps == again.copy_gbps
+
+    %{result: results} = held = Nx.Vulkan.profile(fn -> for _ <- 1..3, do: Nx.exp(x) end)
+    assert held.most_used_bytes >= 4 * Nx.byte_size(x)
+    Enum.each(results, &Nx.backend_deallocate/1)
+    memory = Nx.Vulkan.memory_info()
+    assert memory.most_used_bytes >= memory.used_bytes + 3 * Nx.byte_size(x)
+  end
+
   test "times of the device are in order, and begin after they were recorded" do
     x = to_device(Nx.iota({64}, type: :f32))
 
@@ -88,6 +107,29 @@ defmodule Nx.Vulkan.ProfileTest do
       if tries == 0, do: reraise(error, __STACKTRACE__)
       Process.sleep(20)
       profile_soon(tries - 1)
+  end
+
+  @tag :tmp_dir
+  test "of a script, by mix nx_vulkan.profile", %{tmp_dir: folder} do
+    [script, trace] = for name <- ~w(script.exs trace.json), do: Path.join(folder, name)
+
+    File.write!(script, """
+    [runs] = System.argv()
+    x = Nx.iota({64}, type: :f32, backend: Nx.Vulkan.VulkanoBackend)
+    for _ <- 1..String.to_integer(runs), do: Nx.sin(x)
+    """)
+
+    arguments = System.argv()
+    on_exit(fn -> System.argv(arguments) end)
+    Mix.shell(Mix.Shell.Process)
+    on_exit(fn -> Mix.shell(Mix.Shell.IO) end)
+    Mix.Tasks.NxVulkan.Profile.run(["--trace", trace, script, "3"])
+    assert_received {:mix_shell, :info, [table]}
+    assert table =~ ~r/^ +3 .* map sin → f32$/m
+    assert length(String.split(File.read!(trace), "map sin")) == 1 + 2 * 3
+
+    for arguments <- [[], ["--trace"], ["missing.exs"], ["--other", script]],
+        do: assert_raise(Mix.Error, fn -> Mix.Tasks.NxVulkan.Profile.run(arguments) end)
   end
 
   test "inspects as a table, and is a trace for Chrome" do

@@ -19,6 +19,11 @@ defmodule Nx.Vulkan.Profile do
     * `:kernels` - the kernels and transfers: a list of maps, those of one name, grid and size together
     * `:commands` - all of them in the order of their submission
     * `:dropped` - how many commands there was no room for, after some 262,000
+    * `:pipelines` - the pipelines that were not in memory yet: `:count`, how many of them came `:from_disk`, and `:us`, the microseconds of
+      the calls that asked for them. A driver may go on building after that
+    * `:most_used_bytes` - the most bytes of the device's memory that buffers held at a time
+    * `:copy_gbps` - what a copy reaches on this device, in 10⁹ bytes read and written a second, to compare with: measured once, when
+      the first profile starts; `nil` without Nx
 
   A kernel has
 
@@ -46,7 +51,10 @@ defmodule Nx.Vulkan.Profile do
     :kernels,
     :commands,
     :waits,
-    :dropped
+    :dropped,
+    :pipelines,
+    :most_used_bytes,
+    :copy_gbps
   ]
   defstruct @enforce_keys
 
@@ -70,11 +78,24 @@ defmodule Nx.Vulkan.Profile do
           kernels: [kernel()],
           commands: [map()],
           waits: [map()],
-          dropped: non_neg_integer()
+          dropped: non_neg_integer(),
+          pipelines: %{
+            count: non_neg_integer(),
+            from_disk: non_neg_integer(),
+            us: float()
+          },
+          most_used_bytes: non_neg_integer(),
+          copy_gbps: float() | nil
         }
 
   @doc false
   def run(fun) when is_function(fun, 0) do
+    copy_gbps = copy_gbps()
+    {pipelines, profile} = count_pipelines(fn -> recorded(fun) end)
+    %{profile | pipelines: pipelines, copy_gbps: copy_gbps}
+  end
+
+  defp recorded(fun) do
     profile = ok!(Native.call(profile_start()))
 
     try do
@@ -90,6 +111,67 @@ defmodule Nx.Vulkan.Profile do
         _ = Native.call(profile_stop(profile))
         :erlang.raise(kind, reason, stacktrace)
     end)
+  end
+
+  # What `[:nx_vulkan, :compile]` reports while the function runs, in any process. Without Nx there is no telemetry.
+  defp count_pipelines(fun) do
+    counts = :counters.new(3, [])
+
+    if Code.ensure_loaded?(:telemetry) do
+      id = {__MODULE__, make_ref()}
+      :ok = :telemetry.attach(id, [:nx_vulkan, :compile], &__MODULE__.compiled/4, counts)
+
+      try do
+        fun.()
+      after
+        :telemetry.detach(id)
+      end
+    else
+      fun.()
+    end
+    |> then(fn result ->
+      [count, from_disk, nanoseconds] = for i <- 1..3, do: :counters.get(counts, i)
+      {%{count: count, from_disk: from_disk, us: us(nanoseconds)}, result}
+    end)
+  end
+
+  @doc false
+  def compiled(_event, measurements, _metadata, counts) do
+    :counters.add(counts, 1, measurements.pipelines)
+    :counters.add(counts, 2, measurements.from_disk)
+    :counters.add(counts, 3, measurements.nanoseconds)
+  end
+
+  if Code.ensure_loaded?(Nx) do
+    # Larger than the caches of GPUs, and small beside the memory of any.
+    @max_copy_bytes 128 * 1024 * 1024
+    @max_share_of_memory 16
+
+    defp copy_gbps do
+      with nil <- :persistent_term.get(__MODULE__, nil) do
+        # A process of its own, which leaves no garbage.
+        rate = Task.await(Task.async(&measured_copy_gbps/0), :infinity)
+        :persistent_term.put(__MODULE__, rate)
+        rate
+      end
+    end
+
+    defp measured_copy_gbps do
+      %{limit: limit} = Nx.Vulkan.memory_info()
+      elements = div(min(@max_copy_bytes, div(limit, @max_share_of_memory)), 4)
+      zero = Nx.tensor(0.0, type: :f32, backend: Nx.Vulkan.VulkanoBackend)
+
+      %{commands: [_from | copies]} =
+        recorded(fn ->
+          from = Nx.broadcast(zero, {elements})
+          for _ <- 1..4, do: from |> Nx.negate() |> Nx.backend_deallocate()
+          Nx.backend_deallocate(from)
+        end)
+
+      copies |> Enum.map(&rate(Map.put(&1, :runs, 1))) |> Enum.max()
+    end
+  else
+    defp copy_gbps, do: nil
   end
 
   defp ok!({:ok, value}), do: value
@@ -108,7 +190,10 @@ defmodule Nx.Vulkan.Profile do
       kernels: kernels(commands),
       commands: commands,
       waits: waits,
-      dropped: dropped
+      dropped: dropped,
+      most_used_bytes: Nx.Vulkan.memory_info().most_used_bytes,
+      pipelines: nil,
+      copy_gbps: nil
     }
   end
 
@@ -195,7 +280,7 @@ defmodule Nx.Vulkan.Profile do
 
   @doc false
   def table(%__MODULE__{kernels: kernels} = profile) do
-    header = ~w(runs device share gap host read written GB/s grid kernel)
+    header = ~w(runs device share gap host read written GB/s of-copy grid kernel)
 
     rows =
       for kernel <- kernels do
@@ -207,7 +292,8 @@ defmodule Nx.Vulkan.Profile do
           decimal(kernel.host_us, 1),
           bytes(kernel.read),
           bytes(kernel.written),
-          rate(kernel),
+          decimal(rate(kernel), 1),
+          of_copy(kernel, profile.copy_gbps),
           grid(kernel.grid),
           kernel.name
         ]
@@ -222,7 +308,8 @@ defmodule Nx.Vulkan.Profile do
 
     summary =
       "#{count} commands, device #{decimal(profile.device_us, 1)} µs, gaps #{decimal(profile.gap_us, 1)} µs, " <>
-        "waits #{decimal(profile.wait_us, 1)} µs, wall #{decimal(profile.wall_us, 1)} µs" <>
+        "waits #{decimal(profile.wait_us, 1)} µs, wall #{decimal(profile.wall_us, 1)} µs, " <>
+        "#{profile.pipelines.count} pipelines made, at most #{bytes(profile.most_used_bytes)} used" <>
         if(profile.dropped > 0, do: ", #{profile.dropped} dropped", else: "")
 
     Enum.join([summary | Enum.map([header | rows], &line(&1, widths))], "\n")
@@ -246,7 +333,10 @@ defmodule Nx.Vulkan.Profile do
   defp bytes(count), do: decimal(count / 1_048_576, 1) <> " MiB"
 
   defp rate(%{device_us: device_us, read: read, written: written, runs: runs}),
-    do: decimal((read + written) * runs / max(device_us, 0.001) / 1000, 1)
+    do: (read + written) * runs / max(device_us, 0.001) / 1000
+
+  defp of_copy(_kernel, nil), do: "-"
+  defp of_copy(kernel, rate), do: decimal(100 * rate(kernel) / rate, 0) <> "%"
 
   defimpl Inspect do
     import Inspect.Algebra
