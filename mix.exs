@@ -105,6 +105,8 @@ defmodule NxVulkan.MixProject do
         "With Nx": [
           Nx.Vulkan.VulkanoBackend,
           Nx.Vulkan.Chain,
+          Nx.Vulkan.MCMC.Diagnostics,
+          Nx.Vulkan.MCMC.Plots,
           Nx.Vulkan.MCMC.Transform,
           Nx.Vulkan.Fallback,
           Nx.Vulkan.Support
