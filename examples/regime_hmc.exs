@@ -16,7 +16,7 @@ draws = 1500
 returns = Regime.returns(200, 2024)
 
 device =
-  case Nx.Vulkan.Native.device_info() do
+  case Nx.Vulkan.device_info() do
     {:ok, info} ->
       info
 

@@ -75,6 +75,8 @@ pub enum Retry {
     Later,
     /// After the calling process has collected its garbage.
     AfterCollection,
+    /// Once operands that came from the host are on the device of the others.
+    AfterMove,
 }
 
 /// Why a call has no result: it failed, or it must be repeated.

@@ -9,9 +9,15 @@ large? =
 # Nx 0.13 has no donation.
 donation? = Code.ensure_loaded?(Nx) and function_exported?(Nx, :donatable, 1)
 
+# Tests of several devices have a BEAM of their own, in which there are two.
+two_devices? = System.get_env("NX_VULKAN_DEVICES") != nil
+
 ExUnit.start(
   exclude:
-    [:timing] ++ if(large?, do: [], else: [:huge]) ++ if(donation?, do: [], else: [:donation])
+    [:timing] ++
+      if(large?, do: [], else: [:huge]) ++
+      if(donation?, do: [], else: [:donation]) ++
+      if(two_devices?, do: [], else: [:two_devices])
 )
 
 # Without Nx there is nothing to compare with.

@@ -11,19 +11,21 @@ defmodule Nx.Vulkan do
 
   ## The device
 
-  There is one device for the whole BEAM. It is chosen at the first call: a discrete GPU before an
-  integrated one, a virtual one, and a driver that runs on the CPU (Mesa's lavapipe).
+  Tensors and definitions are on the global device unless they name another. It is chosen at the first call: a discrete GPU
+  before an integrated one, a virtual one, and a driver that runs on the CPU (Mesa's lavapipe). Others are used as
+  `{Nx.Vulkan.VulkanoBackend, device: 1}` and by `Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler, device: 1)`; `devices/0` lists them.
 
   | environment variable | meaning |
   | --- | --- |
-  | `NX_VULKAN_DEVICE` | the device to use: its index, or part of its name |
+  | `NX_VULKAN_DEVICE` | the global device: its index, its UUID, or part of its name |
+  | `NX_VULKAN_DEVICES` | the devices that may be used, separated by commas; `0,0` makes two of one |
   | `NX_VULKAN_MEMORY_LIMIT` | bytes that the pool of buffers may take from the device |
   | `NX_VULKAN_CACHE_DIR` | folder of the pipeline cache |
   | `NX_VULKAN_CACHE_LIMIT` | bytes that the files of the pipeline cache may take |
   | `NX_VULKAN_HOLD_CLOCK` | `1` or `0`: whether a CUDA context holds the device's clock up; by default NVIDIA's |
   | `NX_VULKAN_DISABLE` | features not to use, to test what other devices do: some of `float64,int64,int8,int16,float16,denorm_preserve,fma,fast_float64,push_descriptor,subgroup,cooperative_matrix,cpu` |
 
-  They are read once, when the device is made.
+  They are read once, when the first device is made.
 
   ## What eXMC calls
 
@@ -59,8 +61,47 @@ defmodule Nx.Vulkan do
 
   alias Nx.Vulkan.NativeV
 
+  @typedoc "A device: its index in `devices/0`, its UUID or part of its name; `nil` is the global one."
+  @type device :: non_neg_integer() | String.t() | nil
+
   @doc """
-  What the pool of device memory holds, in bytes.
+  The devices that this BEAM may use, by their indices.
+
+  `:default` is true for the global device. `:partition` is true for those that `Nx.Serving` takes with
+  `partitions: true`: all that `NX_VULKAN_DEVICES` lists, or where it is not set those of the global device's type.
+  """
+  @spec devices() ::
+          [
+            %{
+              index: non_neg_integer(),
+              name: String.t(),
+              type: atom(),
+              uuid: String.t(),
+              default: boolean(),
+              partition: boolean()
+            }
+          ]
+          | {:error, :no_device, String.t()}
+  def devices do
+    with {:ok, {devices, default, listed?}} <- Native.call(device_list()) do
+      type = Enum.at(devices, default).type
+
+      for device <- devices do
+        partition? = listed? or device.type == type
+        Map.merge(device, %{default: device.index == default, partition: partition?})
+      end
+    end
+  end
+
+  # What a NIF answers for the device.
+  defp on_device(nil, call), do: call.(nil)
+  defp on_device(index, call) when is_integer(index) and index >= 0, do: call.(index)
+
+  defp on_device(device, call) when is_binary(device),
+    do: with({:ok, index} <- Native.call(device_index(device)), do: call.(index))
+
+  @doc """
+  What the pool of a device's memory holds, in bytes.
 
     * `:limit`: what the pool may take at most
     * `:pool_bytes`: what it has taken from the device
@@ -68,7 +109,7 @@ defmodule Nx.Vulkan do
     * `:most_used_bytes`: the most that they held at a time, since the start or the beginning of the last `profile/1`
     * `:buffers`: how many live buffers there are
   """
-  @spec memory_info() ::
+  @spec memory_info(device()) ::
           %{
             limit: non_neg_integer(),
             pool_bytes: non_neg_integer(),
@@ -77,36 +118,41 @@ defmodule Nx.Vulkan do
             buffers: non_neg_integer()
           }
           | {:error, :no_device, String.t()}
-  def memory_info, do: Native.call(memory_info())
+  def memory_info(device \\ nil), do: on_device(device, &Native.call(memory_info(&1)))
 
   @doc """
-  The device in use: `:name`, `:type` (such as `:discrete_gpu` or `:cpu`), `:driver`, `:api_version`,
+  The global device, or another: `:index`, `:name`, `:type` (such as `:discrete_gpu` or `:cpu`), `:driver`, `:api_version`,
   `:heap_bytes`, `:features` (a list of atoms), `:refused` (features whose kernels failed when the driver
-  was tried, with the reasons) and `:devices`, all that could be chosen.
+  was tried, with the reasons) and `:devices`, those of `devices/0`.
 
   Without a usable device it is `{:error, :no_device, message}`, and the message says what to install.
   """
-  @spec device_info() :: {:ok, map()} | {:error, :no_device, String.t()}
-  def device_info, do: Native.call(device_info())
+  @spec device_info(device()) :: {:ok, map()} | {:error, :no_device, String.t()}
+  def device_info(device \\ nil) do
+    with {:ok, info} <- on_device(device, &Native.call(device_info(&1))),
+         [_ | _] = devices <- devices(),
+         do: {:ok, Map.put(info, :devices, devices)}
+  end
 
   @doc """
-  Waits until everything recorded so far has run.
+  Waits until everything recorded so far on the global device, or another, has run.
 
   Only measurements need it: reading a tensor waits by itself. An index out of bounds is an error of what is read, and not of this.
   """
-  @spec synchronize() :: :ok | {:error, atom(), String.t()}
-  def synchronize, do: Native.call(sync())
+  @spec synchronize(device()) :: :ok | {:error, atom(), String.t()}
+  def synchronize(device \\ nil), do: on_device(device, &Native.call(sync(&1)))
 
   @doc """
-  Calls `fun`, and returns what the device did meanwhile: each kernel with its operations, its runs, its times and its bytes.
+  Calls `fun`, and returns what a device did meanwhile, by default the global one: each kernel with its operations, its runs, its times and its bytes.
 
       Nx.Vulkan.profile(fn -> Nx.sum(Nx.exp(x)) end)
 
   See `Nx.Vulkan.Profile`, which prints as a table and writes a trace for Chrome or Perfetto. What other processes have the device
   do in this time is part of it. There is one profile at a time.
   """
-  @spec profile((-> term())) :: Nx.Vulkan.Profile.t()
-  defdelegate profile(fun), to: Nx.Vulkan.Profile, as: :run
+  @spec profile((-> term()), device()) :: Nx.Vulkan.Profile.t()
+  def profile(fun, device \\ nil),
+    do: on_device(device, &Nx.Vulkan.Profile.run(fun, &1))
 
   @doc """
   Makes the device ready: `:ok`, or why there is none. Every other call does so by itself.

@@ -1,7 +1,6 @@
 //! What a device can do: its features and limits as kernels and dispatches use them, and the features that are turned off.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
+use once_cell::sync::OnceCell;
 use vulkano::device::physical::{DriverId, PhysicalDevice, PhysicalDeviceType, SubgroupFeatures};
 use vulkano::shader::ShaderStages;
 
@@ -228,20 +227,27 @@ pub enum IntegerFeature {
     Int64 = 4,
 }
 
-/// The integer features that the process's device lacks, as bits: a type's layout is the same for all of its tensors.
-static LACKING: AtomicU8 = AtomicU8::new(0);
+/// The integer features that the process's devices lack, as bits: a type's layout is the same for all tensors.
+static LACKING: OnceCell<u8> = OnceCell::new();
 
-/// Whether the process's device lacks a feature.
+/// Whether the process's devices lack a feature.
 pub fn lacks(feature: IntegerFeature) -> bool {
-    LACKING.load(Relaxed) & feature as u8 != 0
+    LACKING.get().is_some_and(|lacking| lacking & feature as u8 != 0)
 }
 
 impl Capabilities {
-    /// Fixes the layout of elements for the process: called once, when its device is made.
-    pub fn fix_layout(&self) {
+    /// Fixes the layout of elements for the process, when its first device is made. Fails for a later one of another layout.
+    pub fn fix_layout(&self) -> Result<()> {
         use IntegerFeature::{Int8, Int16, Int64};
         let features = [(self.int8, Int8), (self.int16, Int16), (self.int64, Int64)];
         let lacking = features.iter().filter(|(has, _)| !has).fold(0, |bits, &(_, feature)| bits | feature as u8);
-        LACKING.store(lacking, Relaxed);
+        if *LACKING.get_or_init(|| lacking) == lacking {
+            return Ok(());
+        }
+        Err(Error::NoDevice(format!(
+            "{} and the device that was opened before it differ in the integers of 8, 16 or 64 bits that they have, and tensors \
+             have one layout in a process: NX_VULKAN_DISABLE turns off what one lacks",
+            self.name
+        )))
     }
 }

@@ -16,12 +16,39 @@ pub struct Listed {
     pub name: String,
     /// Its kind, as `Nx.Vulkan.device_info/0` names it.
     pub kind: &'static str,
+    /// The driver's identifier of the device, in hexadecimal; empty where the driver gives none.
+    pub uuid: String,
 }
 
 /// The devices as they are listed.
 pub fn listed(devices: &[Arc<PhysicalDevice>]) -> Vec<Listed> {
-    let properties = devices.iter().map(|device| device.properties());
-    properties.map(|p| Listed { name: p.device_name.clone(), kind: kind_name(p.device_type) }).collect()
+    let listed = |device: &Arc<PhysicalDevice>| {
+        let properties = device.properties();
+        let (name, kind) = (properties.device_name.clone(), kind_name(properties.device_type));
+        Listed { name, kind, uuid: uuid(device) }
+    };
+    devices.iter().map(listed).collect()
+}
+
+fn uuid(device: &PhysicalDevice) -> String {
+    device.properties().device_uuid.iter().flatten().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The index of a device in a list by its own index, its UUID (with dashes or without) or part of its name.
+pub fn find(list: &[Arc<PhysicalDevice>], wanted: &str) -> Option<usize> {
+    let lower = wanted.trim().to_lowercase();
+    let by_index = lower.parse::<usize>().ok().filter(|&index| index < list.len());
+    let plain = lower.replace('-', "");
+    let is_uuid = plain.len() == 2 * ash::vk::UUID_SIZE;
+    let by_uuid = || list.iter().position(|device| is_uuid && uuid(device) == plain);
+    let by_name = || list.iter().position(|device| device.properties().device_name.to_lowercase().contains(&lower));
+    by_index.or_else(by_uuid).or_else(by_name)
+}
+
+/// The devices of a list by their indices, for messages.
+pub fn names(list: &[Arc<PhysicalDevice>]) -> String {
+    let named = |(i, d): (usize, &Arc<PhysicalDevice>)| format!("{i}: {}", d.properties().device_name);
+    list.iter().enumerate().map(named).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn kind_name(kind: PhysicalDeviceType) -> &'static str {
@@ -71,32 +98,28 @@ pub fn physical_devices(instance: &Arc<Instance>) -> Result<Vec<Arc<PhysicalDevi
     Ok(list)
 }
 
-/// Picks the device: the first usable one, or the one `NX_VULKAN_DEVICE` names by index or by part of its name.
-pub fn choose(list: &[Arc<PhysicalDevice>], wanted: Option<&str>) -> Result<Arc<PhysicalDevice>> {
-    let names = || {
-        let named = |(i, d): (usize, &Arc<PhysicalDevice>)| format!("{i}: {}", d.properties().device_name);
-        list.iter().enumerate().map(named).collect::<Vec<_>>().join(", ")
-    };
+/// Picks the device, by its index in the list: the first usable one, or the one that `NX_VULKAN_DEVICE` names as [`find`] has it.
+pub fn choose(list: &[Arc<PhysicalDevice>], wanted: Option<&str>) -> Result<usize> {
     let found = match wanted {
-        None | Some("") => list.iter().find(|d| missing(d).is_none()).or(list.first()),
-        Some(wanted) => {
-            let by_index = wanted.parse::<usize>().ok().and_then(|i| list.get(i));
-            let lower = wanted.to_lowercase();
-            by_index.or_else(|| list.iter().find(|d| d.properties().device_name.to_lowercase().contains(&lower)))
-        }
+        None | Some("") => list.iter().position(|d| missing(d).is_none()).or((!list.is_empty()).then_some(0)),
+        Some(wanted) => find(list, wanted),
     };
-    let Some(device) = found else {
+    let Some(index) = found else {
         return Err(Error::NoDevice(match wanted {
-            Some(wanted) => format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names()),
+            Some(wanted) => format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names(list)),
             None => NO_DRIVER.into(),
         }));
     };
-    match missing(device) {
-        None => Ok(device.clone()),
-        Some(what) => {
-            Err(Error::NoDevice(format!("{} lacks {what}, which nx_vulkan needs", device.properties().device_name)))
-        }
-    }
+    usable(&list[index]).map(|()| index)
+}
+
+/// Fails where the device lacks what every device must have.
+pub fn usable(device: &PhysicalDevice) -> Result<()> {
+    let lacks = |what| {
+        let name = &device.properties().device_name;
+        Error::NoDevice(format!("{name} lacks {what}, which nx_vulkan needs"))
+    };
+    missing(device).map_or(Ok(()), |what| Err(lacks(what)))
 }
 
 /// What every device must have, by name, if this one has it not.

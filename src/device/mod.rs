@@ -11,7 +11,7 @@ mod probe_process;
 mod timeline;
 
 pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
-pub use choose::{Listed, choose, instance, listed, physical_devices};
+pub use choose::{Listed, choose, find, instance, listed, names, physical_devices, usable};
 pub use clock::{Clock, ClockState};
 pub use matrix::MatrixTypes;
 pub use open::open;

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-use super::GPU;
+use super::devices::opened;
 use crate::pipeline::stop_builds;
 
 /// The longest wait: a kernel of a user's may loop forever.
@@ -26,15 +26,17 @@ extern "C" fn wait() {
     wait_until_idle();
 }
 
-/// Waits until nothing is built, CUDA is not being called and the device is idle. Every later build and command fails: the process ends,
+/// Waits until nothing is built, CUDA is not being called and the devices are idle. Every later build and command fails: the process ends,
 /// and what is begun now would go on while it is taken apart.
 pub fn wait_until_idle() {
     stop_builds(MAX_EXIT_WAIT);
-    let Some(gpu) = GPU.get() else { return };
-    gpu.clock.stop(MAX_EXIT_WAIT);
-    gpu.stream.stop(MAX_EXIT_WAIT);
+    let gpus = opened();
+    for gpu in &gpus {
+        gpu.clock.stop(MAX_EXIT_WAIT);
+        gpu.stream.stop(MAX_EXIT_WAIT);
+    }
     let start = Instant::now();
-    while !gpu.stream.idle() && start.elapsed() < MAX_EXIT_WAIT {
+    while gpus.iter().any(|gpu| !gpu.stream.idle()) && start.elapsed() < MAX_EXIT_WAIT {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

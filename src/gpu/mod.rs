@@ -1,27 +1,32 @@
-//! The process's device with all that belongs to it: memory pool, stream and pipelines, made once and fallibly. This module connects
+//! The process's devices, each with all that belongs to it: memory pool, stream and pipelines, made once and fallibly. This module connects
 //! the layers below it and moves data between host and device; it knows no kernels.
 
+mod devices;
 mod exit;
 mod transfer;
 mod tried;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use once_cell::sync::OnceCell;
 use vulkano::device::{Device, Queue};
 
-use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Listed, Probed};
-use crate::error::{Attempt, Error, Result, Retry, Unfinished};
+use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Probed};
+use crate::error::{Attempt, Error, Result, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
+pub use devices::{Devices, devices, gpu, gpu_at, gpu_if_ready};
 pub use exit::wait_until_idle;
 pub use transfer::Readback;
-use tried::{Chosen, SmallestKernel};
+use tried::{Opened, SmallestKernel};
 
 /// The objects that a device has one of.
 pub struct Gpu {
+    /// The device's index in the process.
+    pub index: usize,
     /// The logical device.
     pub device: Arc<Device>,
     /// What the device can do.
@@ -34,61 +39,36 @@ pub struct Gpu {
     pub pipelines: Pipelines,
     /// The hold on the device's clock.
     pub clock: Clock,
-    /// All devices in the order in which they are preferred: the order of `NX_VULKAN_DEVICE`'s index.
-    pub listed: Vec<Listed>,
     /// What the probe process found of the device; empty where there was none.
     pub findings: Findings,
     /// Whether the last kernel over large tensors traversed them in reverse.
     pub reversed: AtomicBool,
-}
-
-static GPU: OnceCell<Gpu> = OnceCell::new();
-
-/// The global device, made on the first call. Callers that come while it is being made wait for it.
-pub fn gpu() -> Result<&'static Gpu> {
-    GPU.get_or_try_init(|| {
-        let gpu = Gpu::tried()?;
-        exit::wait_at_exit();
-        Ok(gpu)
-    })
-}
-
-/// The global device if it exists already, else [`Retry::Blocking`]: making it takes too long for a normal scheduler.
-pub fn gpu_if_ready() -> Attempt<&'static Gpu> {
-    GPU.get().ok_or(Retry::Blocking.into())
+    /// What a layer above keeps for the device.
+    kept: OnceCell<Box<dyn Any + Send + Sync>>,
 }
 
 /// The device that is wanted as it is, without what is turned off: for the process that finds out what else has to be. `built` is called
 /// once the driver has built the smallest kernel; `ask` is called as in [`Gpu::new`].
 pub fn open_untried(wanted: &str, disabled: DisabledFeatures, built: impl FnOnce(), ask: Ask) -> Result<&'static Gpu> {
-    GPU.get_or_try_init(|| {
-        let smallest = SmallestKernel::compile();
-        let devices = device::physical_devices(&device::instance()?)?;
-        let physical = device::choose(&devices, Some(wanted))?;
-        let opened = device::open(&physical, &disabled)?;
-        if let Some(smallest) = smallest {
-            smallest.build(&opened.0)?;
-            built();
-        }
-        Gpu::new(Chosen { devices, physical, opened, disabled, findings: None }, ask)
-    })
+    let smallest = SmallestKernel::compile();
+    let list = device::physical_devices(&device::instance()?)?;
+    let physical = list[device::choose(&list, Some(wanted))?].clone();
+    let (device, queue) = device::open(&physical, &disabled)?;
+    if let Some(smallest) = smallest {
+        smallest.build(&device)?;
+        built();
+    }
+    let opened = Opened { physical, device, queue, disabled, findings: None };
+    Ok(devices::keep(Gpu::new(opened, (0, 1), ask)?))
 }
 
 /// Answers whether the device has a feature that its driver does not report, by the feature's name or the kernel that finds it out.
 type Ask<'a> = &'a dyn Fn(&str, &dyn Fn() -> bool) -> bool;
 
 impl Gpu {
-    fn tried() -> Result<Self> {
-        let wanted = std::env::var("NX_VULKAN_DEVICE").ok().filter(|wanted| !wanted.is_empty());
-        let chosen = tried::choose(wanted.as_deref(), &DisabledFeatures::from_env()?)?;
-        match chosen.findings.clone() {
-            Some(findings) => Self::new(chosen, &|name, _| findings.works(name)),
-            None => Self::new(chosen, &|_, kernel| kernel()),
-        }
-    }
-
-    fn new(chosen: Chosen, ask: Ask) -> Result<Self> {
-        let Chosen { devices, physical, opened: (device, queue), disabled, findings } = chosen;
+    /// `index` is that in the process, of as many devices with the same memory as `sharing` says.
+    fn new(opened: Opened, (index, sharing): (usize, u64), ask: Ask) -> Result<Self> {
+        let Opened { physical, device, queue, disabled, findings } = opened;
         // A kernel that fails finds nothing, which is only slower.
         let probe = |name, kernel: fn(&Arc<Queue>) -> Probed<bool>| {
             !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
@@ -96,19 +76,37 @@ impl Gpu {
         let fma = probe("fma", device::fma_rounds_once);
         let fast_float64 = device.enabled_features().shader_float64 && probe("fast_float64", device::doubles_are_fast);
         let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
-        caps.fix_layout();
+        caps.fix_layout()?;
         let stream = Stream::new(device.clone(), queue)?;
         Ok(Self {
-            pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps)?),
+            index,
+            pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps, sharing)?),
             stream,
             pipelines: Pipelines::new(device.clone(), DiskCache::new(&physical)?),
             clock: Clock::hold(&physical)?,
             device,
             caps,
-            listed: device::listed(&devices),
             findings: findings.unwrap_or_default(),
             reversed: AtomicBool::new(false),
+            kept: OnceCell::new(),
         })
+    }
+
+    /// The device that an allocation is on.
+    pub fn of(allocation: &AllocationHandle) -> Result<&'static Self> {
+        let owner = allocation.owner().and_then(|owner| owner.downcast_ref());
+        owner.ok_or_else(|| Error::Invalid("memory of no device".into()))
+    }
+
+    /// The device's name with its index, for messages.
+    pub fn label(&self) -> String {
+        format!("device {} ({})", self.index, self.caps.name)
+    }
+
+    /// What a layer above keeps for the device. There is one such value.
+    pub fn kept<T: Default + Send + Sync + 'static>(&self) -> Result<&T> {
+        let kept = self.kept.get_or_init(|| Box::new(T::default()));
+        kept.downcast_ref().ok_or_else(|| Error::Invalid("another value is kept for the device".into()))
     }
 
     /// An allocation of at least `bytes` bytes, contents undefined. Where limit or device are exhausted, pending work is finished, free
@@ -125,14 +123,15 @@ impl Gpu {
     }
 }
 
-/// `NX_VULKAN_MEMORY_LIMIT` in bytes. Unset, it is nine tenths of the device's memory, and half of a CPU device's, which is the machine's.
-fn memory_limit(caps: &Capabilities) -> Result<u64> {
+/// `NX_VULKAN_MEMORY_LIMIT` in bytes. Unset, it is nine tenths of the device's memory, and half of a CPU device's, which is the machine's,
+/// divided by the number of devices that share it.
+fn memory_limit(caps: &Capabilities, sharing: u64) -> Result<u64> {
     match std::env::var("NX_VULKAN_MEMORY_LIMIT") {
         Ok(text) => text
             .trim()
             .parse()
             .map_err(|_| Error::NoDevice(format!("NX_VULKAN_MEMORY_LIMIT={text} is not a number of bytes"))),
-        Err(_) if caps.cpu => Ok(caps.heap / 2),
-        Err(_) => Ok(caps.heap / 10 * 9),
+        Err(_) if caps.cpu => Ok(caps.heap / 2 / sharing),
+        Err(_) => Ok(caps.heap / 10 * 9 / sharing),
     }
 }

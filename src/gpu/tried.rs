@@ -15,12 +15,11 @@ use crate::error::{Error, Result};
 use crate::pipeline::{DiskCache, Pipeline, PipelineCreateInfo, glsl};
 
 /// A device that is open, and how it came to that.
-pub(super) struct Chosen {
-    /// All devices in the order in which they are preferred.
-    pub devices: Vec<Arc<PhysicalDevice>>,
+pub(super) struct Opened {
     pub physical: Arc<PhysicalDevice>,
-    /// The device with its queue, and with the features that are not disabled.
-    pub opened: (Arc<Device>, Arc<Queue>),
+    /// The device, with the features that are not disabled.
+    pub device: Arc<Device>,
+    pub queue: Arc<Queue>,
     /// What `NX_VULKAN_DISABLE` and the findings turn off.
     pub disabled: DisabledFeatures,
     /// What the probe process found; `None` where it found nothing out.
@@ -30,50 +29,36 @@ pub(super) struct Chosen {
 /// The name under which the findings are remembered.
 const FINDINGS: &str = "findings";
 
-/// The device as [`device::choose`] chooses it. One that the probe process refuses is passed over, or fails where it is the one that is
-/// wanted or the last.
-pub(super) fn choose(wanted: Option<&str>, disabled: &DisabledFeatures) -> Result<Chosen> {
-    // The process begins before the driver is loaded here where nothing can be remembered. It chooses the same device.
-    let mut begun = DiskCache::is_empty_folder().then(|| Trial::start(wanted.unwrap_or_default()));
-    let devices = device::physical_devices(&device::instance()?)?;
-    let mut left = devices.clone();
-    loop {
-        let physical = device::choose(&left, wanted)?;
-        let disk = DiskCache::new(&physical)?;
-        let remembered = disk.recall(FINDINGS).map(|text| Findings::parse(&text));
-        let (findings, opened) = if remembered.is_some() {
-            (remembered, None)
-        } else {
-            let index = devices.iter().position(|device| *device == physical).unwrap_or(0);
-            let trial = begun.take().unwrap_or_else(|| Trial::start(&index.to_string()));
-            let opened = device::open(&physical, disabled)?;
-            let findings = trial.and_then(|trial| trial.findings(&opened.0));
-            findings.iter().for_each(|findings| disk.remember(FINDINGS, &findings.text()));
-            (findings, Some(opened))
-        };
-        if let Some(reason) = findings.as_ref().and_then(|findings| findings.reason_against(DEVICE)) {
-            left.retain(|device| *device != physical);
-            if wanted.is_some() || left.is_empty() {
-                return Err(refusal(&physical, &disk, reason));
-            }
-            continue;
-        }
-        let all = findings.as_ref().is_none_or(|findings| findings.refused().next().is_none());
-        let disabled = disabled.clone().and(findings.as_ref());
-        let opened = match opened.filter(|_| all) {
-            Some(opened) => opened,
-            None => device::open(&physical, &disabled)?,
-        };
-        return Ok(Chosen { devices, physical, opened, disabled, findings });
+/// Opens a device, the one at `position` of the machine's. `begun` is the probe process that has begun to try it. The inner error is why the
+/// probe process refuses it.
+pub(super) fn open(
+    physical: &Arc<PhysicalDevice>,
+    position: usize,
+    begun: Option<Trial>,
+    disabled: &DisabledFeatures,
+) -> Result<Result<Opened, String>> {
+    let disk = DiskCache::new(physical)?;
+    let remembered = disk.recall(FINDINGS).map(|text| Findings::parse(&text));
+    let (findings, opened) = if remembered.is_some() {
+        (remembered, None)
+    } else {
+        let trial = begun.or_else(|| Trial::start(&position.to_string()));
+        let opened = device::open(physical, disabled)?;
+        let findings = trial.and_then(|trial| trial.findings(&opened.0));
+        findings.iter().for_each(|findings| disk.remember(FINDINGS, &findings.text()));
+        (findings, Some(opened))
+    };
+    if let Some(reason) = findings.as_ref().and_then(|findings| findings.reason_against(DEVICE)) {
+        let kept = disk.folder().map(|folder| format!("; {} remembers it until the driver changes", folder.display()));
+        return Ok(Err(format!("{reason}{}", kept.unwrap_or_default())));
     }
-}
-
-fn refusal(physical: &PhysicalDevice, disk: &DiskCache, reason: &str) -> Error {
-    let name = &physical.properties().device_name;
-    let kept = disk
-        .folder()
-        .map_or(String::new(), |folder| format!("; {} remembers it until the driver changes", folder.display()));
-    Error::NoDevice(format!("{name} is refused: it was tried in a process of its own, and {reason}{kept}"))
+    let all = findings.as_ref().is_none_or(|findings| findings.refused().next().is_none());
+    let disabled = disabled.clone().and(findings.as_ref());
+    let (device, queue) = match opened.filter(|_| all) {
+        Some(opened) => opened,
+        None => device::open(physical, &disabled)?,
+    };
+    Ok(Ok(Opened { physical: physical.clone(), device, queue, disabled, findings }))
 }
 
 /// The smallest kernel.
@@ -97,12 +82,18 @@ impl SmallestKernel {
 }
 
 /// A probe process at work, and what this process prepares for its own first kernels.
-struct Trial {
+pub(super) struct Trial {
     probe: ProbeRun,
     smallest: Option<SmallestKernel>,
 }
 
 impl Trial {
+    /// Starts trying the device that `NX_VULKAN_DEVICE` names, or the preferred one, before the driver is loaded here. `None` where it may have
+    /// been tried before.
+    pub fn begin(wanted: Option<&str>) -> Option<Self> {
+        DiskCache::is_empty_folder().then(|| Self::start(wanted.unwrap_or_default())).flatten()
+    }
+
     /// Starts trying a device, which is given as `NX_VULKAN_DEVICE` gives it. `None` where that cannot be.
     fn start(wanted: &str) -> Option<Self> {
         Some(Self { probe: ProbeRun::start(wanted)?, smallest: SmallestKernel::compile() })

@@ -41,6 +41,14 @@ impl<'a> Operand<'a> {
         }
     }
 
+    /// The handle of the buffer's allocation; `None` for a value.
+    pub fn handle(&self) -> Option<&'a AllocationHandle> {
+        match self {
+            Self::Buffer(handle, _) => Some(handle),
+            Self::Scalar { .. } => None,
+        }
+    }
+
     /// The buffer's allocation; `None` for a value.
     pub fn allocation(&self) -> Option<&'a Allocation> {
         match self {

@@ -1,6 +1,7 @@
 //! Buffers: what the BEAM holds of device memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -10,18 +11,20 @@ use crate::error::{Error, Result};
 /// A device buffer as the BEAM holds it: `len` bytes of an allocation, until it is freed or collected.
 pub struct Buffer {
     len: u64,
+    /// Whether it is a copy of elements of the host, which belongs to no device: a call moves it to its other operands'.
+    movable: AtomicBool,
     allocation: Mutex<Option<Arc<AllocationHandle>>>,
 }
 
 impl Buffer {
     /// A buffer of the first `len` bytes of an allocation.
     pub fn new(len: u64, allocation: AllocationHandle) -> Self {
-        Self { len, allocation: Mutex::new(Some(Arc::new(allocation))) }
+        Self::of(len, Arc::new(allocation))
     }
 
     /// As [`Buffer::new`], of an allocation that commands in flight may share.
     pub fn of(len: u64, allocation: Arc<AllocationHandle>) -> Self {
-        Self { len, allocation: Mutex::new(Some(allocation)) }
+        Self { len, movable: AtomicBool::new(false), allocation: Mutex::new(Some(allocation)) }
     }
 
     /// Size in bytes as asked for (also after [`Buffer::free`]).
@@ -37,6 +40,24 @@ impl Buffer {
     /// The allocation, kept alive while the caller records commands on it.
     pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
         self.allocation.lock().clone().ok_or(Error::Deallocated)
+    }
+
+    /// Marks the buffer as a copy of elements of the host.
+    pub fn set_movable(&self) {
+        self.movable.store(true, Relaxed);
+    }
+
+    /// Whether calls may move it to their other operands' device.
+    pub fn is_movable(&self) -> bool {
+        self.movable.load(Relaxed)
+    }
+
+    /// Takes another buffer's allocation in place of its own, unless it was freed.
+    pub fn move_to(&self, other: &Self) {
+        let mut allocation = self.allocation.lock();
+        if allocation.is_some() {
+            *allocation = other.take();
+        }
     }
 
     /// Returns the allocation to the pool; false if it was returned before.

@@ -1,11 +1,13 @@
 //! The pool of allocations in size classes: who owns which memory, and when the driver is asked for more.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
+use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use vulkano::VulkanObject;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
@@ -43,7 +45,7 @@ pub struct Allocation {
     pub address: u64,
     /// Bytes: a size class.
     pub size: u64,
-    /// Tells this use of the memory from earlier and later ones: no two allocations of a process have the same.
+    /// Tells this use of the memory from earlier and later ones: no two allocations of a pool have the same.
     pub id: u64,
     kind: MemoryKind,
     /// The stream's epoch of the last read. An epoch is what is recorded between two barriers; the stream writes it under its lock.
@@ -80,6 +82,12 @@ impl AllocationHandle {
             Ok(slice) if slice.len() >= len => unsafe { &slice.as_ref()[..len] },
             _ => &[],
         }
+    }
+
+    /// What owns the pool, once it was set.
+    #[inline]
+    pub fn owner(&self) -> Option<&'static (dyn Any + Send + Sync)> {
+        self.pool.owner.get().copied()
     }
 
     /// Whether all commands on it have run, as far as the host has learned.
@@ -174,6 +182,8 @@ struct PoolShared {
     allocator: Arc<StandardMemoryAllocator>,
     timeline: Arc<Timeline>,
     limit: u64,
+    /// The device that the pool is a part of.
+    owner: OnceCell<&'static (dyn Any + Send + Sync)>,
     state: Mutex<PoolState>,
 }
 
@@ -230,7 +240,13 @@ impl Pool {
             short: false,
             handed_out: 0,
         };
-        Self(Arc::new(PoolShared { device, allocator, timeline, limit, state: Mutex::new(state) }))
+        let owner = OnceCell::new();
+        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, state: Mutex::new(state) }))
+    }
+
+    /// Sets what [`AllocationHandle::owner`] gives. The first call counts.
+    pub fn set_owner(&self, owner: &'static (dyn Any + Send + Sync)) {
+        let _ = self.0.owner.set(owner);
     }
 
     /// What the pool holds now.

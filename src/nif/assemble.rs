@@ -11,11 +11,18 @@ use crate::kernels::assemble::{self, StridedCopy};
 use crate::memory::Blocking;
 use crate::program::{DynamicOffset, OutputView, Program, Type};
 
-pair!(assemble, assemble_dirty, (out_type, shape, parts), reply, assemble_parts);
+pair!(assemble, assemble_dirty, (out_type, shape, parts, device), reply, assemble_parts);
 
 /// Each of `parts` is `{inputs, shape, offset, strides, starts}`: the first of `inputs` over `shape` goes to that view
 /// of the result, moved by the dynamic offsets `starts`, later parts over earlier ones. All of them must cover it.
-fn assemble_parts<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
+/// `device` is the one that parts without buffers are assembled on.
+fn assemble_parts<'a>(
+    out_type: Term<'a>,
+    shape: Term<'a>,
+    parts: Term<'a>,
+    device: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let env = out_type.get_env();
     let mut key = KeyTerms::from_slice(&[atoms::assemble().to_term(env), out_type, shape]);
     let mut given: Vec<PartTerms> = vec![];
@@ -41,7 +48,7 @@ fn assemble_parts<'a>(out_type: Term<'a>, shape: Term<'a>, parts: Term<'a>, bloc
             programs.iter().zip(operands.iter().map(|operands| &operands[..])).map(part).collect();
         Ok([assemble::run(cx, ty, &shape, &parts)?])
     };
-    graphs::run(env, key, &operands.concat(), blocking, call).map(|[buffer]| buffer.into())
+    graphs::run_at(env, device_arg(device)?, key, &operands.concat(), blocking, call).map(|[buffer]| buffer.into())
 }
 
 /// A part's terms, and its operands, which are those of the call from `first` on.

@@ -5,27 +5,40 @@ use rustler::{Encoder, Env, NifResult, OwnedBinary, ResourceArc, Term};
 use super::*;
 use crate::memory::Blocking;
 
-pair!(buf_alloc, buf_alloc_dirty, (n_bytes), reply, alloc);
-pair!(buf_upload, buf_upload_dirty, (data), reply, upload);
+pair!(buf_alloc, buf_alloc_dirty, (n_bytes, device), reply, alloc);
+pair!(buf_upload, buf_upload_dirty, (data, device), reply, upload);
+pair!(operand_upload, operand_upload_dirty, (data, device), reply, upload_operand);
 pair!(buf_download, buf_download_dirty, (buffer), reply, download);
 pair!(buf_read, buf_read_dirty, (buffer, offset, len), reply, read_range);
 pair!(buf_upload_into, buf_upload_into_dirty, (buffer, data), reply_ok, upload_into);
 
-fn alloc(n_bytes: Term, blocking: Blocking) -> Attempt<BufferRef> {
+fn alloc(n_bytes: Term, device: Term, blocking: Blocking) -> Attempt<BufferRef> {
     let len = size_arg(n_bytes, "n_bytes")?;
-    gpu(blocking)?.zeroed(len, blocking).map(BufferRef::from)
+    gpu_at(device_arg(device)?, blocking)?.zeroed(len, blocking).map(BufferRef::from)
 }
 
-fn upload(data: Term, blocking: Blocking) -> Attempt<BufferRef> {
-    let bytes = bytes_arg(data, "data")?;
-    let buffer = gpu(blocking)?.upload(&bytes, blocking)?;
-    definitions::constant(data.get_env(), &buffer)?;
+fn upload(data: Term, device: Term, blocking: Blocking) -> Attempt<BufferRef> {
+    uploaded(data, device, blocking).map(BufferRef::from)
+}
+
+/// As `upload`, of data that belongs to no device: it goes to that of a call's other operands.
+fn upload_operand(data: Term, device: Term, blocking: Blocking) -> Attempt<BufferRef> {
+    let buffer = uploaded(data, device, blocking)?;
+    buffer.set_movable();
     Ok(buffer.into())
+}
+
+fn uploaded(data: Term, device: Term, blocking: Blocking) -> Attempt<Buffer> {
+    let bytes = bytes_arg(data, "data")?;
+    let gpu = gpu_at(device_arg(device)?, blocking)?;
+    let buffer = gpu.upload(&bytes, blocking)?;
+    definitions::constant(data.get_env(), gpu, &buffer)?;
+    Ok(buffer)
 }
 
 fn upload_into(buffer: Term, data: Term, blocking: Blocking) -> Attempt<()> {
     let (buffer, data) = (buffer_arg(buffer, "ref")?, bytes_arg(data, "data")?);
-    gpu(blocking)?.upload_into(buffer, &data, blocking)
+    gpu_of_buffer(buffer, blocking)?.upload_into(buffer, &data, blocking)
 }
 
 fn download(buffer: Term, blocking: Blocking) -> Attempt<Term> {
@@ -43,7 +56,7 @@ fn read_range<'a>(buffer: Term<'a>, offset: Term, len: Term, blocking: Blocking)
 const MAX_COPIED_BYTES: usize = 64 << 10;
 
 fn read<'a>(env: Env<'a>, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Term<'a>> {
-    let gpu = gpu(blocking)?;
+    let gpu = gpu_of_buffer(buffer, blocking)?;
     definitions::give_up(env);
     Ok(binary(
         env,

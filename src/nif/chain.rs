@@ -13,7 +13,8 @@ mod names {
     rustler::atoms! { cholesky, triangular_solve }
 }
 
-struct ChainResource(ChainModel);
+/// A model, and the device that it was lowered for.
+struct ChainResource(ChainModel, Option<usize>);
 
 #[rustler::resource_impl]
 impl Resource for ChainResource {}
@@ -27,12 +28,12 @@ impl Encoder for ChainRef {
     }
 }
 
-pair!(chain_new, chain_new_dirty, (steps), reply, new);
+pair!(chain_new, chain_new_dirty, (steps, device), reply, new);
 pair!(chain_module, chain_module_dirty, (reference), reply, module);
 pair!(chain_run, chain_run_dirty, (reference, data, state, integrator, extents), reply, run);
 
 /// `steps` is `{steps, matrices, types of the operands, slot of the log-density, slot of the gradient, elements of the position}`, see [`ChainSteps`].
-fn new(steps: Term, blocking: Blocking) -> Attempt<ChainRef> {
+fn new(steps: Term, device: Term, blocking: Blocking) -> Attempt<ChainRef> {
     // Steps are many terms.
     blocking.require()?;
     let [given, matrices, operands, logp, gradient, dimensions] = tuple_arg(steps, "steps")?[..] else {
@@ -49,8 +50,9 @@ fn new(steps: Term, blocking: Blocking) -> Attempt<ChainRef> {
     if steps.operands.is_empty() {
         return Err(wrong("operands", "the type of the position").into());
     }
-    let model = ChainModel::new(steps, &gpu(blocking)?.caps)?;
-    Ok(ChainRef(ResourceArc::new(ChainResource(model))))
+    let device = device_arg(device)?;
+    let model = ChainModel::new(steps, &gpu_at(device, blocking)?.caps)?;
+    Ok(ChainRef(ResourceArc::new(ChainResource(model, device))))
 }
 
 /// The path of the kernel as a module for `NativeV`, with the elements of each operand that its extras hold, and those of scratch memory
@@ -59,7 +61,7 @@ fn module(reference: Term, blocking: Blocking) -> Attempt<(String, Vec<u64>, u64
     blocking.require()?;
     let resource: ResourceArc<ChainResource> =
         reference.decode().map_err(|_| Error::Unsupported("a chain of another node".into()))?;
-    let gpu = gpu(blocking)?;
+    let gpu = gpu_at(resource.1, blocking)?;
     let module = resource.0.module(&gpu.caps)?;
     let path = gpu.pipelines.module_file(&module.source, resource.0.module_suffix())?;
     Ok((path.to_string_lossy().into_owned(), module.data, module.scratch))
@@ -120,8 +122,9 @@ fn run(
         steps: size_arg(steps, "steps")?,
         last,
     };
-    let cx = context(blocking)?;
+    let operands = call.data.iter().chain([&call.q, &call.p, &call.step_sizes, &call.inverse_mass]);
+    let gpu = gpu_of(operands.map(|operand| operand.0), resource.1, blocking)?;
     let [q, p, gradient, logp] =
-        definitions::record(reference.get_env(), &cx, |cx| resource.0.run(cx, &call))?.map(BufferRef::from);
+        definitions::record(reference.get_env(), gpu, blocking, |cx| resource.0.run(cx, &call))?.map(BufferRef::from);
     Ok((q, p, gradient, logp))
 }

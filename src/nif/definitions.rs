@@ -9,11 +9,12 @@ use rustler::types::LocalPid;
 use rustler::{Atom, Encoder, Env, NewBinary, NifResult, ResourceArc, Term};
 
 use super::*;
+use crate::gpu::Gpu;
 use crate::graph::{Context, Graph, Operand, Recording, ResultSource};
 use crate::memory::{AllocationHandle, Blocking};
 
 mod names {
-    rustler::atoms! { evaluate, record }
+    rustler::atoms! { evaluate, record, elsewhere }
 }
 
 /// How often a definition is recorded anew because its inputs do not fit its graph.
@@ -32,6 +33,8 @@ impl rustler::Resource for DefinitionResource {}
 
 #[derive(Default)]
 struct Definition {
+    /// The device that it runs on.
+    device: Option<usize>,
     /// The positions of inputs that the caller gives away.
     donated: Vec<usize>,
     came_before: bool,
@@ -43,6 +46,7 @@ struct Definition {
 
 struct DefinitionGraph {
     graph: Graph,
+    gpu: &'static Gpu,
     results: Vec<ReplayedResult>,
 }
 
@@ -67,6 +71,8 @@ static RECORDING_COUNT: AtomicUsize = AtomicUsize::new(0);
 struct ProcessRecording {
     pid: LocalPid,
     id: usize,
+    /// The device whose commands are recorded.
+    gpu: &'static Gpu,
     /// `None` while a call is recorded, and once the recording was given up.
     recording: Option<Recording>,
 }
@@ -85,11 +91,12 @@ impl Drop for RecordingResource {
     }
 }
 
-fn end_recording(id: usize) -> Option<Recording> {
+fn end_recording(id: usize) -> Option<(Recording, &'static Gpu)> {
     let mut recordings = RECORDINGS.lock();
     let position = recordings.iter().position(|recording| recording.id == id)?;
     RECORDING_COUNT.fetch_sub(1, Relaxed);
-    recordings.swap_remove(position).recording
+    let ProcessRecording { recording, gpu, .. } = recordings.swap_remove(position);
+    recording.map(|recording| (recording, gpu))
 }
 
 /// Does something with the calling process's recording, if there is one.
@@ -109,10 +116,14 @@ pub(super) fn is_recording(env: Env) -> bool {
 /// The results of a call, which is captured where the calling process records a definition.
 pub(super) fn record<R: AsRef<[Buffer]>>(
     env: Env,
-    cx: &Context,
+    gpu: &Gpu,
+    blocking: Blocking,
     call: impl FnOnce(&Context) -> Attempt<R>,
 ) -> Attempt<R> {
-    let Some(recording) = with_recording(env, |own| own.recording.take()).flatten() else { return call(cx) };
+    let cx = &Context::new(gpu, blocking);
+    // A call on another device is no part of the graph, and its results are not known to be the same each time.
+    let taken = |own: &mut ProcessRecording| own.recording.take().filter(|_| std::ptr::eq(own.gpu, gpu));
+    let Some(recording) = with_recording(env, taken).flatten() else { return call(cx) };
     let (recording, results) = recording.call(cx, call);
     with_recording(env, |own| own.recording = recording);
     results
@@ -124,20 +135,25 @@ pub(super) fn give_up(env: Env) {
 }
 
 /// Has an uploaded buffer be a constant of the definition that the calling process records: the inputs are uploaded before.
-pub(super) fn constant(env: Env, buffer: &Buffer) -> Result<()> {
+pub(super) fn constant(env: Env, gpu: &Gpu, buffer: &Buffer) -> Result<()> {
     let allocation = buffer.allocation()?;
-    with_recording(env, |own| own.recording.as_mut().map(|recording| recording.constant(allocation)));
+    with_recording(env, |own| {
+        if std::ptr::eq(own.gpu, gpu) {
+            own.recording.as_mut().map(|recording| recording.constant(allocation));
+        }
+    });
     Ok(())
 }
 
 /// `donated` are the positions of inputs that the caller gives away.
 #[rustler::nif]
-fn definition_new<'a>(env: Env<'a>, donated: Term<'a>) -> NifResult<Term<'a>> {
-    let definition = |donated| {
-        let definition = Definition { donated, ..Definition::default() };
-        ResourceArc::new(DefinitionResource(Mutex::new(definition)))
+fn definition_new<'a>(env: Env<'a>, donated: Term<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+    let definition = || -> Result<ResourceArc<DefinitionResource>> {
+        let (donated, device) = (indices_arg(donated, "donated")?, device_arg(device)?);
+        let definition = Definition { donated, device, ..Definition::default() };
+        Ok(ResourceArc::new(DefinitionResource(Mutex::new(definition))))
     };
-    reply(env, indices_arg(donated, "donated").map(definition))
+    reply(env, definition())
 }
 
 /// What comes of a definition's call.
@@ -148,6 +164,8 @@ enum Outcome<'a> {
     Record,
     /// The caller evaluates it.
     Evaluate,
+    /// The caller moves its inputs to the definition's device first.
+    Elsewhere,
 }
 
 impl Encoder for Outcome<'_> {
@@ -156,6 +174,7 @@ impl Encoder for Outcome<'_> {
             Self::Results(results) => results.encode(env),
             Self::Record => names::record().encode(env),
             Self::Evaluate => names::evaluate().encode(env),
+            Self::Elsewhere => names::elsewhere().encode(env),
         }
     }
 }
@@ -167,29 +186,39 @@ fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attemp
     let env = definition.get_env();
     // A definition that was sent comes without what it refers to here.
     let Ok(definition) = definition_arg(definition) else { return Ok(Outcome::Evaluate) };
-    let graph = {
-        let mut definition = definition.lock();
-        match &definition.graph {
-            _ if with_recording(env, |_| ()).is_some() => return Ok(Outcome::Evaluate),
-            Some(graph) => graph.clone(),
-            None => return Ok(definition.next_recording()),
-        }
+    let recording = with_recording(env, |_| ()).is_some();
+    let (device, graph) = {
+        let definition = definition.lock();
+        (definition.device, definition.graph.clone().filter(|_| !recording))
     };
-    let gpu = gpu(blocking)?;
+    let gpu = gpu_at(device, blocking)?;
     let mut buffers: SmallVec<[(Arc<AllocationHandle>, u64); 8]> = SmallVec::new();
     // The caller's buffers, and those that were made of values of the host.
     let mut owners: SmallVec<[Option<&Buffer>; 8]> = SmallVec::new();
     for input in list_arg(inputs, "inputs")? {
         if input.is_binary() {
+            // Only a graph reads it.
+            if graph.is_none() {
+                continue;
+            }
             let uploaded = gpu.upload(&bytes_arg(input, "inputs")?, blocking)?;
             buffers.push((uploaded.allocation()?, uploaded.len()));
             owners.push(None);
         } else {
             let buffer = buffer_arg(input, "inputs")?;
-            buffers.push((buffer.allocation()?, buffer.len()));
+            let allocation = buffer.allocation()?;
+            if !std::ptr::eq(Gpu::of(&allocation)?, gpu) {
+                return Ok(Outcome::Elsewhere);
+            }
+            buffers.push((allocation, buffer.len()));
             owners.push(Some(buffer));
         }
     }
+    let graph = match graph {
+        _ if recording => return Ok(Outcome::Evaluate),
+        Some(graph) if std::ptr::eq(graph.gpu, gpu) => graph,
+        _ => return Ok(definition.lock().next_recording()),
+    };
     let operands = operands(&buffers);
     if !graph.graph.fits(&operands) {
         return Ok(definition.lock().next_recording());
@@ -246,11 +275,12 @@ fn definition_record<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -
         let buffers: Vec<_> = list_arg(inputs, "inputs")?.map(buffer).collect::<Result<_>>()?;
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let id = IDS.fetch_add(1, Relaxed);
-        let recording = {
+        let (recording, gpu) = {
             let definition = definition_arg(definition)?.lock();
-            Some(Recording::new(&operands(&buffers), &definition.donated, !definition.constant_results))
+            let gpu = crate::gpu::gpu_at(definition.device)?;
+            (Some(Recording::new(&operands(&buffers), &definition.donated, !definition.constant_results)), gpu)
         };
-        RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, recording });
+        RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, gpu, recording });
         RECORDING_COUNT.fetch_add(1, Relaxed);
         Ok(ResourceArc::new(RecordingResource { id }))
     };
@@ -268,9 +298,9 @@ fn definition_keep<'a>(env: Env<'a>, definition: Term<'a>, recording: Term<'a>, 
         if is_nil(results) {
             return Ok(());
         }
-        let folded = recording.as_ref().is_some_and(Recording::folded);
+        let folded = recording.as_ref().is_some_and(|(recording, _)| recording.folded());
         let graph = match recording {
-            Some(recording) => recorded_graph(recording, results)?,
+            Some((recording, gpu)) => recorded_graph(recording, gpu, results)?,
             None => None,
         };
         let definition = definition_arg(definition)?;
@@ -289,7 +319,7 @@ fn definition_keep<'a>(env: Env<'a>, definition: Term<'a>, recording: Term<'a>, 
 }
 
 /// `None` where the recording does not tell all, or there are too many commands already.
-fn recorded_graph(recording: Recording, results: Term) -> Result<Option<DefinitionGraph>> {
+fn recorded_graph(recording: Recording, gpu: &'static Gpu, results: Term) -> Result<Option<DefinitionGraph>> {
     let mut buffers = vec![];
     let mut values = vec![];
     for result in list_arg(results, "results")? {
@@ -304,6 +334,6 @@ fn recorded_graph(recording: Recording, results: Term) -> Result<Option<Definiti
     let result = |value: Option<Vec<u8>>| value.map(ReplayedResult::Value).or_else(|| sources.next());
     let results = values.into_iter().filter_map(result).collect();
     let before = COMMANDS.fetch_add(graph.commands(), Relaxed);
-    let kept = DefinitionGraph { graph, results };
+    let kept = DefinitionGraph { graph, gpu, results };
     Ok((before <= MAX_GRAPH_COMMANDS).then_some(kept))
 }

@@ -13,7 +13,8 @@ use crate::program::workgroup::{
     BranchStatement, LoopStep, Predicate, Statement, Statements, StepInput, WhileStatement,
 };
 
-struct LoopResource(DeviceLoop);
+/// A loop, and the device that it was lowered for.
+struct LoopResource(DeviceLoop, Option<usize>);
 
 #[rustler::resource_impl]
 impl Resource for LoopResource {}
@@ -27,7 +28,7 @@ impl Encoder for LoopRef {
     }
 }
 
-pair!(loop_new, loop_new_dirty, (program), reply, new);
+pair!(loop_new, loop_new_dirty, (program, device), reply, new);
 pair!(loop_run, loop_run_dirty, (reference, operands, state, dispatches), reply, run);
 
 mod names {
@@ -38,7 +39,7 @@ mod names {
 const MAX_DEPTH: usize = 16;
 
 /// `program` is `{statements, finish, {operands, results}}`, see [`Statements`].
-fn new(program: Term, blocking: Blocking) -> Attempt<LoopRef> {
+fn new(program: Term, device: Term, blocking: Blocking) -> Attempt<LoopRef> {
     // Steps are many terms.
     blocking.require()?;
     let [list, finish, counts] = tuple_arg(program, "program")?[..] else {
@@ -51,8 +52,9 @@ fn new(program: Term, blocking: Blocking) -> Attempt<LoopRef> {
         operands: slot_arg(operands)?,
         results: slot_arg(results)?,
     };
-    let device_loop = DeviceLoop::new(given, &gpu(blocking)?.caps)?;
-    Ok(LoopRef(ResourceArc::new(LoopResource(device_loop))))
+    let device = device_arg(device)?;
+    let device_loop = DeviceLoop::new(given, &gpu_at(device, blocking)?.caps)?;
+    Ok(LoopRef(ResourceArc::new(LoopResource(device_loop, device))))
 }
 
 fn statements_arg(term: Term, depth: usize) -> Result<Vec<Statement>> {
@@ -185,9 +187,9 @@ fn run(reference: Term, operands: Term, state: Term, dispatches: Term, blocking:
     let (dispatch, bound): (Term, Term) = dispatches.decode().map_err(|_| wrong("dispatches", "{index, bound}"))?;
     let bound = (!is_nil(bound)).then(|| size_arg(bound, "bound")).transpose()?;
     let dispatches = (size_arg(dispatch, "index")?, bound);
-    let cx = context(blocking)?;
+    let gpu = gpu_of_operands(&operands, resource.1, blocking)?;
     let mut ended = None;
-    let results = definitions::record(reference.get_env(), &cx, |cx| {
+    let results = definitions::record(reference.get_env(), gpu, blocking, |cx| {
         let (state, results) = resource.0.run(cx, &operands, state.as_ref().map(|own| &own.state), dispatches)?;
         ended = Some(state);
         Ok(results)

@@ -1,15 +1,14 @@
 //! Calls by the terms that they came from: a call that comes again is replayed from its graph.
 
-use std::sync::LazyLock;
-
 use parking_lot::Mutex;
 use rustler::env::{OwnedEnv, SavedTerm};
 use rustler::types::tuple::make_tuple;
 use rustler::{Encoder, Env, Term};
 use smallvec::SmallVec;
 
-use super::{definitions, gpu};
-use crate::error::{Attempt, Error};
+use super::{definitions, gpu_of_operands};
+use crate::error::{Attempt, Error, Result};
+use crate::gpu::Gpu;
 use crate::graph::{Cache, Context, Found, Graph, Operand};
 use crate::memory::{Blocking, Buffer};
 
@@ -25,27 +24,42 @@ struct Graphs {
     cache: Cache<SavedTerm>,
 }
 
-impl Graphs {
-    fn new() -> Self {
+impl Default for Graphs {
+    fn default() -> Self {
         Self { terms: OwnedEnv::new(), cache: Cache::default() }
     }
 }
 
-static GRAPHS: LazyLock<Mutex<Graphs>> = LazyLock::new(|| Mutex::new(Graphs::new()));
+/// The graphs of a device.
+#[derive(Default)]
+struct DeviceGraphs(Mutex<Graphs>);
 
 /// The results of a call: replayed where its graph is there, captured where it has come once before. The calls of a definition that is
 /// recorded become part of its graph.
 pub(super) fn run<'a, const N: usize>(
     env: Env<'a>,
+    key: KeyTerms<'a>,
+    operands: &[Operand],
+    blocking: Blocking,
+    call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
+) -> Attempt<[Buffer; N]> {
+    run_at(env, None, key, operands, blocking, call)
+}
+
+/// As [`run`], of a call that runs on `device` where it has no operands in buffers.
+pub(super) fn run_at<'a, const N: usize>(
+    env: Env<'a>,
+    device: Option<usize>,
     mut key: KeyTerms<'a>,
     operands: &[Operand],
     blocking: Blocking,
     call: impl FnOnce(&Context) -> Attempt<[Buffer; N]>,
 ) -> Attempt<[Buffer; N]> {
-    let cx = Context::new(gpu(blocking)?, blocking);
+    let gpu = gpu_of_operands(operands, device, blocking)?;
     if definitions::is_recording(env) {
-        return definitions::record(env, &cx, call);
+        return definitions::record(env, gpu, blocking, call);
     }
+    let cx = Context::new(gpu, blocking);
     if operands.len() > MAX_OPERANDS {
         return call(&cx);
     }
@@ -57,20 +71,21 @@ pub(super) fn run<'a, const N: usize>(
     }
     let key = make_tuple(env, &key);
     let hash = key.hash_internal(0);
-    match find(key, hash) {
+    match find(gpu, key, hash)? {
         Found::Graph(graph) if graph.fits(operands) => graph.replay(&cx, operands),
         Found::Nothing | Found::Uncapturable => call(&cx),
         Found::Graph(_) | Found::Seen => {
             let (results, graph) = Graph::capture(&cx, operands, call)?;
-            keep(key, hash, graph);
+            keep(gpu, key, hash, graph)?;
             Ok(results)
         }
     }
 }
 
-/// As [`run`], of a call with `count` results, eight at most.
+/// As [`run_at`], of a call with `count` results, eight at most.
 pub(super) fn run_list<'a>(
     env: Env<'a>,
+    device: Option<usize>,
     key: KeyTerms<'a>,
     operands: &[Operand],
     blocking: Blocking,
@@ -80,7 +95,7 @@ pub(super) fn run_list<'a>(
     macro_rules! of_count {
         ($($n:literal)*) => {
             match count {
-                $($n => run::<$n>(env, key, operands, blocking, |cx| array(call(cx)?)).map(Vec::from),)*
+                $($n => run_at::<$n>(env, device, key, operands, blocking, |cx| array(call(cx)?)).map(Vec::from),)*
                 _ => Err(Error::Argument("outputs: expected one to eight".into()).into()),
             }
         };
@@ -92,17 +107,18 @@ fn array<const N: usize>(results: Vec<Buffer>) -> Attempt<[Buffer; N]> {
     results.try_into().map_err(|_| Error::DispatchFailed("a call has other results than it says".into()).into())
 }
 
-fn find(key: Term, hash: u64) -> Found {
-    let mut graphs = GRAPHS.lock();
+fn find(gpu: &Gpu, key: Term, hash: u64) -> Result<Found> {
+    let mut graphs = gpu.kept::<DeviceGraphs>()?.0.lock();
     let Graphs { terms, cache } = &mut *graphs;
-    cache.find(hash, |saved| terms.run(|env| saved.load(env) == key))
+    Ok(cache.find(hash, |saved| terms.run(|env| saved.load(env) == key)))
 }
 
-fn keep(key: Term, hash: u64, graph: Option<Graph>) {
-    let mut graphs = GRAPHS.lock();
+fn keep(gpu: &Gpu, key: Term, hash: u64, graph: Option<Graph>) -> Result<()> {
+    let mut graphs = gpu.kept::<DeviceGraphs>()?.0.lock();
     if graphs.cache.is_full(graph.as_ref().map_or(0, Graph::commands)) {
-        *graphs = Graphs::new();
+        *graphs = Graphs::default();
     }
     let saved = graphs.terms.save(key);
     graphs.cache.insert(hash, saved, graph);
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustler::{Encoder, Env, NifResult, Term};
 
 use super::*;
-use crate::device::{self, ClockState};
+use crate::device::ClockState;
 use crate::memory::{Blocking, MemoryInfo};
 use crate::program::Type;
 use crate::program::types::Support;
@@ -14,22 +14,17 @@ use crate::program::types::Support;
 const MAX_CLOCK_WAIT: Duration = Duration::from_secs(10);
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    let info = crate::gpu::gpu().map(|gpu| {
+fn device_info<'a>(env: Env<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+    let info = device_arg(device).and_then(crate::gpu::gpu_at).and_then(|gpu| {
         let caps = &gpu.caps;
         let atom =
             |name: &str| rustler::Atom::from_str(env, name).map(|atom| atom.encode(env)).unwrap_or(name.encode(env));
         let features: Vec<Term> = caps.feature_names().into_iter().map(atom).collect();
-        let listed = |(i, d): (usize, &device::Listed)| {
-            let keys = [atoms::index(), atoms::name(), atoms::r#type()].map(|key| key.encode(env));
-            let values = [i.encode(env), d.name.encode(env), atom(d.kind)];
-            Term::map_from_term_arrays(env, &keys, &values).unwrap_or_else(|_| d.name.encode(env))
-        };
-        let devices: Vec<Term> = gpu.listed.iter().enumerate().map(listed).collect();
         let (names, reasons): (Vec<_>, Vec<_>) =
             gpu.findings.refused().map(|(name, reason)| (atom(name), reason.encode(env))).unzip();
         let refused = Term::map_from_term_arrays(env, &names, &reasons).unwrap_or_else(|_| atoms::nil().encode(env));
         let pairs = [
+            (atoms::index(), gpu.index.encode(env)),
             (atoms::name(), caps.name.encode(env)),
             (atoms::r#type(), atom(caps.kind)),
             (atoms::driver(), caps.driver.encode(env)),
@@ -42,9 +37,8 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
             (atoms::cache_limit(), gpu.pipelines.disk_limit().encode(env)),
             (atoms::features(), features.encode(env)),
             (atoms::refused(), refused),
-            (atoms::devices(), devices.encode(env)),
         ];
-        Term::map_from_pairs(env, &pairs).unwrap_or_else(|_| atoms::nil().encode(env))
+        Term::map_from_pairs(env, &pairs).map_err(|_| Error::Invalid("keys are distinct".into()))
     });
     reply(env, info)
 }
@@ -52,8 +46,8 @@ fn device_info<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
 /// Whether the device's clock is held up: `{:held, bytes}` with the device memory that this takes, `nil` where it is not known, or
 /// `{:free, reason}`.
 #[rustler::nif(schedule = "DirtyIo")]
-fn clock<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
-    let clock = crate::gpu::gpu().map(|gpu| match gpu.clock.settled(MAX_CLOCK_WAIT) {
+fn clock<'a>(env: Env<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+    let clock = device_arg(device).and_then(crate::gpu::gpu_at).map(|gpu| match gpu.clock.settled(MAX_CLOCK_WAIT) {
         ClockState::Held { bytes } => (atoms::held(), bytes).encode(env),
         ClockState::Free(reason) => (atoms::free(), reason).encode(env),
         ClockState::Due | ClockState::Starting => (atoms::free(), "CUDA has not answered yet").encode(env),
@@ -79,10 +73,10 @@ fn type_support<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
     reply(env, support)
 }
 
-pair!(memory_info, memory_info_dirty, (), reply_bare, memory);
+pair!(memory_info, memory_info_dirty, (device), reply_bare, memory);
 
-fn memory(blocking: Blocking) -> Attempt<MemoryInfo> {
-    Ok(gpu(blocking)?.pool.info())
+fn memory(device: Term, blocking: Blocking) -> Attempt<MemoryInfo> {
+    Ok(gpu_at(device_arg(device)?, blocking)?.pool.info())
 }
 
 impl Encoder for MemoryInfo {
@@ -98,11 +92,11 @@ impl Encoder for MemoryInfo {
     }
 }
 
-pair!(sync, sync_dirty, (), reply_ok, wait);
+pair!(sync, sync_dirty, (device), reply_ok, wait);
 
 /// A call that may not block has the device start before it is repeated where it may.
-fn wait(blocking: Blocking) -> Attempt<()> {
-    let gpu = gpu(blocking)?;
+fn wait(device: Term, blocking: Blocking) -> Attempt<()> {
+    let gpu = gpu_at(device_arg(device)?, blocking)?;
     match blocking {
         Blocking::Refused => gpu.try_finish(),
         Blocking::Allowed => Ok(gpu.stream.finish()?),

@@ -6,6 +6,7 @@ mod buffer;
 mod chain;
 mod contract;
 mod definitions;
+mod device;
 mod device_loop;
 mod dot;
 mod epilogue;
@@ -33,12 +34,14 @@ use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::gpu::Readback;
 use crate::memory::Buffer;
 use args::*;
+use device::*;
 
 mod atoms {
     rustler::atoms! {
-        ok, error, nil, defer, pending, device, emulated, fallback, collect, already_deallocated, low, high,
+        ok, error, nil, defer, pending, device, emulated, fallback, collect, r#move = "move",
+        already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
-        name, r#type = "type", driver, api_version, features, refused, devices, index, used,
+        name, r#type = "type", driver, api_version, features, refused, devices, index, used, uuid,
         limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
@@ -112,6 +115,7 @@ fn failure<'a>(env: Env<'a>, unfinished: impl Into<Unfinished>) -> NifResult<Ter
         Unfinished::Retry(Retry::Blocking) => atoms::defer().encode(env),
         Unfinished::Retry(Retry::Later) => atoms::pending().encode(env),
         Unfinished::Retry(Retry::AfterCollection) => atoms::collect().encode(env),
+        Unfinished::Retry(Retry::AfterMove) => atoms::r#move().encode(env),
     })
 }
 
@@ -184,18 +188,3 @@ macro_rules! pair {
     };
 }
 use pair;
-
-/// The device, once it is not too far behind its callers. A call that may block makes it and waits for it.
-fn gpu(blocking: crate::memory::Blocking) -> Attempt<&'static crate::gpu::Gpu> {
-    let gpu = match blocking {
-        crate::memory::Blocking::Refused => crate::gpu::gpu_if_ready()?,
-        crate::memory::Blocking::Allowed => crate::gpu::gpu()?,
-    };
-    gpu.stream.apply_backpressure(blocking)?;
-    Ok(gpu)
-}
-
-/// The context of a call that is not captured.
-fn context(blocking: crate::memory::Blocking) -> Attempt<crate::graph::Context<'static>> {
-    Ok(crate::graph::Context::new(gpu(blocking)?, blocking))
-}

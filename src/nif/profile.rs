@@ -7,10 +7,12 @@ use std::time::Duration;
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 
 use super::*;
+use crate::gpu::Gpu;
 use crate::stream::{CommandSample, Profile, RecordedSample};
 
 /// Ends its profile when it is dropped, as when the process dies.
 struct ProfileResource {
+    gpu: &'static Gpu,
     on: AtomicBool,
 }
 
@@ -19,23 +21,22 @@ impl rustler::Resource for ProfileResource {}
 
 impl Drop for ProfileResource {
     fn drop(&mut self) {
-        if self.on.load(Relaxed)
-            && let Ok(gpu) = crate::gpu::gpu_if_ready()
-        {
-            gpu.stream.give_up_profile();
+        if self.on.load(Relaxed) {
+            self.gpu.stream.give_up_profile();
         }
     }
 }
 
-/// Has all commands from now on get timestamps, and the most memory in use be counted from now on. Fails where a profile is on.
+/// Has all commands of a device from now on get timestamps, and the most memory in use be counted from now on. Fails where a profile is on.
 #[rustler::nif(schedule = "DirtyCpu")]
-fn profile_start(env: Env) -> NifResult<Term> {
-    let started = crate::gpu::gpu().and_then(|gpu| {
+fn profile_start<'a>(env: Env<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+    let start = || -> Result<ResourceArc<ProfileResource>> {
+        let gpu = crate::gpu::gpu_at(device_arg(device)?)?;
         gpu.stream.start_profile()?;
         gpu.pool.reset_most_used();
-        Ok(())
-    });
-    reply(env, started.map(|()| ResourceArc::new(ProfileResource { on: AtomicBool::new(true) })))
+        Ok(ResourceArc::new(ProfileResource { gpu, on: AtomicBool::new(true) }))
+    };
+    reply(env, start())
 }
 
 /// `{commands, waits, dropped, nanoseconds}`, once all commands have run. A command is `{name, groups, read, written, recorded, host, begin, end}`,
@@ -48,7 +49,7 @@ fn profile_stop<'a>(env: Env<'a>, profile: Term<'a>) -> NifResult<Term<'a>> {
         if !resource.on.swap(false, Relaxed) {
             return Err(Error::Argument("profile: it has ended".into()));
         }
-        crate::gpu::gpu()?.stream.stop_profile()
+        resource.gpu.stream.stop_profile()
     };
     reply(env, stop())
 }

@@ -13,9 +13,16 @@ use crate::memory::{AllocationHandle, Blocking};
 use crate::program::op::{OPS, Op, Reduction, Typing};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
 
-pair!(run, run_dirty, (nodes, inputs, shape), reply, run_program);
+pair!(run, run_dirty, (nodes, inputs, shape, device), reply, run_program);
 
-fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<BufferRef> {
+/// `device` is the one that a program without buffers runs on.
+fn run_program<'a>(
+    nodes: Term<'a>,
+    inputs: Term<'a>,
+    shape: Term<'a>,
+    device: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
     let given = input_terms(inputs)?;
     let input_operands = input_operands(&given)?;
     let operands = operands(&input_operands, 0);
@@ -27,7 +34,7 @@ fn run_program<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking:
     // Keys of other calls begin with an atom.
     let mut key = KeyTerms::from_slice(&[nodes, shape]);
     input_key(&mut key, &given, shape);
-    graphs::run(env, key, &operands, blocking, call).map(|[buffer]| buffer.into())
+    graphs::run_at(env, device_arg(device)?, key, &operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
 /// The program of these nodes and inputs over the axes of `shape`.

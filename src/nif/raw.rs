@@ -27,13 +27,13 @@ const LAST_REDUCTION: i64 = 2;
 fn binary_op(out: Term, a: Term, b: Term, n: Term, op: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_BINARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(blocking)?, path, blocking).elementwise(out, &[a, b], n, op)
+    Call::new(gpu_of_buffers(&[out, a, b], blocking)?, path, blocking).elementwise(out, &[a, b], n, op)
 }
 
 fn unary_op(out: Term, a: Term, n: Term, op: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (n, op, path) = (size_arg(n, "n")?, op_code_arg(op, LAST_UNARY)?, text_arg(path, "spv_path")?);
-    Call::new(gpu(blocking)?, path, blocking).elementwise(out, &[a], n, op)
+    Call::new(gpu_of_buffers(&[out, a], blocking)?, path, blocking).elementwise(out, &[a], n, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
@@ -50,20 +50,22 @@ fn reduce(
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (outer, reduce) = (size_arg(outer, "outer")?, size_arg(reduce_size, "reduce_size")?);
     let (inner, op) = (size_arg(inner, "inner")?, op_code_arg(op, LAST_REDUCTION)?);
-    Call::new(gpu(blocking)?, text_arg(path, "spv_path")?, blocking).reduce(out, a, outer, reduce, inner, op)
+    let gpu = gpu_of_buffers(&[out, a], blocking)?;
+    Call::new(gpu, text_arg(path, "spv_path")?, blocking).reduce(out, a, outer, reduce, inner, op)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments of the NIF, in its order")]
 fn multiply(out: Term, a: Term, b: Term, m: Term, n: Term, k: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a, b) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?, buffer_arg(b, "b")?);
     let (m, n, k) = (size_arg(m, "m")?, size_arg(n, "n")?, size_arg(k, "k")?);
-    Call::new(gpu(blocking)?, text_arg(path, "spv_path")?, blocking).matmul(out, a, b, m, n, k)
+    let gpu = gpu_of_buffers(&[out, a, b], blocking)?;
+    Call::new(gpu, text_arg(path, "spv_path")?, blocking).matmul(out, a, b, m, n, k)
 }
 
 fn transpose(out: Term, a: Term, m: Term, n: Term, path: Term, blocking: Blocking) -> Attempt<()> {
     let (out, a) = (buffer_arg(out, "out")?, buffer_arg(a, "a")?);
     let (m, n, path) = (size_arg(m, "m")?, size_arg(n, "n")?, text_arg(path, "spv_path")?);
-    Call::new(gpu(blocking)?, path, blocking).transpose(out, a, m, n)
+    Call::new(gpu_of_buffers(&[out, a], blocking)?, path, blocking).transpose(out, a, m, n)
 }
 
 /// `doubles`: whether the file's elements are f64 whatever its name. `batch`: whether push says how many chains there are.
@@ -85,7 +87,7 @@ fn leapfrog_chain_synth<'a>(
         let (extras, push) = (bytes_arg(extras, "extras")?, bytes_arg(push, "push")?);
         let (k, path) = (size_arg(k, "k")?, text_arg(spv_path, "spv_path")?);
         let (doubles, batch) = (bool_arg(doubles, "doubles")?, bool_arg(batch, "batch")?);
-        let call = Call::new(gpu(Blocking::Allowed)?, path, Blocking::Allowed);
+        let call = Call::new(gpu_at(None, Blocking::Allowed)?, path, Blocking::Allowed);
         let call = if doubles { call.of_doubles() } else { call };
         let [q, p, gradient, logp] = call.leapfrog([&q, &p, &extras], &push, k, batch)?;
         let binary = |readback| buffer::binary(env, readback);
@@ -110,7 +112,7 @@ fn normal_chain(
     let inputs = [buffer_arg(q, "q")?, buffer_arg(p, "p")?, buffer_arg(inverse_mass, "inv_mass")?];
     let (k, path) = (size_arg(k, "k")?, text_arg(path, "spv_path")?);
     let floats = [number_arg(eps, "eps")?, number_arg(mu, "mu")?, number_arg(sigma, "sigma")?];
-    let call = Call::new(gpu(blocking)?, path, blocking);
+    let call = Call::new(gpu_of_buffers(&inputs, blocking)?, path, blocking);
     let chain = call.normal_chain(inputs, k, floats)?;
     let [q, p, gradient, logp] = chain.map(BufferRef::from);
     Ok((q, p, gradient, logp))

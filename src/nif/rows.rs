@@ -14,11 +14,18 @@ mod names {
     rustler::atoms! { rows }
 }
 
-pair!(run_rows, run_rows_dirty, (nodes, inputs, shape), reply, run);
+pair!(run_rows, run_rows_dirty, (nodes, inputs, shape, device), reply, run);
 
 /// `nodes` is `{nodes, row_axes, outputs}`: the nodes of a program, the number of its last axes that make a row, and the indices among inputs
-/// and nodes of the values that are results. The answer is a tuple of references.
-fn run<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blocking) -> Attempt<RowResults> {
+/// and nodes of the values that are results. The answer is a tuple of references. `device` is the one that a program
+/// without buffers runs on.
+fn run<'a>(
+    nodes: Term<'a>,
+    inputs: Term<'a>,
+    shape: Term<'a>,
+    device: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<RowResults> {
     let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
     let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
     let outputs: Vec<usize> = indices_arg(outputs, "outputs")?;
@@ -33,7 +40,7 @@ fn run<'a>(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>, blocking: Blockin
     let env = nodes.get_env();
     let mut key = KeyTerms::from_slice(&[names::rows().to_term(env), nodes, shape]);
     input_key(&mut key, &given, shape);
-    let buffers = graphs::run_list(env, key, &operands, blocking, outputs.len(), call)?;
+    let buffers = graphs::run_list(env, device_arg(device)?, key, &operands, blocking, outputs.len(), call)?;
     Ok(RowResults(buffers.into_iter().map(BufferRef::from).collect()))
 }
 

@@ -58,6 +58,6 @@ fn sorted<'a>(
         }
         (true, false) => one(&|cx| Ok(call(cx)?.values)).map(|[values]| (Some(values.into()), None)),
         (false, true) => one(&|cx| Ok(call(cx)?.indices)).map(|[indices]| (None, Some(indices.into()))),
-        (false, false) => call(&context(blocking)?).map(|_| (None, None)),
+        (false, false) => call(&Context::new(gpu_of_buffer(buffer, blocking)?, blocking)).map(|_| (None, None)),
     }
 }

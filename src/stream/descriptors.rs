@@ -143,8 +143,9 @@ mod tests {
     #[test]
     fn pools_serve_again_once_their_batch_has_run() {
         let wanted = std::env::var("NX_VULKAN_DEVICE").ok();
-        let physical = choose(&physical_devices(&instance().unwrap()).unwrap(), wanted.as_deref()).unwrap();
-        let (device, _queue) = open(&physical, &DisabledFeatures::from_env().unwrap()).unwrap();
+        let list = physical_devices(&instance().unwrap()).unwrap();
+        let physical = &list[choose(&list, wanted.as_deref()).unwrap()];
+        let (device, _queue) = open(physical, &DisabledFeatures::from_env().unwrap()).unwrap();
         let mut descriptors = Descriptors::new(device.clone());
         let count = 2 * POOL_SETS;
         // Pools run out of sets, then of buffers.

@@ -231,7 +231,7 @@ defmodule Nx.Vulkan.BadProgramTest do
     :rand.seed(:exsss, {ExUnit.configuration()[:seed], 0, 0})
 
     for _ <- 1..500 do
-      arguments = [term(a, 3), term(a, 3), term(a, 2)]
+      arguments = [term(a, 3), term(a, 3), term(a, 2), nil]
 
       try do
         apply(Native, :run_dirty, arguments)

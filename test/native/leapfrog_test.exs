@@ -33,7 +33,7 @@ defmodule Nx.Vulkan.LeapfrogTest do
   # theta_mr has a standard normal prior of its own: its part of the chain is that of a harmonic
   # oscillator.
   test "returns the state after each step, step by step, in each precision" do
-    {:ok, device} = Nx.Vulkan.Native.device_info()
+    {:ok, device} = Nx.Vulkan.device_info()
     double = if :float64 in device.features, do: [{64, 1.0e-14}], else: []
 
     for {bits, tolerance} <- [{32, 1.0e-6}] ++ double do

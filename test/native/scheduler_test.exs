@@ -16,9 +16,9 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
     in_own_beam(
       """
       alias Nx.Vulkan.Native
-      :defer = Native.sync()
-      :defer = Native.buf_alloc(8)
-      :defer = Native.buf_upload(<<1>>)
+      :defer = Native.sync(nil)
+      :defer = Native.buf_alloc(8, nil)
+      :defer = Native.buf_upload(<<1>>, nil)
       """,
       []
     )
@@ -34,7 +34,7 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
       for {:ok, ref} <- for(_ <- 1..20, do: NativeV.buf_alloc(4)), do: :ok = Native.buf_free(ref)
 
       # A kernel is built on a dirty scheduler, and then it is there.
-      call = [[{:add, f32, [0, 0]}], [{x, f32, {1}}], {1}]
+      call = [[{:add, f32, [0, 0]}], [{x, f32, {1}}], {1}, nil]
       :defer = apply(Native, :run, call)
       {:built, %{pipelines: 1}, {:ok, _}} = apply(Native, :run_dirty, call)
       {:ok, sum} = apply(Native, :run, call)
@@ -48,18 +48,18 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
       # Large copies.
       large = :binary.copy(<<0>>, 1_000_000)
       {:ok, buffer} = NativeV.buf_upload(large)
-      :defer = Native.buf_upload(large)
+      :defer = Native.buf_upload(large, nil)
       :defer = Native.buf_upload_into(buffer, large)
       :defer = Native.pack(large, 2, 8)
       :defer = Native.unpack(large, 2, 8, 4_000_000)
 
       # Memory that the pool has not.
-      :collect = Native.buf_alloc(100_000_000)
+      :collect = Native.buf_alloc(100_000_000, nil)
 
       # Waiting for the device: a CPU device needs the scheduler's core.
       busy = if device.type == :cpu, do: [:defer], else: [:defer, :pending]
       true = match?({:ok, _}, Native.buf_download(sum)) or Native.buf_download(sum) in busy
-      true = Native.sync() in [:ok | busy]
+      true = Native.sync(nil) in [:ok | busy]
       IO.puts("release")
       receive do: ({:DOWN, ^builder, :process, _, :normal} -> :ok)
       """,

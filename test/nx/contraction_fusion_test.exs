@@ -22,7 +22,7 @@ defmodule Nx.Vulkan.ContractionFusionTest do
 
   # Calls of the NIFs that run kernels here. A product whose sum is in parts is one call.
   defp calls(fun, args) do
-    nifs = [run: 3, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 3]
+    nifs = [run: 4, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 4]
     programs(fn -> apply(compiled(fun), args) end, nifs)
   end
 

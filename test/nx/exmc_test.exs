@@ -347,7 +347,7 @@ defmodule Nx.Vulkan.ExmcTest do
       end)
 
       assert_raise ArgumentError, ~r/takes no options/, fn ->
-        Nx.default_backend({Nx.Vulkan.Backend, device: 1})
+        Nx.default_backend({Nx.Vulkan.Backend, a: 1})
       end
     end
 

@@ -103,7 +103,7 @@ defmodule Nx.Vulkan.SchedulerTest do
       for _ <- 1..600 do
         add(x, n)
         # Has the device start, and does not wait.
-        Native.sync()
+        Native.sync(nil)
       end
     end)
   end

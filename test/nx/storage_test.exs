@@ -78,7 +78,7 @@ defmodule Nx.Vulkan.StorageTest do
       assert_same(Nx.pow(2, device), Nx.pow(2, host), :pow)
     end
 
-    test "the backend takes no options and has no pointers" do
+    test "the backend takes no other options than a device and has no pointers" do
       assert_raise ArgumentError, ~r/takes no options/, fn ->
         Nx.tensor(1, backend: {VulkanoBackend, a: 1}) |> Nx.backend_copy({VulkanoBackend, a: 1})
       end

@@ -29,18 +29,20 @@ defmodule Nx.Vulkan.TelemetryTest do
   # A program that nothing else runs.
   defp chain(%{data: %{ref: ref}, type: type, shape: shape}) do
     nodes = for i <- 0..17, do: {:bitwise_xor, type, [0, i]}
-    [nodes, [{ref, type, shape}], shape]
+    [nodes, [{ref, type, shape}], shape, nil]
   end
 
   test "memory: the pool's measurements before it grows" do
-    assert {:ok, _} = Nx.Vulkan.Native.again(:collect, {:buf_alloc, :buf_alloc_dirty}, [1000])
+    assert {:ok, _} =
+             Nx.Vulkan.Native.again(:collect, {:buf_alloc, :buf_alloc_dirty}, [1000, nil])
+
     assert_received {:memory, %{pool_bytes: _}, %{reason: :pool_grows}}
   end
 
   test "a pending call has its answer, also from a device that makes nobody look twice" do
-    assert Nx.Vulkan.Native.again(:pending, {:sync, :sync_dirty}, []) == :ok
+    assert Nx.Vulkan.Native.again(:pending, {:sync, :sync_dirty}, [nil]) == :ok
     names = {:buf_alloc, :buf_alloc_dirty}
-    assert {:error, :out_of_memory, _} = Nx.Vulkan.Native.again(:pending, names, [1 <<< 46])
+    assert {:error, :out_of_memory, _} = Nx.Vulkan.Native.again(:pending, names, [1 <<< 46, nil])
     refute_received {:memory, _, %{reason: :pool_grows}}
   end
 

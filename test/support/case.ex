@@ -38,7 +38,7 @@ defmodule Nx.Vulkan.Test.Case do
   def host(tensor), do: Nx.backend_copy(tensor, Nx.BinaryBackend)
 
   @doc "How many programs `fun` runs, called from Elixir one by one, or calls of other NIFs."
-  def programs(fun, nifs \\ [run: 3]) do
+  def programs(fun, nifs \\ [run: 4]) do
     counter = spawn_link(fn -> count(0) end)
 
     for {name, arity} <- nifs,

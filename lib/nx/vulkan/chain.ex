@@ -96,7 +96,7 @@ defmodule Nx.Vulkan.Chain do
     data = template(data, type)
 
     with {:ok, {terms, captured}} <- Lowering.lower(logp, template, data, type),
-         {:ok, ref} <- Native.call(chain_new(terms)) do
+         {:ok, ref} <- Native.call(chain_new(terms, Storage.default_device())) do
       d = terms |> Tuple.to_list() |> List.last()
 
       {path, packing} = module(ref)

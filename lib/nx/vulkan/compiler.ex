@@ -31,6 +31,11 @@ defmodule Nx.Vulkan.Compiler do
       path, which EXLA takes for a file with the compiled definition, counts as `true`: the kernels of all definitions
       are on disk in any case.
 
+    * `:device` - the device that the definition runs on: its index in `Nx.Vulkan.devices/0`, its UUID or part of its name
+      (default: that of the process's default backend, or the global device). Its inputs are copied there if they are on
+      another, in each call: place what comes again, such as parameters, by `Nx.backend_transfer/2` and
+      `Nx.Defn.to_backend/1`. `Nx.Serving` with `partitions: true` runs one partition on each device.
+
   Other compilers' options are ignored.
 
   At most 1,024 traces are kept, and the least recently used ones make room for new ones. A trace holds no device
@@ -52,26 +57,44 @@ defmodule Nx.Vulkan.Compiler do
     TraceCache
   }
 
+  alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.VulkanoBackend
 
   @impl true
-  defdelegate __partitions_options__(options), to: Evaluator
+  def __partitions_options__(options) do
+    case options[:device] || Nx.Vulkan.devices() do
+      [_ | _] = devices ->
+        case for(%{index: index, partition: true} <- devices, do: index) do
+          [_the_only] -> [options]
+          indices -> for index <- indices, do: Keyword.put(options, :device, index)
+        end
+
+      {:error, _reason, _message} = error ->
+        Nx.Vulkan.Error.raise!(:devices, error)
+
+      _device ->
+        [options]
+    end
+    |> Enum.flat_map(&Evaluator.__partitions_options__/1)
+  end
 
   @impl true
-  def __to_backend__(_options), do: {VulkanoBackend, []}
+  def __to_backend__(options),
+    do: {VulkanoBackend, VulkanoBackend.init(Keyword.take(options, [:device]))}
 
   @impl true
   def __jit__(function, vars, fun, args_list, options) do
     cache? = !!Keyword.get(options, :cache, true)
     hooks = Keyword.get(options, :hooks, %{})
+    device = device(options)
     options = evaluator_options(options)
     templates = Composite.traverse(List.to_tuple(vars), &template/1)
-    key = {version(function), templates, options}
+    key = {version(function), templates, options, device}
 
     evaluate =
       with nil <- if(cache?, do: TraceCache.get(key)) do
         expr = fun.(vars)
-        evaluate = evaluator(function, vars, expr, options)
+        evaluate = evaluator(function, vars, expr, options, device)
         if cache? and TraceCache.keeps?(key, expr), do: TraceCache.put(key, evaluate)
         evaluate
       end
@@ -101,7 +124,7 @@ defmodule Nx.Vulkan.Compiler do
 
   @impl true
   def __compile__(key, vars, fun, options) do
-    evaluate = evaluator(key, vars, fun.(vars), evaluator_options(options))
+    evaluate = evaluator(key, vars, fun.(vars), evaluator_options(options), device(options))
     hooks = Keyword.get(options, :hooks, %{})
     &evaluate.(&1, hooks)
   end
@@ -110,8 +133,23 @@ defmodule Nx.Vulkan.Compiler do
   def __shard_jit__(_key, _mesh, _vars, _fun, _args_list, _options),
     do: raise("sharding is not supported by #{inspect(__MODULE__)}")
 
+  # The device of the option, or that of the process.
+  defp device(options) do
+    case options[:device] do
+      nil -> Storage.default_device()
+      device -> Storage.options(device: device)[:device]
+    end
+  end
+
+  # What makes tensors meanwhile makes them on the device.
+  defp with_device(nil, fun), do: Nx.with_default_backend(VulkanoBackend, fun)
+  defp with_device(index, fun), do: Nx.with_default_backend({VulkanoBackend, device: index}, fun)
+
   # A function of the arguments and the hooks of a call.
-  defp evaluator(key, vars, expr, options) do
+  defp evaluator(key, vars, expr, options, device),
+    do: with_device(device, fn -> evaluator_on(device, key, vars, expr, options) end)
+
+  defp evaluator_on(device, key, vars, expr, options) do
     arguments = arguments(expr)
 
     expr =
@@ -128,17 +166,22 @@ defmodule Nx.Vulkan.Compiler do
     graph = DefinitionGraph.new(expr, arguments, donated)
 
     fn args_list, hooks ->
-      args_list = for args <- args_list, do: forced(args, arguments)
+      args_list = for args <- args_list, do: forced(args, arguments, device)
+      # Without a graph nobody else looks where the arguments are.
+      args_list =
+        if graph,
+          do: args_list,
+          else: Enum.map(args_list, &DefinitionGraph.moved(&1, arguments, device))
 
       DefinitionGraph.run(graph, args_list, fn args_list ->
         results =
           with_hooks(hooks, fn ->
-            Nx.with_default_backend(VulkanoBackend, fn -> evaluate.(args_list) end)
+            with_device(device, fn -> evaluate.(args_list) end)
           end)
 
         # A definition may return a tensor that it captured, as it was, or a donated argument.
         for result <- results,
-            do: Composite.traverse(result, &DefinitionGraph.not_donated(on_device(&1)))
+            do: Composite.traverse(result, &DefinitionGraph.not_donated(on_device(&1, device)))
       end)
     end
   end
@@ -177,17 +220,23 @@ defmodule Nx.Vulkan.Compiler do
   end
 
   # The arguments that the definition uses, on the device. The others may be templates or lazy, and are not made.
-  defp forced([arg | args], [true | arguments]), do: [argument(arg) | forced(args, arguments)]
-  defp forced([arg | args], [false | arguments]), do: [arg | forced(args, arguments)]
-  defp forced(args, []), do: args
+  defp forced([arg | args], [true | arguments], device),
+    do: [argument(arg, device) | forced(args, arguments, device)]
+
+  defp forced([arg | args], [false | arguments], device),
+    do: [arg | forced(args, arguments, device)]
+
+  defp forced(args, [], _device), do: args
 
   # Copied once, even if it is asked for several times.
-  defp argument(argument) do
-    tensor = on_device(argument.())
+  defp argument(argument, device) do
+    tensor = on_device(argument.(), device)
     fn -> tensor end
   end
 
   @doc false
-  def on_device(%T{data: %VulkanoBackend{}} = tensor), do: tensor
-  def on_device(tensor), do: Nx.backend_copy(tensor, VulkanoBackend)
+  def on_device(tensor), do: on_device(tensor, Storage.default_device())
+
+  defp on_device(%T{data: %VulkanoBackend{}} = tensor, _device), do: tensor
+  defp on_device(tensor, device), do: Nx.backend_copy(tensor, {VulkanoBackend, device: device})
 end

@@ -11,17 +11,18 @@ defmodule Nx.Vulkan.Doctor do
   alias Nx.Vulkan.ProgramBuilder
 
   @doc """
-  The report as text, after `:ok` where a device can be used and a kernel ran on it, else `:error`.
+  The report on a device, by default the global one, as text, after `:ok` where it can be used and a kernel ran on it, else
+  `:error`.
   """
-  @spec report() :: {:ok | :error, String.t()}
-  def report do
+  @spec report(Nx.Vulkan.device()) :: {:ok | :error, String.t()}
+  def report(device \\ nil) do
     {status, sections} =
-      case device_info() do
+      case device_info(device) do
         {:ok, info} ->
           # Before the check, whose memory would count as the clock's.
-          clock = clock()
-          {status, check} = check()
-          {status, device(info) ++ clock ++ memory() ++ cache(info) ++ [check]}
+          clock = clock(info.index)
+          {status, check} = check(info.index)
+          {status, device(info) ++ clock ++ memory(info.index) ++ cache(info) ++ [check]}
 
         # A setting that is wrong: nothing to install.
         {:error, "NX_VULKAN_" <> _ = message} ->
@@ -40,8 +41,8 @@ defmodule Nx.Vulkan.Doctor do
 
   defp version, do: to_string(Application.spec(:nx_vulkan, :vsn) || "of this checkout")
 
-  defp device_info do
-    with {:error, _reason, message} <- Native.call(device_info()), do: {:error, message}
+  defp device_info(device) do
+    with {:error, _reason, message} <- Nx.Vulkan.device_info(device), do: {:error, message}
   rescue
     error in RuntimeError -> {:error, error.message}
   end
@@ -66,7 +67,11 @@ defmodule Nx.Vulkan.Doctor do
     {has, lacks} =
       Enum.split_with([:float64, :int64, :int16, :int8], &(&1 in info.features))
 
-    others = for d <- info.devices, do: "#{d.index}: #{d.name} (#{d.type})"
+    others =
+      for d <- info.devices do
+        used = if d.index == info.index, do: ", this one"
+        "#{d.index}: #{d.name} (#{d.type}#{used})"
+      end
 
     [
       {"Device", ["#{info.name} (#{info.type})", chosen | slow]},
@@ -79,8 +84,8 @@ defmodule Nx.Vulkan.Doctor do
     ]
   end
 
-  defp clock do
-    case Native.call(clock()) do
+  defp clock(device) do
+    case Native.call(clock(device)) do
       {:ok, {:held, bytes}} ->
         taken = if bytes, do: "#{size(bytes)} of device memory", else: "device memory"
         [{"Clock", ["held up by a CUDA context, which takes #{taken}"]}]
@@ -93,8 +98,8 @@ defmodule Nx.Vulkan.Doctor do
     end
   end
 
-  defp memory do
-    case Native.call(memory_info()) do
+  defp memory(device) do
+    case Native.call(memory_info(device)) do
       %{limit: limit, pool_bytes: pool, used_bytes: used, buffers: buffers} ->
         [
           {"Memory",
@@ -124,11 +129,11 @@ defmodule Nx.Vulkan.Doctor do
   end
 
   # The whole data path once: compile, upload, dispatch, read.
-  defp check do
+  defp check(device) do
     two = {:scalar, {:u, 32}, <<2::32-native>>}
     {nodes, inputs, shape} = ProgramBuilder.single(:add, {:u, 32}, [two, two], {1})
 
-    with {:ok, ref} <- Native.call(run(nodes, inputs, shape)),
+    with {:ok, ref} <- Native.call(run(nodes, inputs, shape, device)),
          {:ok, <<4::32-native>>} <- Native.call(buf_download(ref)) do
       {:ok, {"Check", ["a kernel was built and ran: 2 + 2 = 4"]}}
     else

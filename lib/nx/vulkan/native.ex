@@ -7,11 +7,13 @@ defmodule Nx.Vulkan.Native do
 
   # These run on a normal scheduler and answer `:defer` instead of doing their work when they would have to
   # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
-  # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`.
+  # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`. They answer `:move` where an
+  # operand that came from the host is not on the device of the others.
   @deferring [
-    sync: 0,
-    buf_alloc: 1,
-    buf_upload: 1,
+    sync: 1,
+    buf_alloc: 2,
+    buf_upload: 2,
+    operand_upload: 2,
     buf_upload_into: 2,
     buf_download: 1,
     buf_read: 3,
@@ -24,12 +26,12 @@ defmodule Nx.Vulkan.Native do
     pack: 3,
     unpack: 4,
     definition_run: 2,
-    run: 3,
-    run_rows: 3,
+    run: 4,
+    run_rows: 4,
     dot: 7,
     contract: 4,
     contract_with_epilogue: 5,
-    assemble: 3,
+    assemble: 4,
     fft: 6,
     scan: 4,
     sort: 6,
@@ -38,15 +40,15 @@ defmodule Nx.Vulkan.Native do
     lu: 2,
     window_scatter: 8,
     scatter: 7,
-    loop_new: 1,
+    loop_new: 2,
     loop_run: 4,
-    chain_new: 1,
+    chain_new: 2,
     chain_module: 1,
     chain_run: 5,
     qr: 4,
     eigh: 3,
     svd: 3,
-    memory_info: 0
+    memory_info: 1
   ]
 
   # These never wait, or always run on a dirty scheduler.
@@ -54,14 +56,37 @@ defmodule Nx.Vulkan.Native do
     buf_byte_size: 1,
     buf_free: 1,
     leapfrog_chain_synth: 8,
-    definition_new: 1,
+    definition_new: 2,
     definition_record: 2,
     definition_keep: 3,
-    device_info: 0,
-    profile_start: 0,
+    device_info: 1,
+    device_index: 1,
+    device_list: 0,
+    buf_on_device: 2,
+    move_operands: 1,
+    profile_start: 1,
     profile_stop: 1,
-    clock: 0,
+    clock: 1,
     type_support: 0
+  ]
+
+  # The last argument of these is the index of a device, or `nil` for the global one, and may be left out of a call. Other
+  # calls run on the device of their operands, and these, too, where they have some in buffers.
+  @placed [
+    sync: 1,
+    buf_alloc: 2,
+    buf_upload: 2,
+    operand_upload: 2,
+    run: 4,
+    run_rows: 4,
+    assemble: 4,
+    loop_new: 2,
+    chain_new: 2,
+    definition_new: 2,
+    memory_info: 1,
+    device_info: 1,
+    profile_start: 1,
+    clock: 1
   ]
 
   # How often a pending call is polled before it waits on a dirty scheduler: going there and back took 27 us
@@ -88,6 +113,7 @@ defmodule Nx.Vulkan.Native do
   device memory until then, and the BEAM does not see how much.
   """
   defmacro call({name, _, args}) do
+    args = if @placed[name] == length(args) + 1, do: args ++ [nil], else: args
     arity = length(args)
 
     again =
@@ -102,7 +128,7 @@ defmodule Nx.Vulkan.Native do
       unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
 
       case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)) do
-        why when why in [:defer, :pending, :collect] ->
+        why when why in [:defer, :pending, :collect, :move] ->
           unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
         {:error, :out_of_memory, _} = why ->
@@ -120,6 +146,12 @@ defmodule Nx.Vulkan.Native do
   def again(:defer, {_name, dirty} = names, args) do
     with {:error, :out_of_memory, _} = answer <- wait(dirty, args),
          do: again(answer, names, args)
+  end
+
+  # Operands that came from the host belong to any device. Those of two devices are an error here.
+  def again(:move, {name, _dirty} = names, args) do
+    :ok = move_operands(args)
+    again(apply(__MODULE__, name, args), names, args)
   end
 
   def again(:pending, names, args), do: poll(names, args, @most_polls)
@@ -160,13 +192,21 @@ defmodule Nx.Vulkan.Native do
   end
 
   defp report_memory(reason) do
-    with %{} = info <- memory_info(), do: emit([:memory], info, %{reason: reason})
+    with %{} = info <- memory_info(nil), do: emit([:memory], info, %{reason: reason})
   end
 
   defp wait(name, args) do
-    with {:built, measurements, answer} <- apply(__MODULE__, name, args) do
-      emit([:compile], measurements, %{call: name})
-      answer
+    case apply(__MODULE__, name, args) do
+      {:built, measurements, answer} ->
+        emit([:compile], measurements, %{call: name})
+        answer
+
+      :move ->
+        :ok = move_operands(args)
+        wait(name, args)
+
+      answer ->
+        answer
     end
   end
 

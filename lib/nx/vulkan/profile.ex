@@ -89,14 +89,14 @@ defmodule Nx.Vulkan.Profile do
         }
 
   @doc false
-  def run(fun) when is_function(fun, 0) do
-    copy_gbps = copy_gbps()
-    {pipelines, profile} = count_pipelines(fn -> recorded(fun) end)
+  def run(fun, device \\ nil) when is_function(fun, 0) do
+    copy_gbps = copy_gbps(device)
+    {pipelines, profile} = count_pipelines(fn -> recorded(fun, device) end)
     %{profile | pipelines: pipelines, copy_gbps: copy_gbps}
   end
 
-  defp recorded(fun) do
-    profile = ok!(Native.call(profile_start()))
+  defp recorded(fun, device) do
+    profile = ok!(Native.call(profile_start(device)))
 
     try do
       {:returned, fun.()}
@@ -105,7 +105,7 @@ defmodule Nx.Vulkan.Profile do
     end
     |> then(fn
       {:returned, result} ->
-        of(result, ok!(Native.call(profile_stop(profile))))
+        of(result, ok!(Native.call(profile_stop(profile))), device)
 
       {kind, reason, stacktrace} ->
         _ = Native.call(profile_stop(profile))
@@ -147,37 +147,41 @@ defmodule Nx.Vulkan.Profile do
     @max_copy_bytes 128 * 1024 * 1024
     @max_share_of_memory 16
 
-    defp copy_gbps do
-      with nil <- :persistent_term.get(__MODULE__, nil) do
+    defp copy_gbps(device) do
+      with nil <- :persistent_term.get({__MODULE__, device}, nil) do
         # A process of its own, which leaves no garbage.
-        rate = Task.await(Task.async(&measured_copy_gbps/0), :infinity)
-        :persistent_term.put(__MODULE__, rate)
+        rate = Task.await(Task.async(fn -> measured_copy_gbps(device) end), :infinity)
+        :persistent_term.put({__MODULE__, device}, rate)
         rate
       end
     end
 
-    defp measured_copy_gbps do
-      %{limit: limit} = Nx.Vulkan.memory_info()
+    defp measured_copy_gbps(device) do
+      Nx.default_backend({Nx.Vulkan.VulkanoBackend, device: device})
+      %{limit: limit} = Nx.Vulkan.memory_info(device)
       elements = div(min(@max_copy_bytes, div(limit, @max_share_of_memory)), 4)
-      zero = Nx.tensor(0.0, type: :f32, backend: Nx.Vulkan.VulkanoBackend)
+      zero = Nx.tensor(0.0, type: :f32)
 
       %{commands: [_from | copies]} =
-        recorded(fn ->
-          from = Nx.broadcast(zero, {elements})
-          for _ <- 1..4, do: from |> Nx.negate() |> Nx.backend_deallocate()
-          Nx.backend_deallocate(from)
-        end)
+        recorded(
+          fn ->
+            from = Nx.broadcast(zero, {elements})
+            for _ <- 1..4, do: from |> Nx.negate() |> Nx.backend_deallocate()
+            Nx.backend_deallocate(from)
+          end,
+          device
+        )
 
       copies |> Enum.map(&rate(Map.put(&1, :runs, 1))) |> Enum.max()
     end
   else
-    defp copy_gbps, do: nil
+    defp copy_gbps(_device), do: nil
   end
 
   defp ok!({:ok, value}), do: value
   defp ok!(error), do: Nx.Vulkan.Error.raise!(:profile, error)
 
-  defp of(result, {commands, waits, dropped, nanoseconds}) do
+  defp of(result, {commands, waits, dropped, nanoseconds}, device) do
     {commands, _end} = Enum.map_reduce(commands, nil, &command/2)
     waits = for {from, to} <- waits, do: %{begin_us: us(from), end_us: us(to)}
 
@@ -191,7 +195,7 @@ defmodule Nx.Vulkan.Profile do
       commands: commands,
       waits: waits,
       dropped: dropped,
-      most_used_bytes: Nx.Vulkan.memory_info().most_used_bytes,
+      most_used_bytes: Nx.Vulkan.memory_info(device).most_used_bytes,
       pipelines: nil,
       copy_gbps: nil
     }

@@ -4,9 +4,15 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
       Nx.default_backend(Nx.Vulkan.VulkanoBackend)
 
-  It takes no options. Operations only record work; the device runs it while Elixir goes on, and
+  Operations only record work; the device runs it while Elixir goes on, and
   reading a tensor (`Nx.to_binary/2`, `inspect/2`, `Nx.to_number/1`, …) waits for it. Tensors of
   `Nx.BinaryBackend` are accepted as operands everywhere and copied to the device.
+
+  The option `:device` names one of `Nx.Vulkan.devices/0`, by its index, its UUID or part of its name; without it
+  tensors are on the global device. An operation runs on the device of its operands, which must be one. A copy or transfer to the
+  backend without the option goes to the global device.
+
+      Nx.default_backend({Nx.Vulkan.VulkanoBackend, device: 1})
 
   All of `Nx.Backend` runs on the device, for every type; `Nx.Vulkan.support/0` is the table. `reshape`,
   `squeeze`, `bitcast` and the axes' names change without a copy: the results share the tensor's memory,
@@ -160,10 +166,7 @@ defmodule Nx.Vulkan.VulkanoBackend do
 
   @impl true
   def init([]), do: []
-
-  def init(opts) do
-    raise ArgumentError, "#{inspect(__MODULE__)} takes no options, got: #{inspect(opts)}"
-  end
+  def init(opts), do: Backend.Storage.options(opts)
 
   @impl true
   defdelegate block(struct, output, args, fun), to: Backend.Blocks

@@ -34,6 +34,13 @@ defmodule Nx.Vulkan.Backend.Dispatch do
 
   def run(op, out, args, program), do: dispatch(op, out, args, program)
 
+  # As run/4, of a callback that takes the backend's options and no tensors.
+  @spec create(atom(), T.t(), [term()], ProgramBuilder.program(), keyword()) :: T.t()
+  def create(op, out, args, {nodes, inputs, shape}, options) do
+    ref = ProgramRecorder.run(nodes, inputs, shape, Storage.device_of(options))
+    result(ref, op, out, args)
+  end
+
   defp dispatch(op, out, args, {nodes, inputs, shape}) do
     if Trace.traced?(inputs),
       do: Trace.result(out, nodes, inputs),

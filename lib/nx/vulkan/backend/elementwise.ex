@@ -25,15 +25,17 @@ defmodule Nx.Vulkan.Backend.Elementwise do
 
   def iota(%T{type: type, shape: shape} = out, axis, options),
     do:
-      Dispatch.run(
+      Dispatch.create(
         :iota,
         out,
         [axis, options],
-        ProgramBuilder.single(:iota, type, [], shape, axis)
+        ProgramBuilder.single(:iota, type, [], shape, axis),
+        options
       )
 
   def eye(%T{type: type, shape: shape} = out, options),
-    do: Dispatch.run(:eye, out, [options], ProgramBuilder.single(:eye, type, [], shape))
+    do:
+      Dispatch.create(:eye, out, [options], ProgramBuilder.single(:eye, type, [], shape), options)
 
   # The catalogue's checks. Negative amounts and exponents of integers raise in Nx, and a kernel cannot. A
   # signed tensor of them is reduced and read first; literals and unsigned tensors cost nothing.

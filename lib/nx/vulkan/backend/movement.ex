@@ -25,9 +25,17 @@ defmodule Nx.Vulkan.Backend.Movement do
 
   def constant(%T{shape: {}} = out, number, _options), do: Storage.number(out, number)
 
-  def constant(%T{shape: shape} = out, number, _options) do
-    scalar = %{out | shape: {}, names: []}
-    broadcast(out, Storage.number(scalar, number), shape, [])
+  def constant(%T{shape: shape} = out, number, options) do
+    scalar = Storage.number(%{out | shape: {}, names: []}, number)
+
+    operand =
+      scalar
+      |> Storage.operand()
+      |> as_storage_type()
+      |> ProgramBuilder.view(0, for(_axis <- 1..tuple_size(shape), do: 0))
+
+    program = ProgramBuilder.single(:as_type, elem(operand, 1), [operand], shape)
+    Dispatch.create(:constant, out, [number, options], program, options)
   end
 
   def broadcast(out, %T{shape: from} = tensor, shape, axes),

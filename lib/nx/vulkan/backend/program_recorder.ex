@@ -8,6 +8,7 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
 
   require Nx.Vulkan.Native, as: Native
 
+  alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.ProgramBuilder
 
   @typedoc """
@@ -73,11 +74,14 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
   @spec mode() :: mode() | nil
   def mode, do: Process.get({__MODULE__, :mode})
 
-  @spec run([tuple()], [ProgramBuilder.operand()], tuple()) :: {:ok, reference()} | tuple()
-  def run(nodes, inputs, shape) do
+  # A program runs on the device of its operands. One without operands in buffers runs on `device`, by default that of
+  # the process.
+  @spec run([tuple()], [ProgramBuilder.operand()], tuple(), Storage.device() | :default) ::
+          {:ok, reference()} | tuple()
+  def run(nodes, inputs, shape, device \\ :default) do
     case Process.get(__MODULE__) do
       nil ->
-        Native.call(run(nodes, inputs, shape))
+        Native.call(run(nodes, inputs, shape, Storage.device(device, inputs)))
 
       steps ->
         ref = make_ref()
@@ -90,7 +94,7 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
   def assemble(type, shape, regions) do
     case Process.get(__MODULE__) do
       nil ->
-        Native.call(assemble(type, shape, regions))
+        Native.call(assemble(type, shape, regions, Storage.default_device()))
 
       steps ->
         ref = make_ref()

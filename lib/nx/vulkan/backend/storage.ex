@@ -29,8 +29,12 @@ defmodule Nx.Vulkan.Backend.Storage do
   def from_binary(%T{shape: {}, type: type} = out, binary, _options),
     do: scalar(out, to_stored(binary, type))
 
-  def from_binary(%T{type: type} = out, binary, _options),
-    do: %{out | data: %B{ref: upload(to_stored(binary, type))}}
+  def from_binary(%T{type: type} = out, binary, options) do
+    case Native.call(buf_upload(to_stored(binary, type), device_of(options))) do
+      {:ok, ref} -> %{out | data: %B{ref: ref}}
+      error -> Error.raise!(:from_binary, error)
+    end
+  end
 
   def number(%T{shape: {}, type: type} = out, number)
       when is_narrow(type) and is_number(number),
@@ -45,12 +49,77 @@ defmodule Nx.Vulkan.Backend.Storage do
   @spec scalar(T.t(), binary()) :: T.t()
   def scalar(out, binary), do: %{out | data: %B{scalar: {binary, :atomics.new(1, [])}}}
 
+  # What the host holds belongs to no device: a call whose other operands are elsewhere moves it there.
   defp upload(binary) do
-    case Native.call(buf_upload(binary)) do
+    case Native.call(operand_upload(binary, default_device())) do
       {:ok, ref} -> ref
       error -> Error.raise!(:from_binary, error)
     end
   end
+
+  ## Devices
+
+  @typedoc "The index of a device, `nil` for the global one."
+  @type device :: non_neg_integer() | nil
+
+  # The device on which this process makes tensors of what belongs to none: that of its default backend.
+  @spec default_device() :: device()
+  def default_device do
+    case Nx.default_backend() do
+      {B, options} -> device_of(options)
+      _other -> nil
+    end
+  end
+
+  # The device for a program's call. An operand in a buffer says it by itself.
+  @spec device(device() | :default, [ProgramBuilder.operand()]) :: device()
+  def device(:default, [first | _]) when is_reference(elem(first, 0)), do: nil
+  def device(:default, [_ | inputs]), do: device(:default, inputs)
+  def device(:default, []), do: default_device()
+  def device(device, _inputs), do: device
+
+  # The options of the backend, with the device as its index.
+  @spec options(keyword()) :: keyword()
+  def options(options) do
+    case Keyword.validate(options, [:device]) do
+      {:ok, [device: device]} when device != nil ->
+        [device: device_index(device)]
+
+      {:ok, _} ->
+        []
+
+      {:error, unknown} ->
+        raise ArgumentError,
+              "#{inspect(B)} takes no options but :device, got: #{inspect(unknown)}"
+    end
+  end
+
+  # The device of the options, which Nx gives as the caller wrote them.
+  @spec device_of(keyword()) :: device()
+  def device_of([]), do: nil
+  def device_of(options), do: options(options)[:device]
+
+  defp device_index(device) when is_integer(device) and device >= 0, do: device
+
+  defp device_index(device) when is_binary(device) do
+    case Native.call(device_index(device)) do
+      {:ok, index} -> index
+      error -> Error.raise!(:device, error)
+    end
+  end
+
+  defp device_index(device) do
+    raise ArgumentError,
+          ":device must be an index of Nx.Vulkan.devices/0, a UUID or part of a name, got: #{inspect(device)}"
+  end
+
+  # Whether the tensor can be used with those of the device as it is: it is there, or on the host.
+  @spec on_device?(T.t(), device()) :: boolean()
+  def on_device?(%T{data: %B{ref: ref}}, device) when is_reference(ref) and node(ref) == node(),
+    do: Native.call(buf_on_device(ref, device)) == {:ok, true}
+
+  def on_device?(%T{data: %B{ref: nil}}, _device), do: true
+  def on_device?(_tensor, _device), do: false
 
   ## Packing
 
@@ -84,7 +153,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   defp stored_bits({_, size}) when size >= 32, do: size
   defp stored_bits(type), do: elem(Map.fetch!(types(), type), 1)
 
-  # Fixed with the device.
+  # The same for all devices of the process.
   defp types do
     with nil <- :persistent_term.get({__MODULE__, :types}, nil) do
       case Native.call(type_support()) do
@@ -225,7 +294,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   def copy(tensor, Nx.Tensor, _options), do: to_host(tensor)
 
   def copy(%T{data: %B{ref: ref}} = tensor, backend, options) do
-    if backend == B and is_reference(ref) and node(ref) == node(),
+    if backend == B and is_reference(ref) and on_device?(tensor, device_of(options)),
       do: copy_buffer(tensor, ref, Native.buf_byte_size(ref)),
       else: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
   end
@@ -242,7 +311,7 @@ defmodule Nx.Vulkan.Backend.Storage do
   end
 
   def transfer(tensor, backend, options) do
-    if backend == B and owner(tensor) == node() do
+    if backend == B and owner(tensor) == node() and on_device?(tensor, device_of(options)) do
       tensor
     else
       # Freed only once it is elsewhere.
@@ -310,7 +379,12 @@ defmodule Nx.Vulkan.Backend.Storage do
     do: Nx.BinaryBackend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), [])
 
   def from_host(%T{data: %Nx.BinaryBackend{}} = tensor),
-    do: from_binary(tensor, host_bits(tensor), [])
+    do: from_host_bits(tensor, host_bits(tensor))
+
+  defp from_host_bits(%T{shape: {}} = tensor, bits), do: from_binary(tensor, bits, [])
+
+  defp from_host_bits(%T{type: type} = tensor, bits),
+    do: %{tensor | data: %B{ref: upload(to_stored(bits, type))}}
 
   defp host_bits(%T{data: %Nx.BinaryBackend{}} = tensor),
     do: Nx.BinaryBackend.to_binary(tensor, Nx.size(tensor))

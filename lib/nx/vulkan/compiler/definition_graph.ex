@@ -20,14 +20,15 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @enforce_keys [:ref, :used, :donated, :constants, :outputs]
-  defstruct [:ref, :used, :donated, :constants, :outputs]
+  @enforce_keys [:ref, :device, :used, :donated, :constants, :outputs]
+  defstruct [:ref, :device, :used, :donated, :constants, :outputs]
 
-  # `used` says of each argument, up to the last one that the definition uses, whether it does; `donated` are
+  # `device` is the one that the definition runs on. `used` says of each argument, up to the last one that the definition uses, whether it does; `donated` are
   # the positions of donated inputs among those that it uses; `constants` are the tensors on the device that the
   # definition captured.
   @type t :: %__MODULE__{
           ref: reference(),
+          device: Storage.device(),
           used: [boolean()],
           donated: [non_neg_integer()],
           constants: [T.t()],
@@ -35,7 +36,8 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
         }
 
   @doc """
-  The graph of the definition with this expression, which uses these arguments; `nil` where it may have none.
+  The graph of the definition with this expression, which uses these arguments, on the process's device; `nil` where it
+  may have none.
   `donated` says of each argument whether it is given away.
   """
   @spec new(Nx.Container.t(), [boolean()], [boolean()]) :: t() | nil
@@ -47,10 +49,12 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
 
       inputs = for {donated?, true} <- Enum.zip(donated, used), do: donated?
       donated = for {true, position} <- Enum.with_index(inputs), do: position
-      {:ok, ref} = Native.call(definition_new(donated))
+      device = Storage.default_device()
+      {:ok, ref} = Native.call(definition_new(donated, device))
 
       %__MODULE__{
         ref: ref,
+        device: device,
         used: used,
         donated: donated,
         constants: constants |> Enum.filter(&is_reference(operand(&1))) |> Enum.uniq(),
@@ -84,9 +88,20 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
          true <- :unknown not in operands,
          {:ok, replayed} <- Native.call(definition_run(graph.ref, operands)) do
       case replayed do
-        :record -> graph |> record(args, inputs, evaluate) |> free_donated(graph, operands)
-        :evaluate -> args_list |> evaluate.() |> free_donated(graph, operands)
-        results -> [output(graph.outputs, results, inputs)]
+        :record ->
+          graph |> record(args, inputs, evaluate) |> free_donated(graph, operands)
+
+        :evaluate ->
+          args_list |> evaluate.() |> free_donated(graph, operands)
+
+        :elsewhere ->
+          args_list = [moved(args, used, graph.device)]
+          there? = Enum.all?(graph.constants, &Storage.on_device?(&1, graph.device))
+          results = if there?, do: run(graph, args_list, evaluate), else: evaluate.(args_list)
+          free_donated(results, graph, operands)
+
+        results ->
+          [output(graph.outputs, results, inputs)]
       end
     else
       # An error is that of the operation which is the first to meet it.
@@ -95,6 +110,22 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   end
 
   def run(_graph, args_list, evaluate), do: evaluate.(args_list)
+
+  @doc "The arguments with those that are used on the device: copies of those that are on another."
+  @spec moved([fun()], [boolean()], Storage.device()) :: [fun()]
+  def moved([argument | args], [true | used], device) do
+    tensor = argument.()
+
+    tensor =
+      if Storage.on_device?(tensor, device),
+        do: tensor,
+        else: Storage.copy(tensor, B, device: device)
+
+    [fn -> tensor end | moved(args, used, device)]
+  end
+
+  def moved([argument | args], [false | used], device), do: [argument | moved(args, used, device)]
+  def moved(args, [], _device), do: args
 
   defp inputs([argument | args], [true | used], constants),
     do: [argument.() | inputs(args, used, constants)]

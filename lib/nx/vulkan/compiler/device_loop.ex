@@ -132,7 +132,7 @@ defmodule Nx.Vulkan.Compiler.DeviceLoop do
          refs = Enum.map(operands, & &1.data.ref),
          made = Enum.reject(results, &(&1.data.ref in refs)),
          {terms, captured} = WorkgroupLowering.terms(statements, refs, made),
-         {:ok, ref} <- Native.call(loop_new(terms)) do
+         {:ok, ref} <- Native.call(loop_new(terms, Storage.default_device())) do
       sources = for result <- results, do: source(Enum.find_index(refs, &(&1 == result.data.ref)))
       {:ok, %{block | ref: ref, captured: captured, sources: sources}}
     end

@@ -38,7 +38,12 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
     else
       operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
       inputs = Enum.map(inputs, &FusionGroup.bind(&1, operands))
-      Dispatch.block(Native.call(run_rows(nodes, inputs, shape)), :rows, outs)
+
+      Dispatch.block(
+        Native.call(run_rows(nodes, inputs, shape, Storage.default_device())),
+        :rows,
+        outs
+      )
     end
   end
 end
