@@ -51,7 +51,7 @@ defmodule Nx.Vulkan.TelemetryTest do
              Nx.Vulkan.Native.again(
                {:error, :out_of_memory, ""},
                {:buf_alloc, :buf_alloc_dirty},
-               [1 <<< 46]
+               [1 <<< 46, nil]
              )
 
     assert_received {:memory, %{limit: limit, pool_bytes: _, used_bytes: _, buffers: _}, metadata}
