@@ -78,7 +78,10 @@ defmodule NxVulkan.MixProject do
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
-          pages("guides", ~w(chains serving spirv without_rust platforms troubleshooting)) ++
+          pages(
+            "guides",
+            ~w(chains sampling serving spirv without_rust platforms troubleshooting)
+          ) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
             "guides/backend_documentation/index.md": [filename: "backend_documentation"],
@@ -105,6 +108,7 @@ defmodule NxVulkan.MixProject do
         "With Nx": [
           Nx.Vulkan.VulkanoBackend,
           Nx.Vulkan.Chain,
+          Nx.Vulkan.MCMC,
           Nx.Vulkan.MCMC.Diagnostics,
           Nx.Vulkan.MCMC.Plots,
           Nx.Vulkan.MCMC.Transform,

@@ -22,10 +22,11 @@ const MAX_STATE_ELEMENTS: u64 = 1 << 31;
 
 /// A log-density that chains run on.
 pub struct ChainModel {
-    program: ChainProgram,
-    evaluation: ChainEvaluation,
+    pub(super) program: ChainProgram,
+    pub(super) evaluation: ChainEvaluation,
     memory: ChainMemory,
-    threads: u32,
+    /// Invocations of a chain's workgroup.
+    pub(super) threads: u32,
     /// A hash of all that the source depends on.
     digest: u128,
 }
@@ -80,6 +81,17 @@ impl ChainModel {
     /// Elements of the position.
     pub fn dimensions(&self) -> u64 {
         self.program.given.dimensions
+    }
+
+    /// The type of the position.
+    pub fn real(&self) -> Type {
+        self.program.real()
+    }
+
+    /// Hashes all that the text of the log-density depends on, which has thousands of nodes.
+    pub(super) fn hash_text<H: Hasher>(&self, state: &mut H) {
+        (self.digest, self.threads, self.program.given.dimensions).hash(state);
+        (&self.program.given.operands, self.program.given.gradient, &self.evaluation.files).hash(state);
     }
 
     /// The kernel as a module for `NativeV`, with the extras that it takes.
@@ -160,12 +172,10 @@ struct LeapfrogKernel<'m> {
     mass: InverseMass,
 }
 
-/// A log-density has thousands of nodes: the hash of all that its text depends on stands for them.
 impl Hash for LeapfrogKernel<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.model.digest, self.model.threads, self.mass, self.model.program.given.dimensions).hash(state);
-        (&self.model.program.given.operands, self.model.program.given.gradient, &self.model.evaluation.files)
-            .hash(state);
+        self.model.hash_text(state);
+        self.mass.hash(state);
     }
 }
 

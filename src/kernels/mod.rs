@@ -8,6 +8,7 @@ pub mod dot;
 pub mod fourier;
 pub mod fusion;
 pub mod linalg;
+pub mod sampler;
 pub mod scan;
 pub mod scatter;
 pub mod sort;

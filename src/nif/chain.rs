@@ -1,5 +1,7 @@
 //! Chains of leapfrog steps: a log-density is decoded and checked once, and run by its reference.
 
+use std::sync::Arc;
+
 use rustler::{Atom, Resource, ResourceArc, Term};
 
 use super::device_loop::{slot_arg, step_arg_of};
@@ -14,7 +16,7 @@ mod names {
 }
 
 /// A model, and the device that it was lowered for.
-struct ChainResource(ChainModel, Option<usize>);
+pub(super) struct ChainResource(pub(super) Arc<ChainModel>, pub(super) Option<usize>);
 
 #[rustler::resource_impl]
 impl Resource for ChainResource {}
@@ -52,7 +54,7 @@ fn new(steps: Term, device: Term, blocking: Blocking) -> Attempt<ChainRef> {
     }
     let device = device_arg(device)?;
     let model = ChainModel::new(steps, &gpu_at(device, blocking)?.caps)?;
-    Ok(ChainRef(ResourceArc::new(ChainResource(model, device))))
+    Ok(ChainRef(ResourceArc::new(ChainResource(Arc::new(model), device))))
 }
 
 /// The path of the kernel as a module for `NativeV`, with the elements of each operand that its extras hold, and those of scratch memory
@@ -97,7 +99,7 @@ fn run(
 ) -> Attempt<(BufferRef, BufferRef, BufferRef, BufferRef)> {
     let resource: ResourceArc<ChainResource> =
         reference.decode().map_err(|_| Error::Unsupported("a chain of another node".into()))?;
-    type Held = (std::sync::Arc<AllocationHandle>, u64);
+    type Held = (Arc<AllocationHandle>, u64);
     let buffer = |term: Term, name: &str| -> Result<Held> {
         let buffer = buffer_arg(term, name)?;
         Ok((buffer.allocation()?, buffer.len()))

@@ -20,6 +20,7 @@ mod profile;
 mod program;
 mod raw;
 mod rows;
+mod sampler;
 mod scan;
 mod scatter;
 mod sort;

@@ -43,8 +43,13 @@ pub fn chain_dispatch(operations: u64, iterations: u64, chains: u64, steps: u64,
     let rounds = (MAX_CHAIN_DISPATCH / time).max(1);
     let chains = chains.min(rounds.saturating_mul(at_once)).max(1);
     let by_time = rounds / chains.div_ceil(at_once);
-    let by_loops = if caps.cpu { MAX_CPU_CHAIN_ITERATIONS / (iterations + 1) } else { u64::MAX };
-    (chains, steps.min(by_time).min(by_loops.saturating_sub(1)).max(1))
+    (chains, steps.min(by_time).min(most_chain_steps(iterations, caps)).max(1))
+}
+
+/// The most steps of a dispatch, where an evaluation makes that many iterations of loops.
+pub fn most_chain_steps(iterations: u64, caps: &Capabilities) -> u64 {
+    let by_loops = if caps.cpu { MAX_CPU_CHAIN_ITERATIONS / (iterations + 1) } else { u32::MAX.into() };
+    by_loops.saturating_sub(1).max(1)
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ defmodule Nx.Vulkan.Chain do
       Native.call(
         chain_run(
           chain.ref,
-          Enum.map(operands(chain, data), &buffer/1) ++ Enum.map(chain.captured, &elem(&1, 0)),
+          buffers(chain, data),
           {buffer(vector!(chain, q, leading, "q")), buffer(vector!(chain, p, leading, "p"))},
           {buffer(step_size(chain, opts[:step_size], chains)), buffer(mass), dense?},
           {chains || 1, steps, last?}
@@ -264,6 +264,11 @@ defmodule Nx.Vulkan.Chain do
 
   defp last!(other),
     do: raise(ArgumentError, "keep: expected :all or :last, got: #{inspect(other)}")
+
+  @doc false
+  # The buffers of the data, with those that the function closes over.
+  def buffers(chain, data),
+    do: Enum.map(operands(chain, data), &buffer/1) ++ Enum.map(chain.captured, &elem(&1, 0))
 
   defp operands(%__MODULE__{data: templates}, data) do
     given = Composite.flatten_list([data])

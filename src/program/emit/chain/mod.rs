@@ -12,6 +12,7 @@ mod module;
 mod plan;
 mod reductions;
 mod regions;
+mod sampler;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ use values::{ChainEmitter, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
 pub use module::{LeapfrogModule, leapfrog_module};
+pub use sampler::{SamplerAlgorithm, SamplerShape, SamplerState, sampler_source};
 
 /// The most times that elements of an iteration are unrolled along short axes.
 const MAX_UNROLLED_ELEMENTS: u64 = 16;
