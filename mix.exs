@@ -78,10 +78,8 @@ defmodule NxVulkan.MixProject do
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
-          pages(
-            "guides",
-            ~w(chains sampling serving spirv without_rust platforms troubleshooting)
-          ) ++
+          pages("guides", ~w(chains sampling kernels serving spirv without_rust platforms)) ++
+          pages("guides", ~w(troubleshooting)) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
             "guides/backend_documentation/index.md": [filename: "backend_documentation"],
@@ -112,6 +110,7 @@ defmodule NxVulkan.MixProject do
           Nx.Vulkan.MCMC.Diagnostics,
           Nx.Vulkan.MCMC.Plots,
           Nx.Vulkan.MCMC.Transform,
+          Nx.Vulkan.Kernel,
           Nx.Vulkan.Fallback,
           Nx.Vulkan.Support
         ],

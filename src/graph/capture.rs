@@ -47,6 +47,8 @@ pub(super) struct CapturedLaunch {
     pub slots: SmallVec<[(usize, Slot<Index>); 4]>,
     pub reads: SmallVec<[Index; 4]>,
     pub writes: SmallVec<[Index; 2]>,
+    /// Storage buffers with their sizes in bytes, by their bindings.
+    pub bindings: SmallVec<[(Index, u64); 2]>,
     /// Of `reads` those that the kernel reads only where it writes.
     pub in_place: SmallVec<[Index; 2]>,
     /// Whether the kernel does nothing but copy the one in `in_place`.
@@ -205,6 +207,8 @@ impl Capture {
             };
             slots.push((position, slot));
         }
+        let binding = |&(allocation, bytes): &(&Allocation, u64)| Ok((self.known(allocation.id)?, bytes));
+        let bindings = params.bindings().iter().map(binding).collect::<Result<_, _>>()?;
         let in_place = params.may_be_in_place().map(|id| self.known(id)).collect::<Result<_, _>>()?;
         let copies = params.is_copy();
         let checked = params.checked().iter().map(|&operation| operation.clone()).collect();
@@ -215,6 +219,7 @@ impl Capture {
             slots,
             reads,
             writes,
+            bindings,
             in_place,
             copies,
             checked,

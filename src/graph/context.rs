@@ -12,8 +12,8 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::gpu::Gpu;
 use crate::memory::{Allocation, AllocationHandle, BOUNDS_RECORD_BYTES, Blocking, BoundsCheck, Buffer, MemoryKind};
-use crate::pipeline::{KernelSource, Pipeline};
-use crate::stream::{Copy, Dispatch, SubmissionGuard};
+use crate::pipeline::{CallInterface, KernelSource, Pipeline, UserKernel, UserModule};
+use crate::stream::{Binding, Copy, Dispatch, SubmissionGuard};
 
 /// Bytes that a kernel touches from which they do not all stay in a device's caches.
 const CACHE_EXCEEDED_BYTES: u64 = 64 << 20;
@@ -122,6 +122,11 @@ impl<'a> Context<'a> {
         self.gpu.pipelines.kernel(key, push_bytes, self.blocking, source)
     }
 
+    /// The pipeline of a module that a user gives.
+    pub fn user_module(&self, module: &UserModule, interface: CallInterface) -> Attempt<UserKernel> {
+        self.gpu.pipelines.user_module(module, interface, self.blocking)
+    }
+
     /// Records a launch.
     pub fn launch(&self, pipeline: &Arc<Pipeline>, groups: [u32; 3], mut params: Params) -> Attempt<()> {
         let reversed = params.slots().iter().find(|(_, slot)| matches!(slot, Slot::Reversed)).map(|slot| slot.0);
@@ -132,7 +137,9 @@ impl<'a> Context<'a> {
         if let Some(check) = check {
             params.fill_checks(|operation| check.words(operation));
         }
-        self.dispatch(pipeline, params.words(), groups, (params.reads(), params.writes()), check)?;
+        let bindings: SmallVec<[Binding; 4]> =
+            params.bindings().iter().map(|&(allocation, range)| Binding { allocation, offset: 0, range }).collect();
+        self.dispatch(pipeline, params.words(), groups, (params.reads(), params.writes(), &bindings), check)?;
         self.captured(|capture| capture.launch(pipeline, groups, &params));
         Ok(())
     }
@@ -168,7 +175,7 @@ impl<'a> Context<'a> {
         pipeline: &Arc<Pipeline>,
         words: &[u32],
         groups: [u32; 3],
-        (reads, writes): (&[&Allocation], &[&Allocation]),
+        (reads, writes, bindings): (&[&Allocation], &[&Allocation], &[Binding]),
         check: Option<&Arc<BoundsCheck>>,
     ) -> Attempt<()> {
         let params: &[u8] = bytemuck::cast_slice(words);
@@ -180,7 +187,7 @@ impl<'a> Context<'a> {
                 groups,
                 reads,
                 writes,
-                bindings: &[],
+                bindings,
                 check,
             })?);
         }
@@ -189,7 +196,7 @@ impl<'a> Context<'a> {
         let push = &allocation.address.to_le_bytes();
         let mut all: SmallVec<[&Allocation; 8]> = SmallVec::from_slice(reads);
         all.push(&allocation);
-        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings: &[], check })?)
+        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings, check })?)
     }
 
     /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.

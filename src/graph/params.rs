@@ -120,6 +120,7 @@ pub struct Params<'a> {
     writes: SmallVec<[&'a Allocation; 4]>,
     checked: SmallVec<[&'a Arc<CheckedIndices>; 1]>,
     in_place: SmallVec<[u64; 4]>,
+    bindings: SmallVec<[(&'a Allocation, u64); 4]>,
     copies: bool,
     signature: Signature,
     index64: bool,
@@ -207,6 +208,24 @@ impl<'a> Params<'a> {
         self.extent(0, index64, "reversed");
     }
 
+    /// A storage buffer of user SPIR-V, at the next binding: the first `bytes` bytes of an allocation, which the kernel reads.
+    pub fn bind_read(&mut self, allocation: &'a Allocation, bytes: u64) {
+        self.reads.push(allocation);
+        self.bindings.push((allocation, bytes));
+    }
+
+    /// As [`Params::bind_read`], of a buffer that the kernel writes. Of its contents before the kernel reads those alone that commands of the
+    /// same call wrote.
+    pub fn bind_write(&mut self, allocation: &'a Allocation, bytes: u64) {
+        self.writes.push(allocation);
+        self.bindings.push((allocation, bytes));
+    }
+
+    /// A push constant of user SPIR-V, whose module declares it.
+    pub fn word(&mut self, word: u32) {
+        self.words.push(word);
+    }
+
     /// Says of a buffer that was given by `read` that the kernel reads its elements only where it writes an element of the same size: the result
     /// may be in its memory.
     pub fn in_place(&mut self, allocation: &Allocation) {
@@ -250,6 +269,11 @@ impl<'a> Params<'a> {
     /// The operations whose indices the kernel checks.
     pub(crate) fn checked(&self) -> &[&'a Arc<CheckedIndices>] {
         &self.checked
+    }
+
+    /// The storage buffers and their sizes in bytes, by their bindings.
+    pub(crate) fn bindings(&self) -> &[(&'a Allocation, u64)] {
+        &self.bindings
     }
 
     /// The values, in the order of the declarations.

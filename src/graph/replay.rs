@@ -11,6 +11,7 @@ use super::params::Slot;
 use super::plan::{CommandUses, MemoryPlan};
 use crate::error::{Attempt, Error};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::stream::Binding;
 
 /// Commands that a GPU's replay records in the time that a call takes for one: 0.2 to 0.5 µs each on an H200's host.
 const REPLAYED_PER_RECORDED: u64 = 4;
@@ -290,7 +291,11 @@ impl CapturedLaunch {
                 }
             }
         }
-        cx.dispatch(&self.pipeline, &words, self.groups, (&reads, &writes), check)
+        let mut bindings: SmallVec<[Binding; 2]> = SmallVec::new();
+        for &(index, range) in &self.bindings {
+            bindings.push(Binding { allocation: allocations[index], offset: 0, range });
+        }
+        cx.dispatch(&self.pipeline, &words, self.groups, (&reads, &writes, &bindings), check)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod scatter;
 pub mod sort;
 mod spec;
 mod tensor;
+pub mod tensor_kernel;
 pub mod user_spirv;
 pub mod window;
 

@@ -24,6 +24,7 @@ mod sampler;
 mod scan;
 mod scatter;
 mod sort;
+mod tensor_kernel;
 mod window;
 
 use std::path::Path;

@@ -38,22 +38,27 @@ fn include(name: &str) -> IncludeCallbackResult {
 
 /// Compiles a compute shader for Vulkan 1.2.
 pub fn compile(source: &str) -> Result<Vec<u32>> {
-    let failed = |what: &str| Error::DispatchFailed(format!("GLSL compiler: {what}"));
+    let words =
+        compile_named(source, "kernel").map_err(|what| Error::DispatchFailed(format!("GLSL compiler: {what}")))?;
+    Ok(if source.contains(BFLOAT16) { with_bfloat16(&words) } else { words })
+}
+
+/// Compiles a compute shader as [`compile`] does; the compiler's messages are about a file of that name.
+pub fn compile_named(source: &str, name: &str) -> Result<Vec<u32>, String> {
     // One for the process, never dropped: with the last one glslang frees the language's built-in declarations, and parsing
     // them again takes ten times as long as a kernel.
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
-    let compiler = COMPILER.get_or_init(Compiler::new).as_ref().ok_or_else(|| failed("could not be started"))?;
-    let mut options = CompileOptions::new().ok_or_else(|| failed("no options"))?;
+    let compiler = COMPILER.get_or_init(Compiler::new).as_ref().ok_or("could not be started")?;
+    let mut options = CompileOptions::new().ok_or("no options")?;
     options.set_source_language(SourceLanguage::GLSL);
     options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
     // Drivers optimise; doing it twice only costs time.
     options.set_optimization_level(OptimizationLevel::Zero);
     options.set_include_callback(|name, _, _, _| include(name));
     let artifact = compiler
-        .compile_into_spirv(source, ShaderKind::Compute, "kernel", "main", Some(&options))
-        .map_err(|error| failed(&error.to_string()))?;
-    let words = artifact.as_binary();
-    Ok(if source.contains(BFLOAT16) { with_bfloat16(words) } else { words.to_vec() })
+        .compile_into_spirv(source, ShaderKind::Compute, name, "main", Some(&options))
+        .map_err(|error| error.to_string())?;
+    Ok(artifact.as_binary().to_vec())
 }
 
 /// A line that makes a kernel's `float16_t` bfloat16 (SPV_KHR_bfloat16), for which the compiler has no name. It may be

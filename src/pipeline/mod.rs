@@ -7,8 +7,10 @@ mod disk;
 pub mod glsl;
 mod prune;
 pub mod spirv;
+mod user;
 
 pub use build::{Pipeline, PipelineCreateInfo};
+pub use user::{CallInterface, SpecializationConstant, UserCode, UserKernel, UserModule};
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,15 +18,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use vulkano::device::Device;
 
 use crate::error::{Attempt, Error, Result};
 use crate::memory::Blocking;
 use builders::{BUILD_STACK_BYTES, Builders};
 pub use disk::DiskCache;
+use user::UserKernels;
 
 /// Whether builds are refused, as the process ends. Locked for reading while something is compiled: the process must not end meanwhile.
 static BUILDS_REFUSED: RwLock<bool> = RwLock::new(false);
@@ -61,38 +64,6 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The pipeline of a user's SPIR-V file, and what a dispatch of it depends on.
-#[derive(Clone)]
-pub struct UserKernel {
-    /// The pipeline, with the values of its specialization constants.
-    pub pipeline: Arc<Pipeline>,
-    /// Invocations of a workgroup along each axis.
-    pub local_size: [u32; 3],
-    /// A bit for each binding that the module may write to, inputs included.
-    pub written: u32,
-}
-
-/// A specialization constant's id and the value that a call gives it.
-pub type SpecializationConstant = (u32, i32);
-
-/// What a call passes to a user's kernel: everything that the pipeline depends on besides the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallInterface {
-    /// The specialization constant that the call sets, if it sets one.
-    pub constant: Option<SpecializationConstant>,
-    /// Storage buffers, bound from 0 up in descriptor set 0.
-    pub bindings: u32,
-    /// Bytes of push constants.
-    pub push_bytes: u32,
-}
-
-struct LoadedFile {
-    kernel: UserKernel,
-    /// Size and time of change of the file when it was read.
-    stamp: (u64, Option<SystemTime>),
-    interface: CallInterface,
-}
-
 /// How many pipelines calls of one thread have built, and in what time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builds {
@@ -119,14 +90,19 @@ pub struct Pipelines {
     disk: DiskCache,
     builders: Builders,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
-    /// By path and specialization constant.
-    user_kernels: Mutex<HashMap<(String, Option<SpecializationConstant>), LoadedFile>>,
+    user_kernels: UserKernels,
 }
 
 impl Pipelines {
     /// No pipelines yet; `disk` is where they come from and go to.
     pub fn new(device: Arc<Device>, disk: DiskCache) -> Self {
-        Self { disk, builders: Builders::default(), device, kernels: RwLock::default(), user_kernels: Mutex::default() }
+        Self {
+            disk,
+            builders: Builders::default(),
+            device,
+            kernels: RwLock::default(),
+            user_kernels: UserKernels::default(),
+        }
     }
 
     /// The folder of the cache on disk; `None` where no folder for one is known.
@@ -164,43 +140,6 @@ impl Pipelines {
         }
         kernels.insert(key, pipeline.clone());
         Ok(pipeline)
-    }
-
-    /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
-    pub fn user_kernel(&self, path: &str, interface: CallInterface, blocking: Blocking) -> Attempt<UserKernel> {
-        let unreadable = |e: std::io::Error| Error::DispatchFailed(format!("{path}: {e}"));
-        let file = PathBuf::from(path);
-        let metadata = file.metadata().map_err(unreadable)?;
-        let stamp = (metadata.len(), metadata.modified().ok());
-        let key = (path.to_owned(), interface.constant);
-        if let Some(loaded) = self.user_kernels.lock().get(&key)
-            && loaded.stamp == stamp
-            && loaded.interface == interface
-        {
-            return Ok(loaded.kernel.clone());
-        }
-        blocking.require()?;
-        let bytes = std::fs::read(&file).map_err(unreadable)?;
-        let named = |e: spirv::SpirvError| Error::DispatchFailed(format!("{path}: {e}"));
-        let specialization: Vec<_> = interface.constant.into_iter().collect();
-        let module = spirv::load(&bytes, &specialization).map_err(named)?;
-        module.check_layout(interface.bindings, interface.push_bytes).map_err(named)?;
-        module.check_device(&spirv::Limits::of(&self.device)).map_err(named)?;
-        let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{interface:?}").as_bytes()]);
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let info = PipelineCreateInfo {
-            name: &name,
-            push_bytes: interface.push_bytes,
-            bindings: interface.bindings,
-            entry_point: &module.entry_point,
-        };
-        let pipeline = self.start(content, &info, || Ok(module.words.clone()))?;
-        // A driver may refuse what a user gives it, and the call says so.
-        pipeline.handle()?;
-        let written = module.bindings.iter().filter(|b| b.written).fold(0, |bits, b| bits | 1 << b.binding);
-        let kernel = UserKernel { pipeline, local_size: module.local_size, written };
-        self.user_kernels.lock().insert(key, LoadedFile { kernel: kernel.clone(), stamp, interface });
-        Ok(kernel)
     }
 
     /// The SPIR-V of a compute shader as a file for [`Pipelines::user_kernel`], whose name is a hash of the source and of the library. It stays

@@ -35,6 +35,7 @@ defmodule Nx.Vulkan.Native do
     fft: 6,
     scan: 4,
     sort: 6,
+    tensor_kernel: 5,
     triangular_solve: 5,
     cholesky: 2,
     lu: 2,

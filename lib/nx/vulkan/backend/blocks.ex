@@ -4,7 +4,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   # whose operations run on the device. Nothing is computed here.
 
   alias Nx.Block
-  alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort}
+  alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort, UserKernel}
 
   alias Nx.Vulkan.Compiler.{
     ContractionGroup,
@@ -34,6 +34,8 @@ defmodule Nx.Vulkan.Backend.Blocks do
     do: ContractionGroup.run(group, outs, args)
 
   defp native(%DeviceLoop{} = loop, outs, args), do: DeviceLoop.run(loop, outs, args)
+
+  defp native(%UserKernel{} = kernel, outs, args), do: UserKernel.run(kernel, outs, args)
 
   defp native(%Block.Take{axis: axis}, out, [tensor, indices]),
     do: Indexed.take(out, tensor, indices, axis)
