@@ -6,6 +6,7 @@ large? =
   end
 
 # What tests tagged :timing measure says something on a quiet machine only: `mix test --only timing`.
+# Those tagged :posteriors sample for minutes on a CPU: `mix test --only posteriors`.
 # Nx 0.13 has no donation.
 donation? = Code.ensure_loaded?(Nx) and function_exported?(Nx, :donatable, 1)
 
