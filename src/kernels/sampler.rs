@@ -11,8 +11,10 @@ use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
-use crate::program::emit::{ChainMemory, SamplerAlgorithm, SamplerShape, SamplerState, sampler_source};
-use crate::tuning::chain::{chain_dispatch, most_chain_steps, shared_budget};
+use crate::program::emit::{
+    ChainMemory, InverseMass, SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source,
+};
+use crate::tuning::chain::{chain_dispatch, most_chain_steps, most_dense_dimensions, shared_budget};
 
 /// The most numbers of the draws and of the chains' states: kernels index them with 32 bits.
 const MAX_SAMPLER_ELEMENTS: u64 = 1 << 31;
@@ -22,8 +24,8 @@ const MAX_TREE_DEPTH: u64 = 20;
 /// What is asked of a sampler.
 #[derive(Clone, Debug)]
 pub struct SamplerSettings {
-    /// How a transition is made.
-    pub algorithm: SamplerAlgorithm,
+    /// How a transition is made, and with what mass.
+    pub kind: SamplerKind,
     /// How many chains there are.
     pub chains: u64,
     /// Transitions that adapt.
@@ -72,6 +74,7 @@ pub struct Sampler {
     words: Arc<AllocationHandle>,
     numbers: AllocationHandle,
     vectors: AllocationHandle,
+    matrices: AllocationHandle,
     scratch: AllocationHandle,
     results: SamplerResults,
     chains_per_dispatch: u64,
@@ -92,20 +95,27 @@ impl Sampler {
     ) -> Attempt<Self> {
         let caps = cx.caps();
         let state =
-            SamplerState::new(if settings.algorithm == SamplerAlgorithm::Tree { settings.max_depth } else { 0 });
+            SamplerState::new(if settings.kind.algorithm == SamplerAlgorithm::Tree { settings.max_depth } else { 0 });
         let (d, size) = (model.dimensions(), model.real().size());
         check(&model, &settings, &state, &data, start.1)?;
-        let shape = SamplerShape::new(d, model.threads, caps);
+        if settings.kind.mass == InverseMass::Dense && d > most_dense_dimensions(caps) {
+            let most = most_dense_dimensions(caps);
+            return Err(
+                Error::Unsupported(format!("a dense mass of {d} elements, where {} takes {most}", caps.name)).into()
+            );
+        }
+        let shape = SamplerShape::new(d, model.threads, settings.kind.mass, caps);
         let shared = model.evaluation.partial_bytes + shape.shared_bytes(size);
         if shared > caps.max_shared.into() {
             return Err(Error::Unsupported("a log-density of more sums than a workgroup has memory for".into()).into());
         }
         let memory = ChainMemory::new(&model.program, &model.evaluation, shared_budget(shared, caps));
         let operations = model.evaluation.operations + shape.operations();
-        let iterations = model.evaluation.iterations + shape.iterations();
+        let (each, once) = shape.iterations();
+        let iterations = model.evaluation.iterations + each;
         let chains = settings.chains;
         let (chains_per_dispatch, first_steps) = chain_dispatch(operations, iterations, chains, u32::MAX.into(), caps);
-        let most_steps = most_chain_steps(iterations, caps);
+        let most_steps = most_chain_steps(iterations, once, caps);
         let allocate = |bytes: u64| cx.allocate(bytes.max(16));
         let words = allocate(4 * chains * state.words)?;
         cx.zero(&words, 4 * chains * state.words)?;
@@ -118,6 +128,7 @@ impl Sampler {
             words: Arc::new(words),
             numbers: allocate(size * chains * state.numbers)?,
             vectors: allocate(size * chains * state.vectors * d)?,
+            matrices: allocate(size * chains * matrix_elements(&settings, d))?,
             scratch: allocate(memory.scratch_bytes * chains_per_dispatch)?,
             results: SamplerResults {
                 draws: result(d * size)?,
@@ -180,6 +191,11 @@ impl Sampler {
     }
 }
 
+/// Elements of the matrices of a chain.
+fn matrix_elements(settings: &SamplerSettings, d: u64) -> u64 {
+    if settings.kind.mass == InverseMass::Dense { 2 * d * d } else { 0 }
+}
+
 fn check(
     model: &ChainModel,
     settings: &SamplerSettings,
@@ -193,7 +209,10 @@ fn check(
         let product = counts.iter().try_fold(1u64, |product, &count| product.checked_mul(count));
         product.is_some_and(|product| product <= MAX_SAMPLER_ELEMENTS)
     };
-    if !fits(&[chains, draws, d]) || !fits(&[chains, state.vectors, d]) {
+    if !fits(&[chains, draws, d])
+        || !fits(&[chains, state.vectors, d])
+        || !fits(&[chains, matrix_elements(settings, d)])
+    {
         return Err(Error::Argument(
             "draws: more than 2^31 numbers; keep fewer draws, or fewer chains at a time".into(),
         ));
@@ -229,7 +248,7 @@ impl Hash for SamplerKernel<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Sampler { model, settings, memory, .. } = self.sampler;
         model.hash_text(state);
-        (settings.algorithm, format!("{memory:?}")).hash(state);
+        (settings.kind, format!("{memory:?}")).hash(state);
     }
 }
 
@@ -247,7 +266,7 @@ impl KernelSpec for SamplerKernel<'_> {
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         let Sampler { model, settings, memory, .. } = self.sampler;
         let ChainModel { program, evaluation, threads, .. } = &**model;
-        sampler_source(program, evaluation, memory, *threads, settings.algorithm, parameters, caps)
+        sampler_source(program, evaluation, memory, *threads, settings.kind, parameters, caps)
     }
 
     fn params<'a>(&self, args: &SamplerLaunch<'a>, params: &mut Params<'a>) {
@@ -263,6 +282,7 @@ impl KernelSpec for SamplerKernel<'_> {
         params.update(&sampler.words, "uint", "words");
         params.update(&sampler.numbers, real, "numbers");
         params.update(&sampler.vectors, real, "vectors");
+        params.update(&sampler.matrices, real, "matrices");
         params.write(&results.draws, real, "draw");
         params.write(&results.step_sizes, real, "step_sizes");
         params.write(&results.accept, real, "accept");
@@ -278,7 +298,7 @@ impl KernelSpec for SamplerKernel<'_> {
             [
                 ("first_chain", args.first_chain),
                 ("chains", args.chains),
-                ("units", args.steps),
+                ("budget", args.steps),
                 ("warmup", settings.warmup),
                 ("transitions", settings.warmup + settings.draws * settings.thin),
                 ("draws", settings.draws),

@@ -7,7 +7,7 @@ use super::*;
 use crate::graph::Context;
 use crate::kernels::sampler::{Sampler, SamplerSettings};
 use crate::memory::Blocking;
-use crate::program::emit::SamplerAlgorithm;
+use crate::program::emit::{InverseMass, SamplerAlgorithm, SamplerKind};
 
 mod names {
     rustler::atoms! { nuts, hmc }
@@ -44,7 +44,7 @@ fn sampler(reference: Term) -> Result<ResourceArc<SamplerResource>> {
     reference.decode().map_err(|_| Error::Unsupported("a sampler of another node".into()))
 }
 
-/// `settings` is `{algorithm, {chains, warm-up, draws, thin}, {steps, max depth}, {seed, target, step size, search?}, windows}`. The result
+/// `settings` is `{{algorithm, dense mass?}, {chains, warm-up, draws, thin}, {steps, max depth}, {seed, target, step size, search?}, windows}`. The result
 /// is the sampler, the steps of a first dispatch and the most of one.
 fn new(chain: Term, data: Term, start: Term, settings: Term, blocking: Blocking) -> Attempt<(SamplerRef, u64, u64)> {
     blocking.require()?;
@@ -64,9 +64,10 @@ fn new(chain: Term, data: Term, start: Term, settings: Term, blocking: Blocking)
 }
 
 fn settings_arg(term: Term) -> Result<SamplerSettings> {
-    let invalid = || wrong("settings", "{algorithm, counts, lengths, numbers, windows}");
-    let (algorithm, counts, lengths, numbers, windows): (Atom, Term, Term, Term, Vec<u32>) =
+    let invalid = || wrong("settings", "{kind, counts, lengths, numbers, windows}");
+    let (kind, counts, lengths, numbers, windows): (Term, Term, Term, Term, Vec<u32>) =
         term.decode().map_err(|_| invalid())?;
+    let (algorithm, dense): (Atom, bool) = kind.decode().map_err(|_| invalid())?;
     let (chains, warmup, draws, thin): (u64, u64, u64, u64) = counts.decode().map_err(|_| invalid())?;
     let (steps, max_depth): (u64, u64) = lengths.decode().map_err(|_| invalid())?;
     let (seed, target_accept, step_size, search): (u64, f64, f64, bool) = numbers.decode().map_err(|_| invalid())?;
@@ -76,7 +77,7 @@ fn settings_arg(term: Term) -> Result<SamplerSettings> {
         _ => return Err(invalid()),
     };
     Ok(SamplerSettings {
-        algorithm,
+        kind: SamplerKind { algorithm, mass: if dense { InverseMass::Dense } else { InverseMass::Diagonal } },
         chains,
         warmup,
         draws,

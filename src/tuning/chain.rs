@@ -20,6 +20,9 @@ const CPU_OPERATION_TIME: u64 = 60;
 const RESIDENT_CHAINS: u64 = 2;
 /// Iterations of all loops of an invocation on a CPU device: llvmpipe's source has a limit of 65,535.
 pub const MAX_CPU_CHAIN_ITERATIONS: u64 = 60_000;
+/// Elements of a position with a dense mass: a factor of more takes a second of a GPU, and has too many loops for llvmpipe.
+const MAX_DENSE_DIMENSIONS: u64 = 512;
+const MAX_CPU_DENSE_DIMENSIONS: u64 = 128;
 
 /// Invocations of a chain's workgroup, a power of two; `longest` is the number of elements of its longest loop.
 pub fn chain_threads(longest: u64, caps: &Capabilities) -> u32 {
@@ -43,12 +46,18 @@ pub fn chain_dispatch(operations: u64, iterations: u64, chains: u64, steps: u64,
     let rounds = (MAX_CHAIN_DISPATCH / time).max(1);
     let chains = chains.min(rounds.saturating_mul(at_once)).max(1);
     let by_time = rounds / chains.div_ceil(at_once);
-    (chains, steps.min(by_time).min(most_chain_steps(iterations, caps)).max(1))
+    (chains, steps.min(by_time).min(most_chain_steps(iterations, 0, caps)).max(1))
 }
 
-/// The most steps of a dispatch, where an evaluation makes that many iterations of loops.
-pub fn most_chain_steps(iterations: u64, caps: &Capabilities) -> u64 {
-    let by_loops = if caps.cpu { MAX_CPU_CHAIN_ITERATIONS / (iterations + 1) } else { u32::MAX.into() };
+/// The most elements of a position that has a dense mass: its factor is made within a dispatch.
+pub fn most_dense_dimensions(caps: &Capabilities) -> u64 {
+    if caps.cpu { MAX_CPU_DENSE_DIMENSIONS } else { MAX_DENSE_DIMENSIONS }
+}
+
+/// The most steps of a dispatch, where a step makes `iterations` of loops, and the dispatch `once` besides.
+pub fn most_chain_steps(iterations: u64, once: u64, caps: &Capabilities) -> u64 {
+    let left = MAX_CPU_CHAIN_ITERATIONS.saturating_sub(once);
+    let by_loops = if caps.cpu { left / (iterations + 1) } else { u32::MAX.into() };
     by_loops.saturating_sub(1).max(1)
 }
 

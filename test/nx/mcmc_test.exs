@@ -94,23 +94,25 @@ defmodule Nx.Vulkan.MCMCTest do
       end
     end
 
-    test "gives the warm-up: step sizes, and scales at the ends of windows" do
-      a = precision(4)
-      opts = [warmup: 60, target_accept: 0.7, seed: 3]
+    for mass <- [:diagonal, :dense] do
+      test "gives the warm-up: step sizes, and #{mass} masses at the ends of windows" do
+        a = precision(4)
+        opts = [warmup: 60, target_accept: 0.7, seed: 3, mass: unquote(mass)]
 
-      %{draws: q, stats: stats} =
-        MCMC.sample(&normal/2, f64(start(4)), f64(a), quiet([draws: 5, chains: 1] ++ opts))
+        %{draws: q, stats: stats} =
+          MCMC.sample(&normal/2, f64(start(4)), f64(a), quiet([draws: 5, chains: 1] ++ opts))
 
-      expected =
-        Nuts.sample(
-          density(a),
-          start(4),
-          [chain: 0, transitions: 65, max_depth: 10, windows: WarmUp.windows(60)] ++ opts
-        )
+        expected =
+          Nuts.sample(
+            density(a),
+            start(4),
+            [chain: 0, transitions: 65, max_depth: 10, windows: WarmUp.windows(60)] ++ opts
+          )
 
-      kept = Enum.drop(expected, 60)
-      assert_in_delta number(stats.step_size[0]), hd(kept).step_size, 1.0e-6
-      close(q[0], Enum.flat_map(kept, & &1.q), 1.0e-5)
+        kept = Enum.drop(expected, 60)
+        assert_in_delta number(stats.step_size[0]), hd(kept).step_size, 1.0e-6
+        close(q[0], Enum.flat_map(kept, & &1.q), 1.0e-5)
+      end
     end
   end
 
@@ -181,15 +183,28 @@ defmodule Nx.Vulkan.MCMCTest do
       end
     end
 
-    test "a correlated normal distribution" do
-      a = f64(precision(5))
-      covariance = Nx.LinAlg.invert(a)
+    for {d, mass} <- [{5, :diagonal}, {5, :dense}, {20, :dense}] do
+      test "a correlated normal distribution of #{d} elements with a #{mass} mass" do
+        a = f64(precision(unquote(d)))
+        opts = quiet(chains: 4, warmup: 300, draws: 500, mass: unquote(mass))
+        %{draws: draws} = MCMC.sample(&normal/2, f64(start(unquote(d))), a, opts)
+        variances = Nx.to_flat_list(Nx.take_diagonal(Nx.LinAlg.invert(a)))
+        assert_moments(draws, List.duplicate(0, unquote(d)), variances)
+      end
+    end
 
-      %{draws: draws} =
-        MCMC.sample(&normal/2, f64(start(5)), a, quiet(chains: 4, warmup: 300, draws: 500))
+    test "a dense mass needs fewer steps where parameters are correlated" do
+      # Two elements with a correlation of 0.995.
+      a = f64([[100.25, -99.75], [-99.75, 100.25]])
 
-      variances = Nx.to_flat_list(Nx.take_diagonal(covariance))
-      assert_moments(draws, List.duplicate(0, 5), variances)
+      [diagonal, dense] =
+        for mass <- [:diagonal, :dense] do
+          opts = quiet(chains: 2, warmup: 300, draws: 200, mass: mass)
+          %{stats: stats} = MCMC.sample(&normal/2, f64([0, 0]), a, opts)
+          number(Nx.sum(stats.leapfrog_steps))
+        end
+
+      assert dense < 0.5 * diagonal
     end
 
     test "a funnel, not centred" do
@@ -244,10 +259,11 @@ defmodule Nx.Vulkan.MCMCTest do
     defp bits(result),
       do: for(tensor <- [result.draws | Map.values(result.stats)], do: Nx.to_binary(host(tensor)))
 
-    for algorithm <- [:nuts, :hmc] do
-      test "the bits of #{algorithm} do not depend on how the work is cut" do
+    for {algorithm, mass} <- [nuts: :diagonal, nuts: :dense, hmc: :diagonal] do
+      test "the bits of #{algorithm} with a #{mass} mass do not depend on how the work is cut" do
         sample = fn opts ->
-          opts = [algorithm: unquote(algorithm), chains: 3, warmup: 25, draws: 10] ++ opts
+          opts = [algorithm: unquote(algorithm), mass: unquote(mass), chains: 3] ++ opts
+          opts = [warmup: 25, draws: 10] ++ opts
           MCMC.sample(&normal/2, f64(start(11)), f64(precision(11)), quiet(opts))
         end
 

@@ -56,7 +56,7 @@ defmodule Nx.Vulkan.Test.Nuts do
   The transitions of one chain from `q`, as maps of `:q`, `:logp`, `:depth`, `:steps`, `:accept` and `:divergent`.
 
   `density` gives the log-density and its gradient. Options: `:seed`, `:chain`, `:transitions`, `:max_depth`, and `:step_size` or, to
-  adapt it, `:warmup` with `:windows` and `:target_accept`.
+  adapt it, `:warmup` with `:windows`, `:target_accept` and `:mass`.
   """
   def sample(density, q, opts) do
     {logp, gradient} = density.(q)
@@ -67,7 +67,7 @@ defmodule Nx.Vulkan.Test.Nuts do
         Map.new(opts)
       )
 
-    run = Map.merge(run, %{transition: 0, scale: Enum.map(q, fn _ -> 1.0 end), window: []})
+    run = Map.merge(run, %{transition: 0, factor: identity(length(q)), window: []})
     run = if run[:step_size], do: averaging(run), else: search(Map.put(run, :step_size, 1.0))
 
     {results, _run} =
@@ -81,11 +81,12 @@ defmodule Nx.Vulkan.Test.Nuts do
     results
   end
 
-  # Momenta are those of positions divided by the scale.
+  # Momenta are those of positions that the inverse of the factor transforms.
   defp step(run, point, eps) do
-    kick = &Enum.zip_with([&1, run.scale, &2], fn [p, s, g] -> p + 0.5 * eps * s * g end)
+    transposed = Enum.zip_with(run.factor, & &1)
+    kick = fn p, gradient -> add(p, scaled(0.5 * eps, product(transposed, gradient))) end
     p = kick.(point.p, point.gradient)
-    q = Enum.zip_with([point.q, run.scale, p], fn [q, s, p] -> q + eps * s * p end)
+    q = add(point.q, scaled(eps, product(run.factor, p)))
     {logp, gradient} = run.density.(q)
     point(q, kick.(p, gradient), logp, gradient)
   end
@@ -95,6 +96,9 @@ defmodule Nx.Vulkan.Test.Nuts do
 
   defp dot(a, b), do: Enum.sum(Enum.zip_with(a, b, &(&1 * &2)))
   defp add(a, b), do: Enum.zip_with(a, b, &(&1 + &2))
+  defp scaled(number, a), do: Enum.map(a, &(number * &1))
+  defp product(matrix, a), do: Enum.map(matrix, &dot(&1, a))
+  defp identity(d), do: for(i <- 1..d, do: for(j <- 1..d, do: if(i == j, do: 1.0, else: 0.0)))
 
   defp start(run, use, number),
     do: point(run.q, momentum(run, use, number), run.logp, run.gradient)
@@ -241,18 +245,46 @@ defmodule Nx.Vulkan.Test.Nuts do
         %{run | window: window}
 
       true ->
-        search(%{run | window: [], scale: scale(window), transition: next})
-        |> Map.put(:transition, run.transition)
+        # The search is that of the next transition.
+        found = search(%{run | window: [], factor: factor(window, run.mass), transition: next})
+        %{found | transition: run.transition}
     end
   end
 
-  defp scale(window) do
+  # A factor of the covariances, shrunk towards 1e-3.
+  defp factor(window, mass) do
     n = length(window)
+    mean = scaled(1 / n, Enum.reduce(window, &add/2))
+    centred = for q <- window, do: Enum.zip_with(q, mean, &(&1 - &2))
 
-    for values <- Enum.zip_with(window, & &1) do
-      mean = Enum.sum(values) / n
-      variance = Enum.sum(Enum.map(values, &((&1 - mean) ** 2))) / (n - 1)
-      :math.sqrt(n / (n + 5) * variance + 1.0e-3 * 5 / (n + 5))
-    end
+    covariance =
+      for {row, i} <- Enum.with_index(identity(length(mean))) do
+        for {own, j} <- Enum.with_index(row) do
+          sum = Enum.sum(for x <- centred, do: Enum.at(x, i) * Enum.at(x, j))
+          covariance = n / ((n + 5) * (n - 1)) * sum
+
+          if own == 0.0 and mass == :diagonal,
+            do: 0.0,
+            else: covariance + own * 1.0e-3 * 5 / (n + 5)
+        end
+      end
+
+    cholesky(covariance)
+  end
+
+  # Row by row; Nx's own adds 1e-10 to pivots.
+  defp cholesky(matrix) do
+    Enum.reduce(Enum.with_index(matrix), [], fn {row, i}, rows ->
+      above = Enum.with_index(rows)
+
+      own =
+        Enum.reduce(above, [], fn {other, j}, own ->
+          rest = Enum.at(row, j) - dot(own, Enum.take(other, j))
+          own ++ [rest / Enum.at(other, j)]
+        end)
+
+      pivot = :math.sqrt(Enum.at(row, i) - dot(own, own))
+      rows ++ [own ++ [pivot | List.duplicate(0.0, length(matrix) - i - 1)]]
+    end)
   end
 end

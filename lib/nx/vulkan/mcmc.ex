@@ -27,8 +27,8 @@ defmodule Nx.Vulkan.MCMC do
 
   ## Warm-up
 
-  Dual averaging adapts the step size to `:target_accept` (Hoffman and Gelman 2014); the variances of positions are
-  found in Stan's windows and scale the positions from then on. Transitions of the warm-up are not among the draws.
+  Dual averaging adapts the step size to `:target_accept` (Hoffman and Gelman 2014); the variances of positions, or with
+  `mass: :dense` their covariances, are found in Stan's windows, and scale the positions from then on. Transitions of the warm-up are not among the draws.
 
   ## Reproducibility
 
@@ -107,7 +107,7 @@ defmodule Nx.Vulkan.MCMC do
     * `:max_depth` - of `:nuts`: how often a trajectory is doubled at most, up to 20 (default: 10)
     * `:steps` - of `:hmc`: the mean number of steps of a trajectory (default: 16)
     * `:step_size` - the step size to start with, in place of one that is searched
-    * `:mass` - `:diagonal`
+    * `:mass` - `:diagonal` or `:dense`: what the warm-up finds of the covariances of positions (default: `:diagonal`)
     * `:type` - `:f32` or `:f64`, of positions and of all computations (default: `:f64`)
     * `:progress` - whether to draw a bar on a terminal (default: `true`)
     * `:steps_per_dispatch` - leapfrog steps of a dispatch, in place of a number that follows the time that they take
@@ -149,7 +149,7 @@ defmodule Nx.Vulkan.MCMC do
 
   defp checked!(opts) do
     one_of!(opts, :algorithm, [:nuts, :hmc])
-    one_of!(opts, :mass, [:diagonal])
+    one_of!(opts, :mass, [:diagonal, :dense])
     one_of!(opts, :type, [:f32, :f64, {:f, 32}, {:f, 64}])
     one_of!(opts, :progress, [true, false])
     for key <- [:chains, :draws, :thin, :steps], do: integer!(opts, key, 1, 0x7FFFFFFF)
@@ -194,7 +194,7 @@ defmodule Nx.Vulkan.MCMC do
 
   defp sampler(chain, start, data, opts) do
     settings = {
-      opts.algorithm,
+      {opts.algorithm, opts.mass == :dense},
       {opts.chains, opts.warmup, opts.draws, opts.thin},
       {opts.steps, opts.max_depth},
       {opts.seed, opts.target_accept * 1.0, (opts.step_size || 1) * 1.0, opts.step_size == nil},

@@ -39,6 +39,10 @@ void adapt_scale() {
   ++gathered;
   REAL n = REAL(gathered);
   bool last = transition + 1u == p.windows.v[window + 1u];
+#ifdef DENSE_MASS
+  gather_covariance(n);
+  if (last) factor_covariance(n);
+#else
   { EACH {
     REAL x = DRAW_Q, delta = x - MEAN, mean = MEAN + delta / n;
     REAL spread = SPREAD + delta * (x - mean);
@@ -46,6 +50,7 @@ void adapt_scale() {
     SPREAD = last ? REAL(0) : spread;
     if (last) SCALE = sqrt((n / (n + REAL(5))) * (spread / (n - REAL(1))) + REAL(5) / (REAL(1000) * (n + REAL(5))));
   } }
+#endif
   if (last) {
     gathered = 0u;
     ++window;

@@ -2,9 +2,9 @@
 // where the dispatch before stopped. The algorithms are in trajectory.glsl and tree.glsl, the warm-up in adaptation.glsl, the
 // log-density is the kernel's.
 //
-// Algorithm: a chain is a state machine, and its unit is one leapfrog step with one evaluation of the log-density. Momenta are those of
+// Algorithm: a chain is a state machine that moves by one leapfrog step with one evaluation of the log-density. Momenta are those of
 //   whitened positions, standard normal: with M⁻¹ = L Lᵀ, the momentum is p = L⁻ᵀ P, q' = L P and P' = Lᵀ g. All sums over momenta are
-//   then free of the mass. Draws depend on seed, chain and transition alone, and the units of a dispatch change no bit of them.
+//   then free of the mass. Draws depend on seed, chain and transition alone, and the number of steps of a dispatch changes no bit of them.
 // Domain: all numbers. An energy error that is NaN counts as infinite.
 // Source: R. M. Neal, "MCMC using Hamiltonian dynamics" (2011), sections 2.3, 4.1 and 5.4.
 //
@@ -160,7 +160,7 @@ void main() {
       SPREAD = REAL(0);
     } }
   }
-  for (uint unit = 0u; unit < p.units && phase != ENDED; ++unit) {
+  for (uint step = 0u; step < p.budget && phase != ENDED; ++step) {
     if (phase == SEARCHING) start_from_draw(OF_SEARCH, trial);
     if (phase == BETWEEN) start_transition();
     if (phase == MOVING) before_step();

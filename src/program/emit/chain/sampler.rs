@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::ChainEvaluation;
-use super::kernel::{ChainMemory, function, start};
+use super::kernel::{ChainMemory, InverseMass, function, start};
 use crate::device::Capabilities;
 use crate::program::Type;
 use crate::program::chain::ChainProgram;
@@ -15,6 +15,9 @@ const MAX_REGISTER_ELEMENTS: u64 = 2;
 /// The most values that the invocations add up at once.
 const MAX_SUMS: u64 = 6;
 
+/// The fewest transitions of a window, each of a step at least: a factor is made no more often.
+const MIN_WINDOW: u64 = 15;
+
 /// How a sampler makes a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SamplerAlgorithm {
@@ -22,6 +25,15 @@ pub enum SamplerAlgorithm {
     Trajectory,
     /// The No-U-Turn sampler.
     Tree,
+}
+
+/// A sampler's algorithm and mass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SamplerKind {
+    /// How a transition is made.
+    pub algorithm: SamplerAlgorithm,
+    /// What the warm-up finds of the inverse mass.
+    pub mass: InverseMass,
 }
 
 /// Words of a chain's state that the host reads after each dispatch: transitions done, divergences, leapfrog steps, whether the start
@@ -94,15 +106,17 @@ impl SamplerState {
 pub struct SamplerShape {
     /// Elements of a vector that an invocation has.
     elements: u64,
+    dimensions: u64,
+    mass: InverseMass,
     lanes: u32,
     subgroups: u32,
 }
 
 impl SamplerShape {
     /// That of positions of `dimensions` elements and a workgroup of `threads` invocations.
-    pub fn new(dimensions: u64, threads: u32, caps: &Capabilities) -> Self {
+    pub fn new(dimensions: u64, threads: u32, mass: InverseMass, caps: &Capabilities) -> Self {
         let lanes = caps.subgroup.clamp(1, threads);
-        Self { elements: dimensions.div_ceil(threads.into()), lanes, subgroups: threads / lanes }
+        Self { elements: dimensions.div_ceil(threads.into()), dimensions, mass, lanes, subgroups: threads / lanes }
     }
 
     /// Bytes of the workgroup's memory for sums of numbers of that size.
@@ -110,15 +124,26 @@ impl SamplerShape {
         if self.subgroups > 1 { MAX_SUMS * u64::from(self.subgroups) * size } else { 0 }
     }
 
-    /// Iterations of loops that an invocation makes in a step besides the evaluation, on average of any number of steps.
-    pub fn iterations(&self) -> u64 {
+    /// Iterations of loops that an invocation makes in a step besides the evaluation, on average of any number of steps, and those that it
+    /// makes besides once in a dispatch.
+    pub fn iterations(&self) -> (u64, u64) {
         // The checks of a tree are one loop for each point on average; vectors are looped over some 30 times.
-        3 + if self.in_registers() { 0 } else { 32 * self.elements }
+        let each = 3 + if self.in_registers() { 0 } else { 32 * self.elements };
+        match self.mass {
+            InverseMass::Diagonal => (each, 0),
+            InverseMass::Dense => {
+                // Products, eight elements at a time, and the covariance; the factor at the end of a window.
+                let d = self.dimensions;
+                let factor = d * (2 + self.elements + (1 + self.elements) * d.div_ceil(16)) + self.elements * d;
+                (each + self.elements * (4 * d.div_ceil(8) + 6) + factor / MIN_WINDOW, factor)
+            }
+        }
     }
 
     /// Lines that an invocation runs in a step besides the evaluation.
     pub fn operations(&self) -> u64 {
-        200 + 100 * self.elements
+        let matrix = if self.mass == InverseMass::Dense { 4 * self.elements * self.dimensions } else { 0 };
+        200 + 100 * self.elements + matrix
     }
 
     fn in_registers(&self) -> bool {
@@ -132,7 +157,7 @@ pub fn sampler_source(
     evaluation: &ChainEvaluation,
     memory: &ChainMemory,
     threads: u32,
-    algorithm: SamplerAlgorithm,
+    kind: SamplerKind,
     parameters: &str,
     caps: &Capabilities,
 ) -> String {
@@ -145,7 +170,7 @@ pub fn sampler_source(
         let _ = writeln!(text, "#define S{slot}(i) AT({}, p.slot{slot}, i)", ty.storage());
     }
     function(&mut text, program, evaluation);
-    let shape = SamplerShape::new(program.given.dimensions, threads, caps);
+    let shape = SamplerShape::new(program.given.dimensions, threads, kind.mass, caps);
     define(&mut text, "LANES", shape.lanes);
     define(&mut text, "SUBGROUPS", shape.subgroups);
     define(&mut text, "CHAIN", "(p.first_chain + workgroup())");
@@ -154,16 +179,36 @@ pub fn sampler_source(
     } else {
         text.push_str("#define REAL_OF(bits) uintBitsToFloat((bits).x)\n");
     }
-    if algorithm == SamplerAlgorithm::Tree {
+    if kind.algorithm == SamplerAlgorithm::Tree {
         define(&mut text, "TREE", "");
     }
     elements(&mut text, program.given.dimensions, threads, shape);
     state(&mut text, shape);
-    text.push_str(
-        "#define VELOCITY (SCALE * P(ELEMENT))\n#define FORCE (SCALE * G(ELEMENT))\n\
-         #include \"lib/chain/random.glsl\"\n#include \"lib/chain/sampler.glsl\"\n",
-    );
+    match kind.mass {
+        InverseMass::Diagonal => {
+            text.push_str("#define VELOCITY (SCALE * P(ELEMENT))\n#define FORCE (SCALE * G(ELEMENT))\n");
+        }
+        InverseMass::Dense => dense_mass(&mut text, program, real),
+    }
+    text.push_str("#include \"lib/chain/random.glsl\"\n#include \"lib/chain/sampler.glsl\"\n");
     text
+}
+
+/// Two matrices of a chain, and the products with the factor once there is one.
+fn dense_mass(text: &mut String, program: &ChainProgram, real: &str) {
+    if program.given.matrices.is_empty() {
+        text.push_str("#include \"lib/chain/matrices.glsl\"\n");
+    }
+    let _ = write!(
+        text,
+        "layout(buffer_reference, scalar) coherent buffer Matrices {{ {real} v[]; }};\n\
+         #define FACTOR(e) Matrices(uvec2(p.matrices)).v[CHAIN * (2u * D * D) + (e)]\n\
+         #define COVARIANCE(e) Matrices(uvec2(p.matrices)).v[CHAIN * (2u * D * D) + D * D + (e)]\n\
+         #define DENSE_MASS\n\
+         #include \"lib/chain/dense_mass.glsl\"\n\
+         #define VELOCITY (window == 0u ? P(ELEMENT) : dense_velocity(ELEMENT))\n\
+         #define FORCE (window == 0u ? G(ELEMENT) : dense_force(ELEMENT))\n"
+    );
 }
 
 /// The loop over the elements of vectors that an invocation has.
