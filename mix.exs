@@ -77,6 +77,7 @@ defmodule NxVulkan.MixProject do
       main: "readme",
       extras:
         ["README.md", "livebooks/intro.livemd"] ++
+          pages("guides", ~w(which_gpu coming_from_exla)) ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
           pages("guides", ~w(chains sampling kernels serving spirv without_rust platforms)) ++
           pages("guides", ~w(troubleshooting)) ++
@@ -104,7 +105,11 @@ defmodule NxVulkan.MixProject do
       ],
       groups_for_modules: [
         "With Nx": [
+          Nx.Vulkan,
           Nx.Vulkan.VulkanoBackend,
+          Nx.Vulkan.Backend,
+          Nx.Vulkan.Compiler,
+          Nx.Vulkan.Profile,
           Nx.Vulkan.Chain,
           Nx.Vulkan.MCMC,
           Nx.Vulkan.MCMC.Diagnostics,

@@ -4,8 +4,9 @@ defmodule Nx.Vulkan do
 
   `Nx.Vulkan.VulkanoBackend` is the `Nx` backend:
 
-      Nx.default_backend(Nx.Vulkan.VulkanoBackend)
-      Nx.sum(Nx.iota({1000, 1000}, type: :f32))
+      iex> Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+      iex> Nx.iota({100, 100}, type: :f32) |> Nx.sum() |> Nx.to_number()
+      49995000.0
 
   `Nx.Vulkan.NativeV` is the layer below, buffers and SPIR-V kernels, and needs no Nx.
 

@@ -2,7 +2,8 @@ defmodule Nx.Vulkan.Backend do
   @moduledoc """
   Another name of `Nx.Vulkan.VulkanoBackend`, for projects that know the backend by it.
 
-      Nx.default_backend(Nx.Vulkan.Backend)
+      iex> Nx.tensor([1, 2], backend: Nx.Vulkan.Backend) |> Nx.add(1) |> Nx.to_list()
+      [2, 3]
 
   Every callback is that backend's, and so are the tensors: their backend is `Nx.Vulkan.VulkanoBackend`.
   """

@@ -2,8 +2,12 @@ defmodule Nx.Vulkan.Compiler do
   @moduledoc """
   An `Nx.Defn.Compiler` for definitions that run on the device, wherever their inputs were.
 
-      Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler)
-      Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)
+      iex> softplus = Nx.Defn.jit(&Nx.log1p(Nx.exp(&1)), compiler: Nx.Vulkan.Compiler)
+      iex> softplus.(Nx.tensor([-200.0, 20.0], type: :f32)) |> Nx.to_list()
+      [0.0, 20.0]
+
+  `Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)` makes it the compiler of all definitions of a process, and the
+  application's environment that of all processes ([guide](definitions.html)).
 
   Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
   that lead to it, several reductions of the same rows with what is computed of them, and a matrix product with those that follow it;

@@ -2,7 +2,9 @@ defmodule Nx.Vulkan.Doctor do
   @moduledoc """
   Reports what nx_vulkan finds on this machine: `mix nx_vulkan.doctor`, or, in a release,
 
-      IO.puts(elem(Nx.Vulkan.Doctor.report(), 1))
+      iex> {:ok, report} = Nx.Vulkan.Doctor.report()
+      iex> report =~ "Device"
+      true
   """
 
   import Bitwise, only: [<<<: 2]

@@ -2,8 +2,14 @@ defmodule Nx.Vulkan.Error do
   @moduledoc """
   Raised by the backend when a call to the device failed.
 
+      iex> tensor = Nx.iota({3}, backend: Nx.Vulkan.VulkanoBackend)
+      iex> Nx.backend_deallocate(tensor)
+      iex> Nx.add(tensor, 1)
+      ** (Nx.Vulkan.Error) add: the buffer was deallocated
+
   `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
-  `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached.
+  `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached. The
+  [troubleshooting guide](troubleshooting.html#errors-and-their-reasons) has all of them, with causes and what to do.
   """
 
   defexception [:reason, :message]

@@ -7,11 +7,18 @@ defmodule Nx.Vulkan.Fallback do
 
       config :nx_vulkan, fallback: :warn
 
+  The modes are
+
     * `:allow` (the default): do it
     * `:warn`: do it and log a warning
     * `:raise`: raise `Nx.Vulkan.Fallback.Error` instead
 
   The setting is read at each fallback. `put_mode/1` overrides it for the calling process.
+
+      iex> Nx.Vulkan.Fallback.put_mode(:raise)
+      iex> pair = Nx.tensor([1, 2], backend: Nx.Vulkan.VulkanoBackend)
+      iex> Nx.reduce(pair, 0, fn x, y -> Nx.tensor(Nx.to_number(x) + Nx.to_number(y)) end)
+      ** (Nx.Vulkan.Fallback.Error) reduce(s32[2], s32[]) cannot run on the device: the function reads values (fallback: :raise)
 
   Each fallback that was done emits the telemetry event `[:nx_vulkan, :fallback]` with the measurement
   `:duration` (native time units) and the metadata `:op`, `:shapes` and `:types` of the tensors that
@@ -24,7 +31,16 @@ defmodule Nx.Vulkan.Fallback do
   require Logger
 
   defmodule Error do
-    @moduledoc "Raised in mode `:raise` for what cannot run on the device."
+    @moduledoc """
+    Raised in mode `:raise` for what cannot run on the device.
+
+        iex> Nx.Vulkan.Fallback.put_mode(:raise)
+        iex> numbers = Nx.tensor([1, 2], backend: Nx.Vulkan.VulkanoBackend)
+        iex> read = fn a, b -> Nx.tensor(Nx.to_number(a) + Nx.to_number(b)) end
+        iex> error = catch_error(Nx.reduce(numbers, 0, read))
+        iex> {error.__struct__, error.op}
+        {Nx.Vulkan.Fallback.Error, :reduce}
+    """
     defexception [:op, :message]
   end
 

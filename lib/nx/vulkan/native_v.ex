@@ -2,6 +2,13 @@ defmodule Nx.Vulkan.NativeV do
   @moduledoc """
   GPU buffers and kernels without tensors.
 
+      iex> {:ok, buffer} = Nx.Vulkan.NativeV.buf_upload(<<1.5::float-32-native, 2.5::float-32-native>>)
+      iex> {:ok, squares} = Nx.Vulkan.NativeV.buf_alloc(8)
+      iex> file = Application.app_dir(:nx_vulkan, "priv/shaders/elementwise_binary.spv")
+      iex> :ok = Nx.Vulkan.NativeV.apply_binary(squares, buffer, buffer, 2, 1, file)
+      iex> Nx.Vulkan.NativeV.buf_download(squares)
+      {:ok, <<2.25::float-32-native, 6.25::float-32-native>>}
+
   A *buffer* is a reference to device memory with a size in bytes and no type. Its memory goes back
   to the pool once the BEAM has collected the reference and the device has finished with it.
 

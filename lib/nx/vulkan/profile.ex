@@ -5,9 +5,14 @@ defmodule Nx.Vulkan.Profile do
   It inspects as a table of the kernels, the one that took longest first, and `to_chrome_trace/1` is the same as a trace in time,
   for `chrome://tracing` or [Perfetto](https://ui.perfetto.dev):
 
-      profile = Nx.Vulkan.profile(fn -> step.(params, batch) end)
-      IO.inspect(profile)
-      File.write!("trace.json", Nx.Vulkan.Profile.to_chrome_trace(profile))
+      iex> x = Nx.iota({64, 64}, type: :f32, backend: Nx.Vulkan.VulkanoBackend)
+      iex> profile = Nx.Vulkan.profile(fn -> Nx.dot(x, x) end)
+      iex> profile.result.shape
+      {64, 64}
+      iex> Enum.all?(profile.kernels, &(&1.runs >= 1 and &1.device_us >= 0))
+      true
+
+  `File.write!("trace.json", Nx.Vulkan.Profile.to_chrome_trace(profile))` writes the trace.
 
   ## Fields
 

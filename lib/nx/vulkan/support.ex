@@ -2,6 +2,11 @@ defmodule Nx.Vulkan.Support do
   @moduledoc """
   Which operation runs where for which type, from the catalogue that generates the backend's callbacks
   and from what the device has. `Nx.Vulkan.support/0` prints it.
+
+      iex> rows = Nx.Vulkan.Support.table(%{{:f, 32} => :device})
+      iex> {_group, _operations, targets} = Enum.find(rows, fn {_, operations, _} -> :dot in operations end)
+      iex> targets
+      %{{:f, 32} => :device}
   """
 
   require Nx.Vulkan.Native, as: Native

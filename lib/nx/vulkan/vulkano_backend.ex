@@ -2,7 +2,9 @@ defmodule Nx.Vulkan.VulkanoBackend do
   @moduledoc """
   An `Nx` backend that keeps tensors in the memory of a Vulkan device and computes there.
 
-      Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+      iex> Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+      iex> Nx.dot(Nx.iota({2, 3}), Nx.iota({3})) |> Nx.to_list()
+      [5, 14]
 
   Operations only record work; the device runs it while Elixir goes on, and
   reading a tensor (`Nx.to_binary/2`, `inspect/2`, `Nx.to_number/1`, …) waits for it. Tensors of
