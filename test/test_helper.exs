@@ -15,7 +15,7 @@ two_devices? = System.get_env("NX_VULKAN_DEVICES") != nil
 
 ExUnit.start(
   exclude:
-    [:timing] ++
+    [:timing, :posteriors] ++
       if(large?, do: [], else: [:huge]) ++
       if(donation?, do: [], else: [:donation]) ++
       if(two_devices?, do: [], else: [:two_devices])
