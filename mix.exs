@@ -79,7 +79,8 @@ defmodule NxVulkan.MixProject do
         ["README.md", "livebooks/intro.livemd"] ++
           pages("guides", ~w(which_gpu coming_from_exla)) ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
-          pages("guides", ~w(chains sampling kernels serving spirv without_rust platforms)) ++
+          pages("guides", ~w(chains sampling diagnostics kernels serving spirv)) ++
+          pages("guides", ~w(without_rust platforms)) ++
           pages("guides", ~w(troubleshooting)) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
