@@ -138,8 +138,10 @@ pub(super) fn give_up(env: Env) {
 pub(super) fn constant(env: Env, gpu: &Gpu, buffer: &Buffer) -> Result<()> {
     let allocation = buffer.allocation()?;
     with_recording(env, |own| {
-        if std::ptr::eq(own.gpu, gpu) {
-            own.recording.as_mut().map(|recording| recording.constant(allocation));
+        if std::ptr::eq(own.gpu, gpu)
+            && let Some(recording) = own.recording.as_mut()
+        {
+            recording.constant(allocation);
         }
     });
     Ok(())
