@@ -12,7 +12,7 @@ use crate::graph::{Context, Params};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
 use crate::program::emit::{
-    ChainMemory, InverseMass, SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source,
+    ChainMemory, DENSE_MATRICES, InverseMass, SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source,
 };
 use crate::tuning::chain::{chain_dispatch, most_chain_steps, most_dense_dimensions, shared_budget};
 
@@ -193,7 +193,7 @@ impl Sampler {
 
 /// Elements of the matrices of a chain.
 fn matrix_elements(settings: &SamplerSettings, d: u64) -> u64 {
-    if settings.kind.mass == InverseMass::Dense { 2 * d * d } else { 0 }
+    if settings.kind.mass == InverseMass::Dense { DENSE_MATRICES * d * d } else { 0 }
 }
 
 fn check(

@@ -126,10 +126,10 @@ defmodule Nx.Vulkan.MCMC do
           result() | {:error, {:unsupported, String.t()}}
   def sample(logp, q, data, opts \\ []) do
     opts = opts |> Keyword.validate!(@defaults) |> Map.new() |> checked!()
-    start = if is_function(q, 1), do: q, else: fn _chain -> q end
+    first = if is_function(q, 1), do: q.(0), else: q
 
-    with {:ok, chain} <- chain(logp, start.(0), data, opts),
-         {:ok, sampler} <- sampler(chain, start, data, opts) do
+    with {:ok, chain} <- chain(logp, first, data, opts),
+         {:ok, sampler} <- sampler(chain, q, data, opts) do
       run(sampler, opts)
       results(sampler, chain, opts)
     end
@@ -216,26 +216,28 @@ defmodule Nx.Vulkan.MCMC do
   end
 
   # One position after the other.
-  defp starts(%Chain{type: type} = chain, start, chains) do
+  defp starts(chain, start, chains) when is_function(start, 1),
+    do: upload(for number <- 0..(chains - 1), do: position(chain, start.(number)))
+
+  defp starts(chain, q, chains), do: upload(List.duplicate(position(chain, q), chains))
+
+  defp position(%Chain{type: type} = chain, q) do
     shapes = &for(leaf <- Composite.flatten_list([&1]), do: shape(leaf))
     expected = shapes.(chain.template)
 
-    vectors =
-      for number <- 0..(chains - 1) do
-        q = start.(number)
+    if shapes.(q) != expected do
+      raise ArgumentError,
+            "q: expected tensors of the shapes #{inspect(expected)}, got: #{inspect(q)}"
+    end
 
-        if shapes.(q) != expected do
-          raise ArgumentError,
-                "q: expected tensors of the shapes #{inspect(expected)}, got: #{inspect(q)}"
-        end
+    q
+    |> Composite.traverse(&(&1 |> Nx.to_tensor() |> Nx.backend_copy(Nx.BinaryBackend)))
+    |> Lowering.flat(type)
+    |> Nx.to_binary()
+  end
 
-        q
-        |> Composite.traverse(&(&1 |> Nx.to_tensor() |> Nx.backend_copy(Nx.BinaryBackend)))
-        |> Lowering.flat(type)
-        |> Nx.to_binary()
-      end
-
-    case Native.call(operand_upload(IO.iodata_to_binary(vectors), Storage.default_device())) do
+  defp upload(positions) do
+    case Native.call(operand_upload(IO.iodata_to_binary(positions), Storage.default_device())) do
       {:ok, ref} -> ref
       error -> Error.raise!(:sample, error)
     end

@@ -1,25 +1,26 @@
 // Owns a dense mass: the factor of the inverse mass, its products, and the covariances that it is made of.
 //
-// Algorithm: M⁻¹ = L Lᵀ. The factor is symmetric in memory, so that the invocations read neighbours in both products: element (j, i)
-//   is that of L or of Lᵀ. Covariances by Welford's method, shrunk as the variances of adaptation.glsl. Before the first window ends,
+// Algorithm: M⁻¹ = L Lᵀ. The factor and its transpose are in memory with their zeros, so that the invocations read neighbours in both
+//   products, all in loops of one length. Covariances by Welford's method, shrunk as the variances of adaptation.glsl. Before the first window ends,
 //   the factor is the identity and is not read.
 // Domain: some hundred elements, as for lib/chain/matrices.glsl.
 // Source: Stan Reference Manual, "HMC algorithm parameters".
 //
-// The kernel defines FACTOR(e) and COVARIANCE(e), elements of two matrices in memory that the workgroup shares, and includes
+// The kernel defines FACTOR(e), TRANSPOSED(e) and COVARIANCE(e), elements of matrices in memory that the workgroup shares, and includes
 // lib/chain/matrices.glsl before.
 
-#define FACTOR_OF_COLUMN(j) FACTOR((j) * D + i)
+#define OF_FACTOR(j) FACTOR((j) * D + i)
+#define OF_TRANSPOSED(j) TRANSPOSED((j) * D + i)
 
 REAL dense_velocity(uint i) {
   REAL sum = REAL(0);
-  CHAIN_PRODUCTS(sum, REAL(1), 0u, i + 1u, FACTOR_OF_COLUMN, P)
+  CHAIN_PRODUCTS(sum, REAL(1), 0u, D, OF_TRANSPOSED, P)
   return sum;
 }
 
 REAL dense_force(uint i) {
   REAL sum = REAL(0);
-  CHAIN_PRODUCTS(sum, REAL(1), i, D, FACTOR_OF_COLUMN, G)
+  CHAIN_PRODUCTS(sum, REAL(1), 0u, D, OF_FACTOR, G)
   return sum;
 }
 
@@ -56,7 +57,7 @@ void factor_covariance(REAL n) {
 #undef CHAIN_L
   { EACH {
     uint i = ELEMENT;
-    for (uint j = 0u; j < i; ++j) FACTOR(j * D + i) = FACTOR(i * D + j);
+    for (uint j = 0u; j < D; ++j) TRANSPOSED(j * D + i) = FACTOR(i * D + j);
   } }
   meet();
 }

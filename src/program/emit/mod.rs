@@ -21,8 +21,8 @@ mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
 pub use chain::{
-    ChainEvaluation, ChainMemory, InverseMass, LeapfrogModule, SamplerAlgorithm, SamplerKind, SamplerShape,
-    SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
+    ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogModule, SamplerAlgorithm, SamplerKind,
+    SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
 };
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use prelude::{head, vec4_bytes, vec4_of};

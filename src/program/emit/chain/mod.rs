@@ -30,7 +30,7 @@ use values::{ChainEmitter, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
 pub use module::{LeapfrogModule, leapfrog_module};
-pub use sampler::{SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source};
+pub use sampler::{DENSE_MATRICES, SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source};
 
 /// The most times that elements of an iteration are unrolled along short axes.
 const MAX_UNROLLED_ELEMENTS: u64 = 16;

@@ -18,6 +18,9 @@ const MAX_SUMS: u64 = 6;
 /// The fewest transitions of a window, each of a step at least: a factor is made no more often.
 const MIN_WINDOW: u64 = 15;
 
+/// Matrices of a chain with a dense mass.
+pub const DENSE_MATRICES: u64 = 3;
+
 /// How a sampler makes a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SamplerAlgorithm {
@@ -194,7 +197,7 @@ pub fn sampler_source(
     text
 }
 
-/// Two matrices of a chain, and the products with the factor once there is one.
+/// The matrices of a chain, and the products with the factor once there is one.
 fn dense_mass(text: &mut String, program: &ChainProgram, real: &str) {
     if program.given.matrices.is_empty() {
         text.push_str("#include \"lib/chain/matrices.glsl\"\n");
@@ -202,8 +205,8 @@ fn dense_mass(text: &mut String, program: &ChainProgram, real: &str) {
     let _ = write!(
         text,
         "layout(buffer_reference, scalar) coherent buffer Matrices {{ {real} v[]; }};\n\
-         #define FACTOR(e) Matrices(uvec2(p.matrices)).v[CHAIN * (2u * D * D) + (e)]\n\
-         #define COVARIANCE(e) Matrices(uvec2(p.matrices)).v[CHAIN * (2u * D * D) + D * D + (e)]\n\
+         #define MATRIX(number, e) Matrices(uvec2(p.matrices)).v[(CHAIN * {DENSE_MATRICES}u + number) * (D * D) + (e)]\n\
+         #define FACTOR(e) MATRIX(0u, e)\n#define TRANSPOSED(e) MATRIX(1u, e)\n#define COVARIANCE(e) MATRIX(2u, e)\n\
          #define DENSE_MASS\n\
          #include \"lib/chain/dense_mass.glsl\"\n\
          #define VELOCITY (window == 0u ? P(ELEMENT) : dense_velocity(ELEMENT))\n\
