@@ -1,6 +1,6 @@
 # Sampling of the regime model by Nx.Vulkan.MCMC: effective draws a second, with the time of the warm-up. Compilation is not in it.
 #
-#     mix run -r examples/support/regime.exs -r examples/support/diagnostics.exs bench/sampling.exs
+#     mix run -r examples/support/regime.exs bench/sampling.exs
 #
 # Prints for each number of chains, type and seed: seconds of sampling, effective draws a second (the sum over the chains of each chain's
 # smallest, and the smallest of all chains together), gradients a second, divergences. CHAINS=4,1024, TYPES=f32,f64, SEEDS=3,
@@ -13,7 +13,6 @@ Code.require_file("support/regime_model.exs", __DIR__)
 {:ok, _} = Application.ensure_all_started(:nx)
 Nx.default_backend(Nx.Vulkan.VulkanoBackend)
 
-alias Examples.Diagnostics
 alias Nx.Vulkan.{Chain, MCMC}
 
 setting = fn name, default -> System.get_env(name, default) |> String.split(",") end
@@ -24,12 +23,8 @@ sampled = 16
 ms = fn time -> "#{div(time, 1000)} ms" end
 rate = fn count, time -> round(count * 1.0e6 / time) end
 
-# Draws of each parameter, chain by chain.
-by_parameter = fn draws ->
-  {chains, _, d} = Nx.shape(draws)
-  draws = Nx.backend_copy(draws[0..(min(chains, sampled) - 1)], Nx.BinaryBackend)
-  for i <- 0..(d - 1), do: Nx.to_list(draws[[.., .., i]])
-end
+# The smallest bulk ESS of the parameters.
+ess = fn draws -> draws |> MCMC.Diagnostics.ess_bulk() |> Nx.reduce_min() |> Nx.to_number() end
 
 test = self()
 
@@ -87,15 +82,10 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
       end)
 
     gradients = leapfrogs.(leapfrogs, 0)
-    parameters = by_parameter.(result.draws)
     counted = min(chains, sampled)
-
-    alone =
-      for chain <- 0..(counted - 1) do
-        parameters |> Enum.map(&Diagnostics.ess([Enum.at(&1, chain)])) |> Enum.min()
-      end
-
-    together = parameters |> Enum.map(&Diagnostics.ess/1) |> Enum.min()
+    draws = result.draws[0..(counted - 1)]
+    alone = for chain <- 0..(counted - 1), do: ess.(draws[chain..chain])
+    together = ess.(draws)
     scale = chains / counted
     steps = Nx.to_number(Nx.mean(Nx.as_type(result.stats.leapfrog_steps, :f32)))
 
