@@ -5,8 +5,6 @@
 #
 # Ends with status 1 when the chains disagree (R-hat above 1.02), or a posterior mean is not that of posteriordb's reference.
 
-Code.require_file("support/diagnostics.exs", __DIR__)
-
 defmodule Examples.EightSchools do
   import Nx.Defn
 
@@ -29,12 +27,13 @@ defmodule Examples.EightSchools do
   def start, do: %{mu: Nx.f64(0), log_tau: Nx.f64(0), eta: Nx.broadcast(Nx.f64(0), {8})}
 end
 
-alias Examples.{Diagnostics, EightSchools}
+alias Examples.EightSchools
+alias Nx.Vulkan.MCMC
 
 start = System.monotonic_time(:millisecond)
 
 %{draws: draws, stats: stats} =
-  Nx.Vulkan.MCMC.sample(&EightSchools.logp/2, EightSchools.start(), EightSchools.data(),
+  MCMC.sample(&EightSchools.logp/2, EightSchools.start(), EightSchools.data(),
     chains: 4,
     warmup: 1000,
     draws: 2000,
@@ -45,42 +44,22 @@ elapsed = System.monotonic_time(:millisecond) - start
 tau = Nx.exp(draws.log_tau)
 theta = Nx.add(Nx.new_axis(draws.mu, -1), Nx.multiply(Nx.new_axis(tau, -1), draws.eta))
 
-# Means of eight_schools_noncentered in posteriordb, and those of the schools' effects.
-parameters =
-  [{"mu", draws.mu, 4.41}, {"tau", tau, 3.60}] ++
-    for {mean, school} <- Enum.with_index([6.15, 4.94, 3.89, 4.81, 3.59, 4.04, 6.32, 4.86]),
-        do: {"theta #{school + 1}", theta[[.., .., school]], mean}
+summary =
+  MCMC.Diagnostics.summary(%{draws: %{mu: draws.mu, tau: tau, theta: theta}, stats: stats})
 
-cell = &String.pad_leading(:erlang.float_to_binary(&1 / 1, decimals: 2), 10)
+IO.inspect(summary)
+IO.puts("#{elapsed} ms")
 
-IO.puts(
-  String.pad_trailing("parameter", 12) <>
-    Enum.map_join(~w(mean sd R-hat ESS reference), &String.pad_leading(&1, 10))
-)
+# Means of eight_schools_noncentered in posteriordb, of 10,000 draws.
+schools = Enum.with_index([6.15, 4.94, 3.89, 4.81, 3.59, 4.04, 6.32, 4.86])
+
+references =
+  Map.new([{"mu", 4.41}, {"tau", 3.60}] ++ for({mean, i} <- schools, do: {"theta[#{i}]", mean}))
 
 problems =
-  for {name, values, reference} <- parameters do
-    chains = Nx.to_list(values)
-    all = Enum.concat(chains)
-    {mean, sd} = {Diagnostics.mean(all), Diagnostics.sd(all)}
-    {rhat, ess} = {Diagnostics.split_rhat(chains), Diagnostics.ess(chains)}
-
-    IO.puts(
-      String.pad_trailing(name, 12) <> Enum.map_join([mean, sd, rhat, ess, reference], cell)
-    )
-
-    # The reference has an error of its own, of 10,000 draws.
-    error = 5 * sd * :math.sqrt(1 / ess + 1.0e-4)
-
-    cond do
-      rhat > 1.02 -> "R-hat of #{name} is #{rhat}"
-      abs(mean - reference) > error -> "the mean of #{name} is #{mean}"
-      true -> nil
-    end
-  end
-  |> Enum.reject(&is_nil/1)
-
-IO.puts("\n#{Nx.to_number(Nx.sum(stats.divergent))} divergences, #{elapsed} ms in all")
+  for %{name: name, mean: mean, sd: sd, rhat: rhat, mcse_mean: error} <- summary.parameters,
+      rhat > 1.02 or abs(mean - references[name]) > 5 * (error + sd / 100),
+      do: "#{name}: R-hat #{rhat}, mean #{mean}, reference #{references[name]}"
 
 if problems != [] do
   IO.puts(:stderr, Enum.join(problems, "\n"))
