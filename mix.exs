@@ -96,6 +96,8 @@ defmodule NxVulkan.MixProject do
           pages("docs/performance", ~w(compiled_definitions sampling lavapipe memory_soak)) ++
           pages("docs/performance", ~w(cold_start_clock)) ++
           ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"],
+      # Developers' pages name a module without documentation.
+      skip_code_autolink_to: ["Nx.Vulkan.Catalogue"],
       assets: %{"docs/images" => "docs/images", "docs/performance/images" => "images"},
       groups_for_extras: [
         "Getting started": ~r"^livebooks/",

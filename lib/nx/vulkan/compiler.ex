@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.Compiler do
       [0.0, 20.0]
 
   `Nx.Defn.default_options(compiler: Nx.Vulkan.Compiler)` makes it the compiler of all definitions of a process, and the
-  application's environment that of all processes ([guide](definitions.html)).
+  application's environment that of all processes ([guide](definitions.md)).
 
   Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
   that lead to it, several reductions of the same rows with what is computed of them, and a matrix product with those that follow it;

@@ -9,7 +9,7 @@ defmodule Nx.Vulkan.Error do
 
   `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
   `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached. The
-  [troubleshooting guide](troubleshooting.html#errors-and-their-reasons) has all of them, with causes and what to do.
+  [troubleshooting guide](troubleshooting.md#errors-and-their-reasons) has all of them, with causes and what to do.
   """
 
   defexception [:reason, :message]

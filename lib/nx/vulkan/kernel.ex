@@ -48,12 +48,12 @@ defmodule Nx.Vulkan.Kernel do
 
   ## Safety
 
-  The compiled module is checked as a SPIR-V file is ([guide](spirv.html)). An index beyond a tensor's end reads zero or
+  The compiled module is checked as a SPIR-V file is ([guide](spirv.md)). An index beyond a tensor's end reads zero or
   another of its elements, and a write there has no effect: a faulty kernel computes wrong numbers and harms nothing
   else. Nobody can tell whether a loop ends: one that does not is ended by the driver's time limit, if it has one, and
   then the device is lost to this BEAM.
 
-  The [guide](kernels.html) has three kernels in full, and their speed.
+  The [guide](kernels.md) has three kernels in full, and their speed.
   '''
 
   import Nx.Defn, only: [deftransform: 2]
