@@ -268,6 +268,20 @@ defmodule Nx.Vulkan.ChainTest do
     end
   end
 
+  test "operations that depend one on the other have no kernel where they are too many, and end no process" do
+    scalar = Nx.template({}, :f64)
+
+    nested = fn count ->
+      fn q, _ ->
+        Enum.reduce(1..count, q, fn _, x -> Nx.sin(x) |> Nx.reshape({1}) |> Nx.sum() end)
+      end
+    end
+
+    assert {:ok, _} = Chain.compile(nested.(150), scalar, {})
+    assert {:error, {:unsupported, text}} = Chain.compile(nested.(3000), scalar, {})
+    assert text =~ "one after the other"
+  end
+
   test "what a kernel cannot compute is an error of compile" do
     q = Nx.template({4}, :f64)
     unsupported = fn logp -> assert {:error, {:unsupported, _}} = Chain.compile(logp, q, {}) end

@@ -26,7 +26,7 @@ use algebra::as_type;
 use index::ElementIndex;
 use plan::{MAX_UNIFORM_ELEMENTS, MAX_UNROLLED_AXIS, Plan, SlotKind};
 use reductions::{ChainAccumulator, ChainExchange};
-use values::{ChainEmitter, Emission, Stop};
+use values::{ChainEmitter, EMISSION_STACK_BYTES, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
 pub use module::{LeapfrogModule, leapfrog_module};
@@ -83,8 +83,21 @@ struct Sink {
     whole: bool,
 }
 
-/// Writes the function for a workgroup of that many invocations.
+/// Writes the function for a workgroup of that many invocations, on a stack of its own: elements are computed within one another.
 pub fn evaluation(program: &ChainProgram, threads: u32, caps: &Capabilities) -> Result<ChainEvaluation> {
+    let failed = |what: &str| Error::Unsupported(format!("a log-density whose kernel was not written: {what}"));
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("nx_vulkan chain".into())
+            .stack_size(EMISSION_STACK_BYTES)
+            .spawn_scoped(scope, || written(program, threads, caps))
+            .map_err(|error| failed(&error.to_string()))?
+            .join()
+            .unwrap_or_else(|_| Err(failed("its writer panicked")))
+    })
+}
+
+fn written(program: &ChainProgram, threads: u32, caps: &Capabilities) -> Result<ChainEvaluation> {
     let lanes = caps.subgroup.clamp(1, threads);
     let exchange = ChainExchange { lanes, subgroups: threads / lanes };
     let mut stored = BTreeSet::new();

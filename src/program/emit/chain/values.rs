@@ -18,6 +18,10 @@ use crate::program::{Attribute, Node, Source, Type, dense_strides};
 
 /// The most characters of a kernel: compilers take seconds for more.
 const MAX_TEXT: usize = 4 << 20;
+/// The most elements that are computed within one another: each takes some kilobytes of [`EMISSION_STACK_BYTES`].
+const MAX_NESTED_ELEMENTS: usize = 4096;
+/// The stack that the text is written on.
+pub const EMISSION_STACK_BYTES: usize = 128 << 20;
 
 /// A value of the kernel: its GLSL, a name or a literal, and the depth of the scope that knows it.
 #[derive(Clone, Debug)]
@@ -98,6 +102,8 @@ pub struct ChainEmitter<'a> {
     pub storing: BTreeSet<usize>,
     count: usize,
     characters: usize,
+    /// Elements that are being computed for one another.
+    nested: usize,
 }
 
 impl<'a> ChainEmitter<'a> {
@@ -121,6 +127,7 @@ impl<'a> ChainEmitter<'a> {
             storing: BTreeSet::new(),
             count: 0,
             characters: 0,
+            nested: 0,
         }
     }
 
@@ -288,7 +295,12 @@ impl<'a> ChainEmitter<'a> {
                 return Ok(value.clone());
             }
         }
+        if self.nested == MAX_NESTED_ELEMENTS {
+            return Err(Error::Unsupported("a log-density of too many operations one after the other".into()).into());
+        }
+        self.nested += 1;
         let value = self.new_element(slot, index)?;
+        self.nested -= 1;
         let depth = self.floor(value.depth.max(index.depth(&self.variables))).min(self.scopes.len() - 1);
         self.scopes[depth].elements.insert(key, value.clone());
         Ok(value)
