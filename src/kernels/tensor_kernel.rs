@@ -159,11 +159,10 @@ fn source(kernel: &TensorKernel, call: &TensorKernelCall, own: &str) -> String {
             let _ = writeln!(constants, "  uint {name}_shape[{}];", shape.len());
         }
         let sizes = (0..shape.len()).map(|axis| format!(" * {name}_shape[{axis}]")).collect::<String>();
-        let _ = writeln!(text, "#define {name}_size (1u{sizes})");
+        let _ = writeln!(text, "#define {name}_size (1u{sizes})\n#define {name}_type {}", ty.storage());
         let _ = writeln!(
             text,
-            "layout(set = 0, binding = {binding}, scalar) restrict {access}buffer Buffer_{name} {{ {} {name}[]; }};",
-            ty.storage()
+            "layout(set = 0, binding = {binding}, scalar) restrict {access}buffer Buffer_{name} {{ {name}_type {name}[]; }};"
         );
     }
     for (name, ty) in &kernel.params {

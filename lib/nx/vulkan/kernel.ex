@@ -28,6 +28,7 @@ defmodule Nx.Vulkan.Kernel do
 
     * `x[i]` for each input and output `x`: the tensor's elements in row-major order. Inputs can only be read.
     * `x_size`, the number of elements, and `x_shape[k]`, the extent of axis `k`; both are of type `uint`.
+    * `x_type`, the GLSL type of its elements, as in `y[i] = y_type(2 * x[i])`.
     * the parameters, by their names.
 
   All of GLSL 4.6 for compute shaders is there: shared memory, barriers, atomics, and the functions of subgroups that the
@@ -43,8 +44,8 @@ defmodule Nx.Vulkan.Kernel do
   | `:u2`, `:u4`, `:s2`, `:s4` | `uint8_t`: the bits, in the low ones of a byte |
   | `:c64`, `:c128` | `vec2`, `dvec2` |
 
-  On a device that cannot store single bytes or 16-bit words, these types take a `uint` each. Convert what you read and
-  write, as in `float(x[i])` and `y[i] = uint8_t(v)`, and the same source runs there, too.
+  On a device that cannot store single bytes or 16-bit words these types take a `uint` each, and `y_type` is `uint`: a source that
+  converts by it what it writes runs there, too. Types of 64 bits that a device lacks are refused.
 
   ## Safety
 
