@@ -4,7 +4,7 @@
 #
 # Prints for each number of chains, type and seed: seconds of sampling, effective draws a second (the sum over the chains of each chain's
 # smallest, and the smallest of all chains together), gradients a second, divergences. CHAINS=4,1024, TYPES=f32,f64, SEEDS=3,
-# WARMUP=600 and DRAWS=1500 choose what runs. Of more than 16 chains the effective draws of 16 are taken for all.
+# WARMUP=600, DRAWS=1500 and TARGET=0.8 (of the acceptance) choose what runs. Of more than 16 chains the effective draws of 16 are taken for all.
 #
 # Peers: ../shared/bench/sampling_cpu.py (nutpie), ../shared/bench/sampling_peers.py (NumPyro).
 
@@ -71,7 +71,13 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
 
   {first, _} = :timer.tc(fn -> sample.(0, warmup: 0, draws: 1) end)
   IO.puts("#{chains} chains, #{type}: compile #{ms.(compile)}, first draw #{ms.(first)}")
-  opts = [warmup: number.("WARMUP", "600"), draws: number.("DRAWS", "1500")]
+  target = String.to_float(System.get_env("TARGET", "0.8"))
+
+  opts = [
+    warmup: number.("WARMUP", "600"),
+    draws: number.("DRAWS", "1500"),
+    target_accept: target
+  ]
 
   for seed <- 1..number.("SEEDS", "3") do
     {time, result} =
@@ -87,12 +93,12 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
     alone = for chain <- 0..(counted - 1), do: ess.(draws[chain..chain])
     together = ess.(draws)
     scale = chains / counted
-    steps = Nx.to_number(Nx.mean(Nx.as_type(result.stats.leapfrog_steps, :f32)))
+    mean = fn tensor -> Float.round(Nx.to_number(Nx.mean(Nx.as_type(tensor, :f32))), 2) end
 
     IO.puts(
       "  seed #{seed}: #{ms.(time)}, #{rate.(Enum.sum(alone) * scale, time)} ESS/s (together #{rate.(together * scale, time)}), " <>
-        "#{rate.(gradients, time)} gradients/s, #{Float.round(steps, 1)} steps a draw, " <>
-        "#{Nx.to_number(Nx.sum(result.stats.divergent))} divergences"
+        "#{rate.(gradients, time)} gradients/s, #{mean.(result.stats.leapfrog_steps)} steps a draw, " <>
+        "acceptance #{mean.(result.stats.accept)}, #{Nx.to_number(Nx.sum(result.stats.divergent))} divergences"
     )
   end
 end

@@ -81,6 +81,10 @@ mod tests {
         assert_eq!(chain_dispatch(100_000, 1000, 264, 1000, &h200()), (264, 50));
         assert_eq!(chain_dispatch(1_000_000, 10_000, 16_384, 1000, &h200()), (1320, 1));
         // llvmpipe's loops are limited.
+        assert_eq!(most_chain_steps(59, 0, &lavapipe()), 999);
+        assert_eq!(most_chain_steps(59, 30_000, &lavapipe()), 499);
+        assert_eq!(most_chain_steps(100_000, 0, &lavapipe()), 1);
+        assert_eq!(most_chain_steps(59, 30_000, &h200()), u64::from(u32::MAX) - 1);
         assert_eq!(chain_dispatch(10_000, 5_000, 1, 100, &lavapipe()), (1, 10));
         assert_eq!(chain_dispatch(100_000_000, 50_000, 10, 100, &lavapipe()), (1, 1));
     }
