@@ -10,6 +10,7 @@ mod buffer;
 mod checks;
 mod packing;
 mod pool;
+mod size_class;
 
 pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices};
 pub use buffer::Buffer;

@@ -18,6 +18,7 @@ use vulkano::memory::allocator::{
 };
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
+use super::size_class::{MIN_SIZE_BYTES, size_class};
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::Timeline;
 use crate::error::{Attempt, Error, Retry};
@@ -190,8 +191,6 @@ struct PoolShared {
 /// The size-class pool. See the [module's documentation](super).
 pub struct Pool(Arc<PoolShared>);
 
-/// The smallest size class.
-const MIN_SIZE_BYTES: u64 = 256;
 /// Four of the largest elements: kernels load as much at once.
 const ALIGNMENT_BYTES: u64 = 64;
 /// The least that may be reserved before garbage is collected.
@@ -206,13 +205,6 @@ const DEVICE_SLAB_BYTES: u64 = 32 << 20;
 const HOST_SLAB_BYTES: u64 = 8 << 20;
 /// A tensor from this size on is worth a collection of garbage while the device works.
 const LARGE_BYTES: u64 = 8 << 20;
-
-/// Rounds up to the size class: four classes to each power of two, so that at most a quarter is lost.
-fn size_class(len: u64) -> Option<u64> {
-    let len = len.max(MIN_SIZE_BYTES);
-    let step = 1u64 << ((len - 1).ilog2().max(8) - 2);
-    len.checked_next_multiple_of(step)
-}
 
 impl Pool {
     /// An empty pool that reserves at most `limit` bytes.
@@ -496,21 +488,5 @@ impl Drop for PoolShared {
         // The device must be idle before its buffers are destroyed; nothing can be done about a failure here.
         // SAFETY: the queue is not used any more, as this is the last owner of the pool.
         let _ = unsafe { self.device.wait_idle() };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_classes_lose_at_most_a_quarter_and_are_fixed_points() {
-        for len in (0..100_000).chain((0..60).map(|e| (1u64 << e) + 1)) {
-            let size = size_class(len).unwrap();
-            assert!(size >= len && size.is_multiple_of(64), "{len} → {size}");
-            assert!(size - len <= (len / 4).max(MIN_SIZE_BYTES), "{len} → {size}");
-            assert_eq!(size_class(size), Some(size), "{len}");
-        }
-        assert_eq!(size_class(u64::MAX), None);
     }
 }
