@@ -11,7 +11,7 @@ use crate::program::chain::ChainProgram;
 use crate::program::emit::define;
 
 /// Elements that an invocation has of each vector up to which they are in its registers.
-const MAX_REGISTER_ELEMENTS: u64 = 2;
+const MAX_PRIVATE_STATE_ELEMENTS: u64 = 2;
 /// The most values that the invocations add up at once.
 const MAX_SUMS: u64 = 6;
 
@@ -150,7 +150,7 @@ impl SamplerShape {
     }
 
     fn in_registers(&self) -> bool {
-        self.elements <= MAX_REGISTER_ELEMENTS
+        self.elements <= MAX_PRIVATE_STATE_ELEMENTS
     }
 }
 
