@@ -188,9 +188,8 @@ defmodule Nx.Vulkan.Test.Reference do
   # BinaryBackend's.
   def unary(op) when op in [:expm1, :log1p, :cbrt], do: fn [x] -> accurate(op, x) end
 
-  # They convert integers to floats and do no more: see `as_type/2`.
-  def unary(op) when op in [:real, :conjugate],
-    do: fn [x] -> apply(Nx, op, [rounded_to_odd(x)]) end
+  # It converts integers to floats and does no more: see `as_type/2`.
+  def unary(:real), do: fn [x] -> Nx.real(rounded_to_odd(x)) end
 
   def unary(op), do: &apply(Nx, op, &1)
 
