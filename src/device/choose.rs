@@ -34,15 +34,24 @@ fn uuid(device: &PhysicalDevice) -> String {
     device.properties().device_uuid.iter().flatten().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The index of a device in a list by its own index, its UUID (with dashes or without) or part of its name.
+/// The index of a device in a list by its UUID (with dashes or without), its own index or part of its name. A number is an index and never
+/// part of a name: a driver's version is in many.
 pub fn find(list: &[Arc<PhysicalDevice>], wanted: &str) -> Option<usize> {
-    let lower = wanted.trim().to_lowercase();
-    let by_index = lower.parse::<usize>().ok().filter(|&index| index < list.len());
-    let plain = lower.replace('-', "");
+    find_listed(&listed(list), wanted)
+}
+
+fn find_listed(list: &[Listed], wanted: &str) -> Option<usize> {
+    let wanted = wanted.trim().to_lowercase();
+    let plain = wanted.replace('-', "");
     let is_uuid = plain.len() == 2 * ash::vk::UUID_SIZE;
-    let by_uuid = || list.iter().position(|device| is_uuid && uuid(device) == plain);
-    let by_name = || list.iter().position(|device| device.properties().device_name.to_lowercase().contains(&lower));
-    by_index.or_else(by_uuid).or_else(by_name)
+    let by_uuid = list.iter().position(|device| is_uuid && device.uuid == plain);
+    if by_uuid.is_some() {
+        return by_uuid;
+    }
+    if wanted.bytes().all(|byte| byte.is_ascii_digit()) {
+        return wanted.parse().ok().filter(|&index| index < list.len());
+    }
+    list.iter().position(|device| device.name.to_lowercase().contains(&wanted))
 }
 
 /// The devices of a list by their indices, for messages.
@@ -142,4 +151,38 @@ pub(super) fn compute_family(device: &PhysicalDevice) -> Option<u32> {
     let families = (0..).zip(device.queue_family_properties());
     let computing = families.filter(|(_, family)| family.queue_flags.contains(QueueFlags::COMPUTE));
     computing.min_by_key(|(_, family)| family.queue_flags.contains(QueueFlags::GRAPHICS)).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_by_index_uuid_and_part_of_its_name() {
+        let device = |name: &str, uuid: &str| Listed { name: name.into(), kind: "other", uuid: uuid.into() };
+        let uuid = "00112233445566778899aabbccddeeff";
+        let list = [
+            device("NVIDIA H200", ""),
+            device("llvmpipe (LLVM 19.1.7, 256 bits)", uuid),
+            device("NVIDIA H200", "00000000000000000000000000000001"),
+        ];
+        for (wanted, found) in [
+            ("0", Some(0)),
+            (" 2 ", Some(2)),
+            ("LLVMpipe", Some(1)),
+            ("19.1.7", Some(1)),
+            ("h200", Some(0)),
+            ("00112233-4455-6677-8899-AABBCCDDEEFF", Some(1)),
+            // Digits alone, and no index.
+            ("00000000000000000000000000000001", Some(2)),
+            // Both are in a name.
+            ("3", None),
+            ("19", None),
+            ("99999999999999999999999999", None),
+            ("", None),
+            ("radeon", None),
+        ] {
+            assert_eq!(find_listed(&list, wanted), found, "{wanted}");
+        }
+    }
 }
