@@ -39,7 +39,7 @@ defmodule Nx.Vulkan.Test.Case do
 
   @doc "How many programs `fun` runs, called from Elixir one by one, or calls of other NIFs."
   def programs(fun, nifs \\ [run: 4]) do
-    counter = spawn_link(fn -> count(0) end)
+    counter = spawn_link(fn -> count(0, nifs) end)
 
     for {name, arity} <- nifs,
         do: :erlang.trace_pattern({Nx.Vulkan.Native, name, arity}, true, [])
@@ -53,10 +53,14 @@ defmodule Nx.Vulkan.Test.Case do
     receive do: ({:counted, count} -> count)
   end
 
-  defp count(n) do
+  # Calls that other tests count are traced here, too.
+  defp count(n, nifs) do
     receive do
-      {:trace, _pid, :call, _mfa} -> count(n + 1)
-      {:count, pid} -> send(pid, {:counted, n})
+      {:trace, _pid, :call, {_module, name, args}} ->
+        count(if({name, length(args)} in nifs, do: n + 1, else: n), nifs)
+
+      {:count, pid} ->
+        send(pid, {:counted, n})
     end
   end
 
