@@ -17,10 +17,10 @@ use std::time::Duration;
 use nx_vulkan::device::Timeline;
 use nx_vulkan::error::{Error, Retry};
 use nx_vulkan::gpu::gpu;
-use nx_vulkan::memory::{Blocking, Buffer};
+use nx_vulkan::memory::{Blocking, Buffer, MemoryKind};
 use nx_vulkan::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use nx_vulkan::program::Type;
-use nx_vulkan::stream::Dispatch;
+use nx_vulkan::stream::{Dispatch, DispatchPredicate};
 use support::{Random, device, download, node, run, upload};
 
 const N: usize = 3000;
@@ -168,8 +168,16 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
     let pipeline = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
     let push = &allocation.address.to_le_bytes();
     let (groups, writes) = ([N as u32, 1, 1], [&**allocation]);
-    let dispatch =
-        Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &writes, bindings: &[], check: None };
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push,
+        groups,
+        reads: &[],
+        writes: &writes,
+        bindings: &[],
+        check: None,
+        predicate: None,
+    };
     gpu.stream.dispatch(&dispatch).unwrap();
     let sum = step("add", &buffer, &buffer);
     // Nothing here waits for the pipeline.
@@ -186,6 +194,48 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
 }
 
 #[test]
+fn a_dispatch_runs_where_its_predicate_is_not_zero() {
+    let gpu = device();
+    if !gpu.caps.conditional_rendering {
+        return println!("left out: the device has no conditional rendering");
+    }
+    const WORD: u64 = 4;
+    let mut random = Random(5);
+    let pipeline =
+        Arc::new(Pipeline::build_now(&gpu.device, &glsl::compile(SEVENS).unwrap(), &SEVENS_INFO, &[]).unwrap().0);
+    let words = [MemoryKind::Predicates, MemoryKind::Device]
+        .map(|kind| gpu.allocate(kind, N as u64 * WORD, Blocking::Allowed).unwrap());
+    words.iter().for_each(|words| gpu.stream.zero(words, N as u64 * WORD).unwrap());
+    // Words of the predicates and of the results that are sevens.
+    let mut sevens = [[false; 400]; 2];
+    let offset = |word: usize| word as u64 * WORD;
+    // More than a batch holds, of all callers' commands with and without predicates.
+    for _ in 0..1500 {
+        let target = usize::from(random.below(4) > 0);
+        let (word, condition) = (random.below(400) as usize, random.below(400) as usize);
+        // A kernel may not write the predicate that it is under.
+        let predicate = (random.below(3) > 0 && (target, word) != (0, condition)).then_some(condition);
+        let push = (words[target].address + offset(word)).to_le_bytes();
+        gpu.stream
+            .dispatch(&Dispatch {
+                pipeline: &pipeline,
+                push: &push,
+                groups: [1; 3],
+                reads: &[],
+                writes: &[&*words[target]],
+                bindings: &[],
+                check: None,
+                predicate: predicate.map(|word| DispatchPredicate { allocation: &words[0], offset: offset(word) }),
+            })
+            .unwrap();
+        sevens[target][word] |= predicate.is_none_or(|word| sevens[0][word]);
+    }
+    let [_, results] = words.map(|words| Buffer::new(N as u64 * WORD, words));
+    let expected: Vec<u32> = sevens[1].iter().map(|&seven| if seven { 7 } else { 0 }).collect();
+    assert!(download::<u32>(&results)[..400] == expected);
+}
+
+#[test]
 fn a_pipeline_that_cannot_be_built_is_the_error_of_what_depends_on_its_results() {
     let gpu = device();
     let refused = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
@@ -193,8 +243,16 @@ fn a_pipeline_that_cannot_be_built_is_the_error_of_what_depends_on_its_results()
         let allocation = buffer.allocation().unwrap();
         let push = &allocation.address.to_le_bytes();
         let (groups, writes) = ([N as u32, 1, 1], [&**allocation]);
-        let dispatch =
-            Dispatch { pipeline: &refused, push, groups, reads: &[], writes: &writes, bindings: &[], check: None };
+        let dispatch = Dispatch {
+            pipeline: &refused,
+            push,
+            groups,
+            reads: &[],
+            writes: &writes,
+            bindings: &[],
+            check: None,
+            predicate: None,
+        };
         gpu.stream.dispatch(&dispatch).unwrap();
     };
     let (ones, written) = (upload(&vec![1u32; N]), upload(&vec![1u32; N]));

@@ -21,10 +21,10 @@ use crate::gpu::{self, Gpu};
 use crate::graph::{Context, Operand};
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::{Tensor, fusion};
-use crate::memory::{Allocation, Blocking, Buffer};
+use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
 use crate::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
-use crate::stream::{Binding, Dispatch};
+use crate::stream::{Binding, Dispatch, DispatchPredicate};
 
 /// A kernel that needs a feature.
 struct Step {
@@ -46,6 +46,8 @@ enum TriedKernel {
     AddsS16,
     /// Adds 1 to words that a descriptor gives.
     Counts,
+    /// Does so under predicates.
+    Predicates,
     /// Multiplies matrices of each type that cooperative matrices have.
     Multiplies,
     /// Sums a vector.
@@ -62,6 +64,7 @@ impl TriedKernel {
             Self::AddsU8 => adds::<u8>(cx, Type::U8),
             Self::AddsS16 => adds::<i16>(cx, Type::S16),
             Self::Counts => counts(cx),
+            Self::Predicates => predicates(cx),
             Self::Multiplies => multiplies(cx),
             Self::Sums => sums(cx),
         }
@@ -69,7 +72,7 @@ impl TriedKernel {
 }
 
 /// The steps in their order: what is refused first is what the kernels of 32-bit floats can do without.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "denorm_preserve", claimed: |caps| caps.denorm_preserve, kernel: TriedKernel::AddsF32 },
     Step { name: "subgroup", claimed: |caps| caps.subgroup > 0, kernel: TriedKernel::AddsF32 },
     Step { name: DEVICE, claimed: |_| true, kernel: TriedKernel::AddsF32 },
@@ -78,6 +81,7 @@ const STEPS: [Step; 10] = [
     Step { name: "int8", claimed: |caps| caps.int8, kernel: TriedKernel::AddsU8 },
     Step { name: "int16", claimed: |caps| caps.int16, kernel: TriedKernel::AddsS16 },
     Step { name: "push_descriptor", claimed: |caps| caps.push_descriptor, kernel: TriedKernel::Counts },
+    Step { name: "conditional_rendering", claimed: |caps| caps.conditional_rendering, kernel: TriedKernel::Predicates },
     Step {
         name: "cooperative_matrix",
         claimed: |caps| caps.matrices.float16 || caps.matrices.bfloat16,
@@ -214,6 +218,19 @@ const COUNTING: &str = "#version 460\n\
 
 /// Adds 1 to each word of a buffer.
 fn counts(cx: &Context) -> Attempt<bool> {
+    counts_under(cx, &[None])
+}
+
+/// Adds 1 to each word of a buffer under a predicate that is true, and under one that is not.
+fn predicates(cx: &Context) -> Attempt<bool> {
+    let gpu = cx.uncaptured();
+    let words = gpu.allocate(MemoryKind::Predicates, 8, Blocking::Allowed)?;
+    gpu.stream.update(&words, bytemuck::cast_slice(&[0_u32, 1]))?;
+    counts_under(cx, &[0, 4].map(|offset| Some(DispatchPredicate { allocation: &words, offset })))
+}
+
+/// Adds 1 to each word of a buffer under each of the predicates, one of which is true.
+fn counts_under(cx: &Context, predicates: &[Option<DispatchPredicate>]) -> Attempt<bool> {
     let gpu = cx.uncaptured();
     let info = PipelineCreateInfo { name: "probe", push_bytes: 0, bindings: 1, entry_point: "main" };
     let pipeline = Arc::new(Pipeline::build_now(&gpu.device, &glsl::compile(COUNTING)?, &info, &[])?.0);
@@ -221,16 +238,18 @@ fn counts(cx: &Context) -> Attempt<bool> {
     let allocation = buffer.allocation()?;
     let bindings = [Binding { allocation: &allocation, offset: 0, range: 256 }];
     let writes: [&Allocation; 1] = [&allocation];
-    let dispatch = Dispatch {
-        pipeline: &pipeline,
-        push: &[],
-        groups: [1; 3],
-        reads: &[],
-        writes: &writes,
-        bindings: &bindings,
-        check: None,
-    };
-    gpu.stream.dispatch(&dispatch)?;
+    for &predicate in predicates {
+        gpu.stream.dispatch(&Dispatch {
+            pipeline: &pipeline,
+            push: &[],
+            groups: [1; 3],
+            reads: &[],
+            writes: &writes,
+            bindings: &bindings,
+            check: None,
+            predicate,
+        })?;
+    }
     Ok(read::<u32>(cx, &buffer)? == [1; 64])
 }
 

@@ -59,8 +59,16 @@ pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32
     let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
     let binding = |(block, buffer): (_, &Buffer)| stream::Binding { allocation: block, offset: 0, range: buffer.len() };
     let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
-    let dispatch =
-        Dispatch { pipeline: &pipeline, push, groups, reads: &[], writes: &blocks, bindings: &bindings, check: None };
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push,
+        groups,
+        reads: &[],
+        writes: &blocks,
+        bindings: &bindings,
+        check: None,
+        predicate: None,
+    };
     device().stream.dispatch(&dispatch).unwrap();
     buffers.iter().map(download).collect()
 }

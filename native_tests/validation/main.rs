@@ -112,6 +112,7 @@ fn write_out_of_bounds() {
         writes: &[&allocation],
         bindings: &[],
         check: None,
+        predicate: None,
     };
     gpu.stream.dispatch(&dispatch).unwrap();
     gpu.stream.finish().unwrap();

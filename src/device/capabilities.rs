@@ -45,6 +45,8 @@ pub struct Capabilities {
     pub fast_float64: bool,
     /// Descriptors can be pushed. Elsewhere user SPIR-V gets its buffers by descriptor sets.
     pub push_descriptor: bool,
+    /// Dispatches can run under a predicate on the device.
+    pub conditional_rendering: bool,
     /// The driver builds a kernel in a time that doubles with each branch inside a loop: SwiftShader looks for paths through a loop
     /// without remembering where it was.
     pub exponential_loops: bool,
@@ -81,7 +83,7 @@ const DEFAULT_MULTIPROCESSORS: u64 = 32;
 pub struct DisabledFeatures(Vec<String>);
 
 impl DisabledFeatures {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "float64",
         "fast_float64",
         "int64",
@@ -91,6 +93,7 @@ impl DisabledFeatures {
         "denorm_preserve",
         "fma",
         "push_descriptor",
+        "conditional_rendering",
         "subgroup",
         "cooperative_matrix",
         "cpu",
@@ -143,6 +146,7 @@ impl Capabilities {
             ("denorm_preserve", self.denorm_preserve),
             ("fma", self.fma),
             ("push_descriptor", self.push_descriptor),
+            ("conditional_rendering", self.conditional_rendering),
             ("cooperative_matrix", self.matrices.float16),
             ("cooperative_matrix_bfloat16", self.matrices.bfloat16),
         ]
@@ -190,6 +194,9 @@ impl Capabilities {
             fma: fma && !disabled.has("fma"),
             fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
+            conditional_rendering: f.conditional_rendering
+                && physical.supported_extensions().ext_conditional_rendering
+                && !disabled.has("conditional_rendering"),
             exponential_loops: p.driver_id == Some(DriverId::GoogleSwiftshader),
             matrices: disabled.matrices(physical),
             multiprocessors: multiprocessors.filter(|&count| count > 0).map_or(DEFAULT_MULTIPROCESSORS, u64::from),

@@ -125,10 +125,13 @@ pub fn open_with_bfloat16(
         vulkan_memory_model,
         vulkan_memory_model_device_scope,
         cooperative_matrix,
+        conditional_rendering,
         ..
     } = create_info.enabled_features;
     let mut bfloat16 = Bfloat16Features { ty: 1, cooperative_matrix: 1, ..Bfloat16Features::new() };
     let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(cooperative_matrix);
+    let mut conditional =
+        vk::PhysicalDeviceConditionalRenderingFeaturesEXT::default().conditional_rendering(conditional_rendering);
     let mut v11 = vk::PhysicalDeviceVulkan11Features::default()
         .storage_buffer16_bit_access(storage_buffer16_bit_access)
         .variable_pointers_storage_buffer(variable_pointers_storage_buffer);
@@ -152,10 +155,16 @@ pub fn open_with_bfloat16(
         .push_next(&mut matrices)
         .push_next(&mut v11)
         .push_next(&mut v12);
-    let DeviceExtensions { khr_push_descriptor, khr_cooperative_matrix, .. } = create_info.enabled_extensions;
+    let DeviceExtensions { khr_push_descriptor, khr_cooperative_matrix, ext_conditional_rendering, .. } =
+        create_info.enabled_extensions;
+    // Without the extension its structure may not be in the chain.
+    if ext_conditional_rendering {
+        features = features.push_next(&mut conditional);
+    }
     let names: Vec<_> = [
         (khr_push_descriptor, ash::khr::push_descriptor::NAME),
         (khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
+        (ext_conditional_rendering, ash::ext::conditional_rendering::NAME),
         (true, BFLOAT16_EXTENSION),
     ]
     .into_iter()

@@ -30,11 +30,13 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         vulkan_memory_model: physical.supported_features().vulkan_memory_model_device_scope,
         vulkan_memory_model_device_scope: true,
         cooperative_matrix: matrices.float16 || matrices.bfloat16,
+        conditional_rendering: !disabled.has("conditional_rendering"),
         ..DeviceFeatures::empty()
     };
     let extensions = DeviceExtensions {
         khr_push_descriptor: !disabled.has("push_descriptor"),
         khr_cooperative_matrix: wanted.cooperative_matrix,
+        ext_conditional_rendering: wanted.conditional_rendering,
         ..DeviceExtensions::empty()
     };
     let create_info = DeviceCreateInfo {

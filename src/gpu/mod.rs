@@ -20,7 +20,7 @@ use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
 pub use devices::{Devices, devices, gpu, gpu_at, gpu_if_ready};
 pub use exit::wait_until_idle;
-pub use transfer::Readback;
+pub use transfer::{PendingRead, Readback};
 use tried::{Opened, SmallestKernel};
 
 /// The objects that a device has one of.

@@ -43,11 +43,22 @@ impl Readback {
     /// Makes what the device wrote visible where the memory is not coherent. Fails where it came of an index that was out
     /// of bounds, or of a kernel that the driver refused.
     fn visible(self) -> Result<Self> {
-        self.allocation.checks.failure().map_or(Ok(()), Err)?;
-        let visible = self.allocation.buffer.read().map(drop);
-        visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))?;
+        self.make_visible()?;
         Ok(self)
     }
+
+    fn make_visible(&self) -> Result<()> {
+        self.allocation.checks.failure().map_or(Ok(()), Err)?;
+        let visible = self.allocation.buffer.read().map(drop);
+        visible.map_err(|e| Error::DispatchFailed(format!("staging memory cannot be read: {e:?}")))
+    }
+}
+
+/// Bytes on their way to staging memory.
+pub struct PendingRead {
+    readback: Readback,
+    /// The timeline value after which they are there.
+    value: u64,
 }
 
 impl Gpu {
@@ -174,12 +185,34 @@ impl Gpu {
         if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
             return Err(Error::SizeMismatch.into());
         }
-        let from = buffer.allocation()?;
-        let allocation = self.allocate(MemoryKind::Readback, len, blocking)?;
-        if len > 0 {
-            let to: &Allocation = &allocation;
-            self.stream.copy(&Copy { from: &from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
+        let readback = self.readback(len, blocking)?;
+        self.record_readback(buffer, offset, &readback)?;
+        Ok(readback)
+    }
+
+    /// Staging memory for `len` bytes that are to be read.
+    pub fn readback(&self, len: u64, blocking: Blocking) -> Attempt<Readback> {
+        Ok(Readback { allocation: self.allocate(MemoryKind::Readback, len, blocking)?, len: len as usize })
+    }
+
+    fn record_readback(&self, buffer: &Buffer, from_offset: u64, readback: &Readback) -> Result<()> {
+        if readback.len == 0 {
+            return Ok(());
         }
-        Ok(Readback { allocation, len: len as usize })
+        let (from, to, len) = (&*buffer.allocation()?, &*readback.allocation, readback.len as u64);
+        self.stream.copy(&Copy { from, from_offset, to, to_offset: 0, len, to_host: true })
+    }
+
+    /// Records a copy of all bytes of a buffer to staging memory of its size, and has the device start on all that is recorded.
+    pub fn start_read(&self, buffer: &Buffer, readback: Readback) -> Result<PendingRead> {
+        self.record_readback(buffer, 0, &readback)?;
+        Ok(PendingRead { readback, value: self.stream.start()? })
+    }
+
+    /// The bytes of a read that was started, once they are there; what was recorded later need not have run.
+    pub fn finish_read<'r>(&self, read: &'r PendingRead, blocking: Blocking) -> Attempt<&'r [u8]> {
+        self.stream.wait_for(read.value, blocking)?;
+        read.readback.make_visible()?;
+        Ok(read.readback.bytes())
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Attempt, Error, Result};
 use crate::gpu::Gpu;
 use crate::memory::{Allocation, AllocationHandle, BOUNDS_RECORD_BYTES, Blocking, BoundsCheck, Buffer, MemoryKind};
 use crate::pipeline::{CallInterface, KernelSource, Pipeline, UserKernel, UserModule};
-use crate::stream::{Binding, Copy, Dispatch, SubmissionGuard};
+use crate::stream::{Binding, Copy, Dispatch, DispatchPredicate, SubmissionGuard};
 
 /// Bytes that a kernel touches from which they do not all stay in a device's caches.
 const CACHE_EXCEEDED_BYTES: u64 = 64 << 20;
@@ -67,12 +67,14 @@ pub struct Context<'a> {
     pub(super) capture: Option<RefCell<Capture>>,
     /// The check of the call's indices, once a kernel checks some.
     pub(super) check: OnceCell<Arc<BoundsCheck>>,
+    /// What decides on the device whether the call's kernels run; `None` where they do.
+    pub(super) predicate: Option<DispatchPredicate<'a>>,
 }
 
 impl<'a> Context<'a> {
     /// The context of a call that is not captured.
     pub fn new(gpu: &'a Gpu, blocking: Blocking) -> Self {
-        Self { gpu, blocking, capture: None, check: OnceCell::new() }
+        Self { gpu, blocking, capture: None, check: OnceCell::new(), predicate: None }
     }
 
     /// The device's capabilities.
@@ -189,6 +191,7 @@ impl<'a> Context<'a> {
                 writes,
                 bindings,
                 check,
+                predicate: self.predicate,
             })?);
         }
         let allocation = self.allocate(params.len() as u64)?;
@@ -196,7 +199,8 @@ impl<'a> Context<'a> {
         let push = &allocation.address.to_le_bytes();
         let mut all: SmallVec<[&Allocation; 8]> = SmallVec::from_slice(reads);
         all.push(&allocation);
-        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings, check })?)
+        let predicate = self.predicate;
+        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings, check, predicate })?)
     }
 
     /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.

@@ -7,6 +7,7 @@
 mod cache;
 mod capture;
 mod context;
+mod iterations;
 mod levels;
 mod params;
 mod plan;
@@ -15,6 +16,7 @@ mod replay;
 
 pub use cache::{Cache, Found};
 pub use context::{Context, Operand};
+pub use iterations::{Iterations, LoopValue, Progress};
 pub use params::{Name, Params, Signature};
 pub use recording::{Recording, ResultSource};
 pub use replay::Graph;

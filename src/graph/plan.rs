@@ -48,6 +48,8 @@ struct SlotUse {
 /// A plan that is made, command by command.
 struct Planner<'a> {
     sizes: &'a [u64],
+    /// An allocation that shares memory with no other.
+    alone: Option<usize>,
     /// The command that uses each allocation last.
     last_uses: Vec<Option<usize>>,
     plan: MemoryPlan,
@@ -61,15 +63,15 @@ struct Planner<'a> {
 impl MemoryPlan {
     /// Plans memory for allocations of these sizes. The last ones, from `donated` on, have memory from the start; the first use of all others is a
     /// write. Allocations in `kept` outlive the graph: their memory is not used again. Memory is used again only where no barrier is needed
-    /// for it, as barriers keep commands apart that are independent, or where it is large.
-    pub fn new(sizes: &[u64], donated: usize, uses: &[CommandUses], kept: &[usize]) -> Self {
+    /// for it, as barriers keep commands apart that are independent, or where it is large. The allocation `alone` shares memory with no other.
+    pub fn new(sizes: &[u64], donated: usize, uses: &[CommandUses], kept: &[usize], alone: Option<usize>) -> Self {
         let mut last_uses = vec![None; sizes.len()];
         for (command, used) in uses.iter().enumerate() {
             used.all().for_each(|allocation| last_uses[allocation] = Some(command));
         }
         kept.iter().for_each(|&allocation| last_uses[allocation] = Some(usize::MAX));
         let plan = Self { slots: vec![usize::MAX; sizes.len()], sizes: vec![] };
-        let mut planner = Planner { sizes, last_uses, plan, free: vec![], used: vec![], epoch: 1 };
+        let mut planner = Planner { sizes, alone, last_uses, plan, free: vec![], used: vec![], epoch: 1 };
         for allocation in donated..sizes.len() {
             planner.add_slot(allocation);
             if planner.last_uses[allocation].is_none() {
@@ -120,7 +122,7 @@ impl Planner<'_> {
     /// Gives what the command writes the memory of what it reads last, where it may be in place; `unused` says whether no barrier is needed.
     fn take_in_place(&mut self, command: usize, used: &CommandUses, unused: impl Fn(&SlotUse) -> bool) -> bool {
         let &[written] = &used.writes[..] else { return false };
-        if self.plan.slots[written] != usize::MAX {
+        if self.plan.slots[written] != usize::MAX || self.alone == Some(written) {
             return false;
         }
         let size = self.sizes[written];
@@ -141,6 +143,7 @@ impl Planner<'_> {
         let size = self.sizes[allocation];
         let unused = |slot: usize| self.used[slot].used < self.epoch || size >= MIN_BARRIER_BYTES;
         let reusable = self.free.iter().rposition(|&slot| self.plan.sizes[slot] == size && unused(slot));
+        let reusable = reusable.filter(|_| self.alone != Some(allocation));
         match reusable {
             Some(position) => {
                 let slot = self.free.swap_remove(position);
@@ -160,7 +163,7 @@ mod tests {
     /// A command that reads and writes these allocations.
     /// The plan of a graph without donated inputs.
     fn planned(sizes: &[u64], uses: &[CommandUses], kept: &[usize]) -> MemoryPlan {
-        MemoryPlan::new(sizes, sizes.len(), uses, kept)
+        MemoryPlan::new(sizes, sizes.len(), uses, kept, None)
     }
 
     fn chain() -> [CommandUses; 4] {
@@ -182,6 +185,14 @@ mod tests {
     fn results_share_with_nothing_that_comes_later() {
         let plan = planned(&[64; 3], &chain()[..3], &[0, 2]);
         assert_eq!(plan.slots, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_stands_alone_shares_with_nothing_that_came_before() {
+        let plan = MemoryPlan::new(&[64; 4], 4, &chain(), &[2], Some(2));
+        assert_eq!(plan.slots, [0, 1, 2, 1]);
+        let copied = [CommandUses::of(&[], &[0]), in_place(0, 1, true)];
+        assert_eq!(MemoryPlan::new(&[64; 2], 2, &copied, &[1], Some(1)).slots, [0, 1]);
     }
 
     #[test]
@@ -263,7 +274,7 @@ mod tests {
     #[test]
     fn donated_inputs_are_memory_once_they_are_dead() {
         // The first allocation is a result, the second a donated input.
-        let plan = |uses: &[CommandUses]| MemoryPlan::new(&[64, 64], 1, uses, &[0]);
+        let plan = |uses: &[CommandUses]| MemoryPlan::new(&[64, 64], 1, uses, &[0], None);
         assert_eq!(plan(&[in_place(1, 0, true)]).slots, [0, 0]);
         assert_eq!(plan(&[in_place(1, 0, false)]).slots, [0, 0]);
         assert_eq!(plan(&[CommandUses::of(&[1], &[0])]).slots, [1, 0]);

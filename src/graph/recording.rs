@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::capture::Capture;
 use super::context::{Context, Operand};
-use super::replay::Graph;
+use super::replay::{Graph, GraphKind};
 use crate::error::Attempt;
 use crate::memory::{AllocationHandle, Buffer};
 
@@ -31,6 +31,8 @@ pub struct Recording {
     capture: Capture,
     /// Bytes of results that were folded; `None` where none may be.
     folded: Option<u64>,
+    /// Whether the first result has memory that no other allocation shares.
+    first_alone: bool,
 }
 
 impl Recording {
@@ -38,7 +40,13 @@ impl Recording {
     /// constants are kept: they must not be results of the definition, whose memory is their owner's.
     /// `donated` are the positions of inputs that replays take over.
     pub fn new(inputs: &[Operand], donated: &[usize], folding: bool) -> Self {
-        Self { capture: Capture::of_calls(inputs, donated), folded: folding.then_some(0) }
+        Self { capture: Capture::of_calls(inputs, donated), folded: folding.then_some(0), first_alone: false }
+    }
+
+    /// The recording of an iteration of a loop: its first result is the condition of the next iteration, which [`Iterations`](super::Iterations)
+    /// has written elsewhere each time.
+    pub fn of_iteration(self) -> Self {
+        Self { first_alone: true, ..self }
     }
 
     /// Whether results were folded.
@@ -107,7 +115,8 @@ impl Recording {
         // An input that is a result stays the caller's.
         self.capture.donated.retain(|&(position, _)| !sources.contains(&ResultSource::Input(position)));
         self.capture.order_by_level();
-        let graph = Graph::of(self.capture, made.iter().map(|made| made.1), false)?;
+        let alone = self.first_alone && sources.first() == Some(&ResultSource::Made(0));
+        let graph = Graph::of(self.capture, made.iter().map(|made| made.1), GraphKind { batched: false, alone })?;
         Some((graph, sources))
     }
 }

@@ -23,21 +23,29 @@ pub struct Graph {
     /// Operands that are the buffer of an earlier one: the positions of both among the buffers.
     aliases: SmallVec<[(usize, usize); 1]>,
     /// The memory that the commands write.
-    memory: SmallVec<[GraphMemory; 2]>,
+    pub(super) memory: SmallVec<[GraphMemory; 2]>,
     /// Positions among the buffers of the operands that a replay takes over.
     donated: SmallVec<[usize; 1]>,
     /// For each allocation that is no operand where a replay finds it.
-    sources: SmallVec<[AllocationSource; 4]>,
+    pub(super) sources: SmallVec<[AllocationSource; 4]>,
     /// The positions of the results' memory, and their sizes in bytes.
-    results: SmallVec<[(usize, u64); 2]>,
-    commands: Vec<CapturedCommand>,
+    pub(super) results: SmallVec<[(usize, u64); 2]>,
+    pub(super) commands: Vec<CapturedCommand>,
     /// Whether all commands are submitted together, as the device pauses between submissions.
     batched: bool,
 }
 
+/// How the graph of a capture is replayed.
+pub(super) struct GraphKind {
+    /// Whether all commands are submitted together, as the device pauses between submissions.
+    pub batched: bool,
+    /// Whether the first result shares memory with no other allocation.
+    pub alone: bool,
+}
+
 /// A piece of memory that a replay's commands write.
 #[derive(Clone, Copy)]
-enum GraphMemory {
+pub(super) enum GraphMemory {
     /// A new allocation of this size.
     New(u64),
     /// That of a donated operand, by its position among the buffers, of at least this size.
@@ -45,7 +53,7 @@ enum GraphMemory {
 }
 
 /// Where a replay finds an allocation that is no operand.
-enum AllocationSource {
+pub(super) enum AllocationSource {
     /// At this position of the replay's memory.
     Memory(usize),
     /// In the graph.
@@ -64,7 +72,9 @@ impl Graph {
         let capture = Some(RefCell::new(Capture::new(operands)));
         let capturing = Context { capture, ..Context::new(cx.gpu, cx.blocking) };
         let results = call(&capturing)?;
-        let graph = capturing.capture.and_then(|capture| Self::of(capture.into_inner(), &results, true));
+        let graph = capturing
+            .capture
+            .and_then(|capture| Self::of(capture.into_inner(), &results, GraphKind { batched: true, alone: false }));
         Ok((results, graph))
     }
 
@@ -72,7 +82,7 @@ impl Graph {
     pub(super) fn of<'b>(
         capture: Capture,
         results: impl IntoIterator<Item = &'b Buffer>,
-        batched: bool,
+        GraphKind { batched, alone }: GraphKind,
     ) -> Option<Self> {
         if !capture.complete {
             return None;
@@ -83,7 +93,13 @@ impl Graph {
         let inner = capture.inner.len();
         let sizes = capture.inner.iter().map(|inner| inner.size).chain(capture.donated.iter().map(|donated| donated.1));
         let kept_positions: Vec<_> = kept.iter().map(|kept| kept.0).collect();
-        let plan = MemoryPlan::new(&sizes.collect::<Vec<_>>(), inner, &uses, &kept_positions);
+        let plan = MemoryPlan::new(
+            &sizes.collect::<Vec<_>>(),
+            inner,
+            &uses,
+            &kept_positions,
+            kept_positions.first().copied().filter(|_| alone),
+        );
         // Donated operands have the first slots.
         let memory = plan.sizes.iter().enumerate().map(|(slot, &size)| match capture.donated.get(slot) {
             Some(&(position, _)) => GraphMemory::Donated(position, size),
@@ -166,28 +182,64 @@ impl Graph {
         operands: &[Operand],
         donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
     ) -> Attempt<SmallVec<[Buffer; 4]>> {
-        let commands = self.commands.len() as u64;
-        cx.blocking.require_for(if cx.caps().cpu { commands } else { commands.div_ceil(REPLAYED_PER_RECORDED) })?;
+        self.require_time(cx, 1)?;
         let memory = self.replay_memory(cx, operands, donated)?;
-        {
-            // Pushing takes several hundred instructions less than collecting, of some 7,000 that a call takes.
-            let mut allocations: SmallVec<[&Allocation; 8]> = SmallVec::new();
-            operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
-            for source in &self.sources {
-                match source {
-                    AllocationSource::Memory(slot) => allocations.push(memory[*slot].allocation()),
-                    AllocationSource::Constant(handle) => allocations.push(handle),
-                }
-            }
-            let _guard = (self.batched && self.commands.len() > 1).then(|| cx.batch());
-            self.commands.iter().try_for_each(|command| command.replay(cx, operands, &allocations))?;
-        }
+        self.record(cx, operands, |slot| memory[slot].allocation(), None)?;
         let mut memory: SmallVec<[Option<ReplayMemory>; 2]> = memory.into_iter().map(Some).collect();
         let mut results: SmallVec<[Buffer; 4]> = SmallVec::new();
         for &(slot, bytes) in &self.results {
             results.extend(memory[slot].take().map(|memory| memory.into_buffer(bytes)));
         }
         Ok(results)
+    }
+
+    /// Records the commands, with the replay's memory by its slots. `moved` is a slot whose allocation is used from this byte on.
+    pub(super) fn record<'m>(
+        &'m self,
+        cx: &Context,
+        operands: &[Operand<'m>],
+        memory: impl Fn(usize) -> &'m Allocation,
+        moved: Option<(usize, u64)>,
+    ) -> Attempt<()> {
+        // Pushing takes several hundred instructions less than collecting, of some 7,000 that a call takes.
+        let mut allocations: SmallVec<[&Allocation; 8]> = SmallVec::new();
+        operands.iter().flat_map(Operand::allocation).for_each(|allocation| allocations.push(allocation));
+        let mut offset = (usize::MAX, 0);
+        for source in &self.sources {
+            match source {
+                AllocationSource::Memory(slot) => {
+                    if let Some((moved, bytes)) = moved
+                        && moved == *slot
+                    {
+                        offset = (allocations.len(), bytes);
+                    }
+                    allocations.push(memory(*slot));
+                }
+                AllocationSource::Constant(handle) => allocations.push(handle),
+            }
+        }
+        let placed = Placed { allocations: &allocations, offset };
+        let _guard = (self.batched && self.commands.len() > 1).then(|| cx.batch());
+        self.commands.iter().try_for_each(|command| command.replay(cx, operands, placed))
+    }
+
+    /// Asks for a retry where recording the commands a number of times takes too long.
+    pub(super) fn require_time(&self, cx: &Context, times: usize) -> Attempt<()> {
+        let commands = (self.commands.len() * times) as u64;
+        cx.blocking.require_for(if cx.caps().cpu { commands } else { commands.div_ceil(REPLAYED_PER_RECORDED) })
+    }
+
+    /// Asks for a retry where recording the commands would, other than for memory: nothing may once donated operands are written over.
+    pub(super) fn require_all(&self, cx: &Context, operands: &[Operand]) -> Attempt<()> {
+        let launches = || self.commands.iter().filter_map(CapturedCommand::launch);
+        if launches().any(|launch| !launch.checked.is_empty()) {
+            let reads: SmallVec<[&Allocation; 8]> = operands.iter().filter_map(Operand::allocation).collect();
+            cx.check(&reads)?;
+        }
+        if !self.donated.is_empty() && launches().any(|launch| cx.params_in_buffer(4 * launch.words.len())) {
+            cx.blocking.require()?;
+        }
+        Ok(())
     }
 
     /// The memory of a replay. What may ask for a retry comes before donated operands are taken over.
@@ -197,14 +249,7 @@ impl Graph {
         operands: &[Operand],
         donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
     ) -> Attempt<SmallVec<[ReplayMemory; 2]>> {
-        let launches = || self.commands.iter().filter_map(CapturedCommand::launch);
-        if launches().any(|launch| !launch.checked.is_empty()) {
-            let reads: SmallVec<[&Allocation; 8]> = operands.iter().filter_map(Operand::allocation).collect();
-            cx.check(&reads)?;
-        }
-        if !self.donated.is_empty() && launches().any(|launch| cx.params_in_buffer(4 * launch.words.len())) {
-            cx.blocking.require()?;
-        }
+        self.require_all(cx, operands)?;
         let mut new: SmallVec<[AllocationHandle; 2]> = SmallVec::new();
         for piece in &self.memory {
             if let &GraphMemory::New(bytes) = piece {
@@ -218,6 +263,20 @@ impl Graph {
         }
         new.into_iter().for_each(|handle| memory.push(ReplayMemory::New(handle)));
         Ok(memory)
+    }
+}
+
+/// The allocations of a replay by their indices. One of them, if any, is used from a byte on that is not its first.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    allocations: &'a [&'a Allocation],
+    offset: (Index, u64),
+}
+
+impl Placed<'_> {
+    fn address(&self, index: Index) -> u64 {
+        let (moved, bytes) = self.offset;
+        self.allocations[index].address + if index == moved { bytes } else { 0 }
     }
 }
 
@@ -251,9 +310,10 @@ impl CapturedCommand {
         }
     }
 
-    fn replay(&self, cx: &Context, operands: &[Operand], allocations: &[&Allocation]) -> Attempt<()> {
+    fn replay(&self, cx: &Context, operands: &[Operand], placed: Placed) -> Attempt<()> {
+        let allocations = placed.allocations;
         match self {
-            CapturedCommand::Launch(launch) => launch.replay(cx, operands, allocations),
+            CapturedCommand::Launch(launch) => launch.replay(cx, operands, placed),
             &CapturedCommand::Zero { target, bytes } => Ok(cx.zero(allocations[target], bytes)?),
             &CapturedCommand::Copy { from, to, len } => Ok(cx.copy(&crate::stream::Copy {
                 from: allocations[from.0],
@@ -268,7 +328,8 @@ impl CapturedCommand {
 }
 
 impl CapturedLaunch {
-    fn replay(&self, cx: &Context, operands: &[Operand], allocations: &[&Allocation]) -> Attempt<()> {
+    fn replay(&self, cx: &Context, operands: &[Operand], placed: Placed) -> Attempt<()> {
+        let allocations = placed.allocations;
         let mut reads: SmallVec<[&Allocation; 4]> = SmallVec::new();
         self.reads.iter().for_each(|&index: &Index| reads.push(allocations[index]));
         let mut writes: SmallVec<[&Allocation; 2]> = SmallVec::new();
@@ -278,7 +339,7 @@ impl CapturedLaunch {
         for (position, slot) in &self.slots {
             let words = &mut words[*position..];
             match slot {
-                Slot::Address(index) => add(words, allocations[*index].address),
+                Slot::Address(index) => add(words, placed.address(*index)),
                 Slot::Scalar { operand, words: len } => {
                     if let Operand::Scalar { value, .. } = &operands[*operand] {
                         words[..*len].copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(*value)[..*len]);

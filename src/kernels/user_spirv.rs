@@ -327,6 +327,7 @@ impl<'a> Call<'a> {
             writes: &written,
             bindings: &bindings,
             check: None,
+            predicate: None,
         })
     }
 }

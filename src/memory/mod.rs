@@ -8,6 +8,7 @@
 mod bounds;
 mod buffer;
 mod checks;
+mod create;
 mod packing;
 mod pool;
 mod size_class;

@@ -10,14 +10,12 @@ use ash::vk;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use vulkano::VulkanObject;
-use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
+use vulkano::buffer::Subbuffer;
 use vulkano::device::Device;
-use vulkano::memory::allocator::{
-    AllocationCreateInfo, DeviceLayout, GenericMemoryAllocatorCreateInfo, MemoryAllocatePreference, MemoryTypeFilter,
-    StandardMemoryAllocator,
-};
+use vulkano::memory::allocator::{GenericMemoryAllocatorCreateInfo, StandardMemoryAllocator};
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
+use super::create::create_buffer;
 use super::size_class::{MIN_SIZE_BYTES, size_class};
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::Timeline;
@@ -34,6 +32,8 @@ pub enum MemoryKind {
     Readback,
     /// What kernels report to the host: see [`BoundsCheck`](super::BoundsCheck).
     Record,
+    /// What kernels write to decide whether later ones run: device-local, and small.
+    Predicates,
 }
 
 /// A piece of memory with its buffer. It stays in one size class from its making to its end.
@@ -130,7 +130,7 @@ impl Drop for AllocationHandle {
                     state.live -= 1;
                 }
                 MemoryKind::Readback => state.live_readbacks -= 1,
-                MemoryKind::Upload | MemoryKind::Record => {}
+                MemoryKind::Upload | MemoryKind::Record | MemoryKind::Predicates => {}
             }
             state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
         }
@@ -192,7 +192,7 @@ struct PoolShared {
 pub struct Pool(Arc<PoolShared>);
 
 /// Four of the largest elements: kernels load as much at once.
-const ALIGNMENT_BYTES: u64 = 64;
+pub(super) const ALIGNMENT_BYTES: u64 = 64;
 /// The least that may be reserved before garbage is collected.
 const MIN_HEADROOM_BYTES: u64 = 64 << 20;
 /// The share of the reserved memory that the headroom grows by once there was no garbage to collect.
@@ -337,7 +337,7 @@ impl Pool {
                 }
             }
             MemoryKind::Readback => state.live_readbacks += 1,
-            MemoryKind::Upload | MemoryKind::Record => {}
+            MemoryKind::Upload | MemoryKind::Record | MemoryKind::Predicates => {}
         }
         AllocationHandle { allocation: Some(allocation), pool: self.0.clone() }
     }
@@ -378,7 +378,7 @@ impl PoolShared {
     fn reuse(&self, state: &mut PoolState, kind: MemoryKind, size: u64) -> Option<Allocation> {
         let list = state.free.get_mut(&(kind, size))?;
         match kind {
-            MemoryKind::Device => list.pop(),
+            MemoryKind::Device | MemoryKind::Predicates => list.pop(),
             MemoryKind::Upload | MemoryKind::Readback | MemoryKind::Record => {
                 let index = self.first_finished(list)?;
                 Some(list.swap_remove(index))
@@ -414,45 +414,10 @@ impl PoolShared {
 
     /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
     fn create(&self, kind: MemoryKind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
-        let transfer = BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST;
-        let (usage, memory_type_filter) = match kind {
-            MemoryKind::Device => (
-                transfer | BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
-                MemoryTypeFilter {
-                    required_flags: MemoryPropertyFlags::DEVICE_LOCAL,
-                    // On many machines the host sees only a small window of the device's memory.
-                    not_preferred_flags: MemoryPropertyFlags::HOST_VISIBLE,
-                    ..MemoryTypeFilter::empty()
-                },
-            ),
-            MemoryKind::Upload => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_SEQUENTIAL_WRITE),
-            MemoryKind::Readback => (transfer, MemoryTypeFilter::PREFER_HOST | MemoryTypeFilter::HOST_RANDOM_ACCESS),
-            MemoryKind::Record => (
-                BufferUsage::STORAGE_BUFFER | BufferUsage::SHADER_DEVICE_ADDRESS,
-                MemoryTypeFilter {
-                    required_flags: MemoryPropertyFlags::HOST_VISIBLE | MemoryPropertyFlags::HOST_COHERENT,
-                    preferred_flags: MemoryPropertyFlags::HOST_CACHED,
-                    not_preferred_flags: MemoryPropertyFlags::DEVICE_LOCAL,
-                },
-            ),
-        };
-        let allocate_preference = match blocking {
-            Blocking::Refused => MemoryAllocatePreference::NeverAllocate,
-            Blocking::Allowed => MemoryAllocatePreference::Unknown,
-        };
-        let failed = |why: String| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
-        let layout =
-            DeviceLayout::from_size_alignment(size, ALIGNMENT_BYTES).ok_or_else(|| failed("too large".into()))?;
-        let buffer = Buffer::new(
-            self.allocator.clone(),
-            BufferCreateInfo { usage, ..Default::default() },
-            AllocationCreateInfo { memory_type_filter, allocate_preference, ..Default::default() },
-            layout,
-        )
-        .map(Subbuffer::new)
-        .map_err(|error| failed(format!("{error:?}")))?;
+        let failed = |why| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
+        let buffer = create_buffer(&self.allocator, kind, size, blocking).map_err(failed)?;
         let address = match kind {
-            MemoryKind::Device | MemoryKind::Record => {
+            MemoryKind::Device | MemoryKind::Record | MemoryKind::Predicates => {
                 buffer.device_address().map_err(|e| Error::DispatchFailed(format!("{e:?}")))?.get()
             }
             MemoryKind::Upload | MemoryKind::Readback => 0,

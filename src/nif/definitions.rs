@@ -39,13 +39,15 @@ struct Definition {
     donated: Vec<usize>,
     came_before: bool,
     recordings: u32,
+    /// Whether it is an iteration of a loop, whose first result is the condition of the next iteration.
+    iteration: bool,
     /// Whether results of the definition are constants, which its graph computes each time then.
     constant_results: bool,
     graph: Option<Arc<DefinitionGraph>>,
 }
 
 struct DefinitionGraph {
-    graph: Graph,
+    graph: Arc<Graph>,
     gpu: &'static Gpu,
     results: Vec<ReplayedResult>,
 }
@@ -147,12 +149,13 @@ pub(super) fn constant(env: Env, gpu: &Gpu, buffer: &Buffer) -> Result<()> {
     Ok(())
 }
 
-/// `donated` are the positions of inputs that the caller gives away.
+/// `donated` are the positions of inputs that the caller gives away. `iteration` says whether the definition is an iteration of a loop:
+/// its first result is the condition of the next one then, and the others are the next values.
 #[rustler::nif]
-fn definition_new<'a>(env: Env<'a>, donated: Term<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+fn definition_new<'a>(env: Env<'a>, donated: Term<'a>, iteration: Term<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
     let definition = || -> Result<ResourceArc<DefinitionResource>> {
-        let (donated, device) = (indices_arg(donated, "donated")?, device_arg(device)?);
-        let definition = Definition { donated, device, ..Definition::default() };
+        let (donated, iteration) = (indices_arg(donated, "donated")?, bool_arg(iteration, "iteration")?);
+        let definition = Definition { donated, iteration, device: device_arg(device)?, ..Definition::default() };
         Ok(ResourceArc::new(DefinitionResource(Mutex::new(definition))))
     };
     reply(env, definition())
@@ -251,6 +254,19 @@ impl Definition {
     }
 }
 
+/// The graph of a definition that the calling process may replay, its device, and where its results come from: all of them are buffers.
+pub(super) fn replayable(env: Env, definition: Term) -> Option<(Arc<Graph>, &'static Gpu, Vec<ResultSource>)> {
+    if with_recording(env, |_| ()).is_some() {
+        return None;
+    }
+    let graph = definition_arg(definition).ok()?.lock().graph.clone()?;
+    let source = |result: &ReplayedResult| match result {
+        ReplayedResult::Buffer(source) => Some(*source),
+        ReplayedResult::Value(_) => None,
+    };
+    Some((graph.graph.clone(), graph.gpu, graph.results.iter().map(source).collect::<Option<_>>()?))
+}
+
 fn binary_term<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     let mut binary = NewBinary::new(env, bytes.len());
     binary.copy_from_slice(bytes);
@@ -280,7 +296,8 @@ fn definition_record<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -
         let (recording, gpu) = {
             let definition = definition_arg(definition)?.lock();
             let gpu = crate::gpu::gpu_at(definition.device)?;
-            (Some(Recording::new(&operands(&buffers), &definition.donated, !definition.constant_results)), gpu)
+            let recording = Recording::new(&operands(&buffers), &definition.donated, !definition.constant_results);
+            (Some(if definition.iteration { recording.of_iteration() } else { recording }), gpu)
         };
         RECORDINGS.lock().push(ProcessRecording { pid: env.pid(), id, gpu, recording });
         RECORDING_COUNT.fetch_add(1, Relaxed);
@@ -336,6 +353,6 @@ fn recorded_graph(recording: Recording, gpu: &'static Gpu, results: Term) -> Res
     let result = |value: Option<Vec<u8>>| value.map(ReplayedResult::Value).or_else(|| sources.next());
     let results = values.into_iter().filter_map(result).collect();
     let before = COMMANDS.fetch_add(graph.commands(), Relaxed);
-    let kept = DefinitionGraph { graph, gpu, results };
+    let kept = DefinitionGraph { graph: Arc::new(graph), gpu, results };
     Ok((before <= MAX_GRAPH_COMMANDS).then_some(kept))
 }

@@ -14,6 +14,7 @@ mod fourier;
 mod graphs;
 mod halt;
 mod info;
+mod iterations;
 mod linalg;
 mod packing;
 mod profile;

@@ -44,6 +44,12 @@ pub(super) enum Command {
         groups: [u32; 3],
         push: Range<usize>,
     },
+    /// The dispatches up to the next [`Command::EndPredicate`] run where the word at this offset is not zero.
+    BeginPredicate {
+        buffer: vk::Buffer,
+        offset: u64,
+    },
+    EndPredicate,
     Copy {
         from: vk::Buffer,
         to: vk::Buffer,

@@ -153,7 +153,7 @@ impl Encoder {
         pipelines: &[vk::Pipeline],
         bound: &mut vk::Pipeline,
     ) -> Result<()> {
-        let fns = &self.device.fns().v1_0;
+        let (fns, conditional) = (&self.device.fns().v1_0, &self.device.fns().ext_conditional_rendering);
         // SAFETY: `to` is in the recording state; pipelines and layouts belong to this device and live with the batch, buffers longer
         // (see `Command`). The recorder's callers checked groups, push sizes, descriptors and ranges against pipeline, limits and
         // allocations. What the pointers point to outlives the calls.
@@ -177,6 +177,11 @@ impl Encoder {
                     }
                     (fns.cmd_dispatch)(to, *x, *y, *z);
                 }
+                Command::BeginPredicate { buffer, offset } => {
+                    let info = vk::ConditionalRenderingBeginInfoEXT::default().buffer(*buffer).offset(*offset);
+                    (conditional.cmd_begin_conditional_rendering_ext)(to, &info);
+                }
+                Command::EndPredicate => (conditional.cmd_end_conditional_rendering_ext)(to),
                 Command::Copy { from, to: target, region } => (fns.cmd_copy_buffer)(to, *from, *target, 1, region),
                 Command::Update { buffer, data } => {
                     let data = &batch.data[data.clone()];

@@ -9,7 +9,7 @@ mod recorder;
 mod submitter;
 
 pub use profile::{CommandSample, Profile, RecordedSample};
-pub use recorder::{Binding, Copy, Dispatch};
+pub use recorder::{Binding, Copy, Dispatch, DispatchPredicate};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -93,6 +93,10 @@ impl Stream {
     /// [`Retry::Blocking`] where the device needs the scheduler's core.
     pub fn submit_and_poll(&self) -> Attempt<()> {
         let value = self.start()?;
+        self.poll(value)
+    }
+
+    fn poll(&self, value: u64) -> Attempt<()> {
         let reached = self.timed(|| self.timeline.reached_soon(value))?;
         match reached {
             true => Ok(()),
@@ -180,6 +184,18 @@ impl Stream {
             self.recorder().waited(start);
         }
         result
+    }
+
+    /// Waits until the timeline has reached a value that [`Stream::start`] returned. A call that may not block waits as
+    /// [`Stream::submit_and_poll`] does.
+    pub fn wait_for(&self, value: u64, blocking: Blocking) -> Attempt<()> {
+        match blocking {
+            Blocking::Refused => self.poll(value),
+            Blocking::Allowed => {
+                self.submitter.flush()?;
+                Ok(self.wait(value)?)
+            }
+        }
     }
 
     fn submit_now(&self) -> Result<u64> {

@@ -223,6 +223,6 @@ impl ProfileRecorder {
 impl Command {
     /// Whether it has a sample in a profile.
     pub fn is_sampled(&self) -> bool {
-        !matches!(self, Self::Bind { .. } | Self::Barrier { .. })
+        !matches!(self, Self::Bind { .. } | Self::Barrier { .. } | Self::BeginPredicate { .. } | Self::EndPredicate)
     }
 }

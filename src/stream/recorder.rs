@@ -24,6 +24,15 @@ pub struct Binding<'a> {
     pub range: u64,
 }
 
+/// A word on the device by which a dispatch runs, or is left out where the word is zero.
+#[derive(Clone, Copy)]
+pub struct DispatchPredicate<'a> {
+    /// The memory that has the word, of [`MemoryKind::Predicates`](crate::memory::MemoryKind).
+    pub allocation: &'a Allocation,
+    /// The word's first byte, a multiple of four. Kernels under the predicate do not write it, nor does a transfer between two of them.
+    pub offset: u64,
+}
+
 /// One dispatch of a compute pipeline.
 pub struct Dispatch<'a> {
     /// The pipeline, kept until the dispatch has run.
@@ -40,6 +49,8 @@ pub struct Dispatch<'a> {
     pub bindings: &'a [Binding<'a>],
     /// The check of the indices that the kernel reads; it carries over to what the kernel writes.
     pub check: Option<&'a Arc<BoundsCheck>>,
+    /// What decides on the device whether the dispatch runs; `None` where it always does.
+    pub predicate: Option<DispatchPredicate<'a>>,
 }
 
 /// A copy between two different allocations.
@@ -86,7 +97,17 @@ pub(super) struct Recorder {
     profile: Option<ProfileRecorder>,
     /// Whether a kernel of the batch reports to a record that the host reads.
     reports: bool,
+    /// The predicate of the batch's next dispatch as it is: the identity of its allocation, and its offset.
+    predicate: Option<(u64, u64)>,
+    /// The allocation of a predicate that ended in this epoch, by its identity: what writes it next waits. There is one at most, as each
+    /// predicate begins an epoch.
+    ended_predicate: Option<u64>,
 }
+
+/// The stages of all commands.
+const KERNELS_AND_TRANSFERS: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
+    vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
+);
 
 /// The writes of commands in these stages. A barrier may name no others.
 fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
@@ -120,11 +141,14 @@ impl Recorder {
             stages: vk::PipelineStageFlags::empty(),
             profile: None,
             reports: false,
+            predicate: None,
+            ended_predicate: None,
         }
     }
 
     /// Records a dispatch. The caller has checked groups, push size and descriptors against pipeline and limits.
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
+        self.change_predicate(d.predicate);
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
         if let Some(check) = d.check {
             self.reports = true;
@@ -196,6 +220,7 @@ impl Recorder {
             return Ok(self.submitted());
         }
         (self.commands, self.bytes) = (0, 0);
+        self.change_predicate(None);
         if std::mem::take(&mut self.reports) {
             self.push(Command::Barrier {
                 stages: [vk::PipelineStageFlags::COMPUTE_SHADER, vk::PipelineStageFlags::HOST],
@@ -264,17 +289,12 @@ impl Recorder {
         self.submitter.check()?;
         let epoch = self.epoch;
         let written = |allocation: &&Allocation| allocation.write_epoch.load(Relaxed) == epoch;
-        let touched = |allocation: &&Allocation| written(allocation) || allocation.read_epoch.load(Relaxed) == epoch;
+        let ended = self.ended_predicate;
+        let touched = |allocation: &&Allocation| {
+            written(allocation) || allocation.read_epoch.load(Relaxed) == epoch || ended == Some(allocation.id)
+        };
         if reads.iter().any(written) || writes.iter().any(touched) {
-            let (transfers, kernels) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::COMPUTE_SHADER);
-            let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
-            let writes = writes_of(transfers | kernels);
-            self.push(Command::Barrier {
-                stages: [self.stages, transfers | kernels],
-                access: [writes_of(self.stages), reads | writes],
-            });
-            self.epoch += 1;
-            self.stages = vk::PipelineStageFlags::empty();
+            self.begin_epoch(self.stages, vk::PipelineStageFlags::empty(), vk::AccessFlags::empty());
         }
         self.stages |= stage;
         let value = self.submitted() + 1;
@@ -288,6 +308,41 @@ impl Recorder {
         }
         reads.iter().filter(|read| read.checks.any()).for_each(|read| inherit_checks(read, writes));
         Ok(())
+    }
+
+    /// Puts a barrier between commands of the stages `before` and the later ones, whose stages are those of kernels, of transfers and
+    /// `after`.
+    fn begin_epoch(&mut self, before: vk::PipelineStageFlags, after: vk::PipelineStageFlags, access: vk::AccessFlags) {
+        let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
+        self.push(Command::Barrier {
+            stages: [before, KERNELS_AND_TRANSFERS | after],
+            access: [writes_of(before), reads | writes_of(KERNELS_AND_TRANSFERS) | access],
+        });
+        self.epoch += 1;
+        self.stages = vk::PipelineStageFlags::empty();
+        self.ended_predicate = None;
+    }
+
+    /// Has the dispatches from here on run under this predicate, or always. A predicate is read by a stage of its own, for which no barrier
+    /// before has waited.
+    fn change_predicate(&mut self, predicate: Option<DispatchPredicate>) {
+        let wanted = predicate.map(|predicate| (predicate.allocation.id, predicate.offset));
+        if wanted == self.predicate {
+            return;
+        }
+        if let Some((id, _)) = self.predicate {
+            self.push(Command::EndPredicate);
+            self.stages |= vk::PipelineStageFlags::CONDITIONAL_RENDERING_EXT;
+            self.ended_predicate = Some(id);
+        }
+        if let Some(DispatchPredicate { allocation, offset }) = predicate {
+            let stage = vk::PipelineStageFlags::CONDITIONAL_RENDERING_EXT;
+            let read = vk::AccessFlags::CONDITIONAL_RENDERING_READ_EXT;
+            self.begin_epoch(KERNELS_AND_TRANSFERS | self.stages, stage, read);
+            allocation.last_use.store(self.submitted() + 1, Relaxed);
+            self.push(Command::BeginPredicate { buffer: allocation.handle, offset });
+        }
+        self.predicate = wanted;
     }
 
     /// Until [`Recorder::end_batch`] batches are submitted only at their largest.

@@ -57,6 +57,7 @@ pub(crate) mod devices {
             fma: true,
             fast_float64: true,
             push_descriptor: true,
+            conditional_rendering: true,
             exponential_loops: false,
             matrices: MatrixTypes { float16: true, bfloat16: true },
             multiprocessors: 132,

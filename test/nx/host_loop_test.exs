@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.HostLoopTest do
   @moduledoc """
-  Loops that one workgroup cannot run: the host starts each iteration as one graph, with the results of
-  `Nx.Defn.Evaluator`.
+  Loops that one workgroup cannot run: the host starts each iteration as one graph, several ahead where the device has
+  conditional rendering, with the results of `Nx.Defn.Evaluator`.
   """
 
   use Nx.Vulkan.Test.Case, async: true
@@ -18,7 +18,8 @@ defmodule Nx.Vulkan.HostLoopTest do
     given = Enum.map(args, &to_device/1)
     compiled = Nx.Defn.jit(fun, compiler: Compiler)
 
-    for _ <- 1..2 do
+    # Evaluated, recorded, and replayed from the first iteration on.
+    for _ <- 1..3 do
       results = apply(compiled, given)
 
       for {got, want} <- Enum.zip(flat(results), flat(expected)),
@@ -69,6 +70,81 @@ defmodule Nx.Vulkan.HostLoopTest do
     check(&nested/1, [Nx.tensor([5, 1, 40])])
   end
 
+  # Sorting keeps a loop of few elements with the host.
+  defn drawn(a, b, v, n, opts \\ []) do
+    {a, b, v, i, _n} =
+      while {a, b, v = Nx.sort(v), i = 0, n}, i < n[0] do
+        {a, b, v} = steps(a, b, v, i, opts[:steps])
+        {a, b, Nx.sort(v), i + 1, n}
+      end
+
+    {a, b, v, i}
+  end
+
+  deftransformp(steps(a, b, v, i, steps),
+    do: Enum.reduce(steps, {a, b, v}, fn step, abv -> step(step, abv, i) end)
+  )
+
+  @steps [:exchange, :shift, :copy, :product, :take, :put, :constant, :reset, :reverse, :counter]
+  deftransformp step(step, {a, b, v}, i) do
+    case step do
+      :exchange -> {b, a, v}
+      :shift -> {bounded(Nx.add(a, b)), a, v}
+      :copy -> {a, a, v}
+      :product -> {bounded(Nx.dot(a, b)), b, v}
+      :take -> {a, b, Nx.take(v, Nx.remainder(Nx.abs(v), Nx.size(v)))}
+      :put -> {a, b, Nx.put_slice(v, [Nx.remainder(i, Nx.size(v))], Nx.reshape(i, {1}))}
+      :constant -> {a, Nx.broadcast(Nx.tensor(7, type: b.type), b.shape), v}
+      :reset -> {Nx.iota(a.shape, type: a.type), b, v}
+      :reverse -> {Nx.reverse(a), b, Nx.reverse(v)}
+      :counter -> {Nx.add(a, i), b, Nx.add(v, i)}
+    end
+  end
+
+  defp bounded(tensor), do: Nx.remainder(tensor, 97)
+
+  test "drawn at random, of any number of iterations" do
+    for _ <- 1..8 do
+      steps = Enum.take_random(@steps, :rand.uniform(4))
+      size = Enum.random([2, 5, 40])
+      matrix = fn -> Generators.tensor({size, size}, {:s, 32}, {:integer, -9..9}) end
+      v = Generators.tensor({7}, {:s, 32}, {:integer, -20..20})
+      loop = &drawn(&1, &2, &3, &4, steps: steps)
+      iterations = Nx.tensor([Enum.random([0, 1, 2, 5, 70])], type: :s32)
+      check(loop, [matrix.(), matrix.(), v, iterations])
+    end
+  end
+
+  defn awaited(x, go) do
+    {x, _go} = while({x, go = go[0]}, go, do: {Nx.sort(x * 2), Nx.any(x < 100)})
+    x
+  end
+
+  test "whose condition is one of their values" do
+    for go <- [0, 1], do: check(&awaited/2, [Nx.tensor([3, 1]), Nx.tensor([go], type: :u8)])
+  end
+
+  defn counting(x, n) do
+    {x, i, _} =
+      while({x, i = 0, n}, i < n[0], do: {Nx.sort(Nx.reverse(x) + i), i + 1, n})
+
+    {x, i}
+  end
+
+  test "the host reads the conditions of several iterations at once" do
+    x = to_device(Nx.tensor([3, 1, 2]))
+    compiled = Nx.Defn.jit(&counting/2, compiler: Compiler)
+    run = fn n -> compiled.(x, to_device(Nx.tensor([n]))) end
+
+    # Evaluated, recorded in vain as it reads, and evaluated from then on; its iterations have a graph by then.
+    for _ <- 1..2, do: run.(3)
+
+    waits = programs(fn -> run.(500) end, iterations_finish: 1)
+    {:ok, %{features: features}} = Nx.Vulkan.device_info()
+    # The first chunks grow to 64 iterations, and slow ones shrink.
+    assert waits in if(:conditional_rendering in features, do: 8..250, else: 0..0)
+  end
+
   defn grown(x, table) do
     {x, table} = while({x, table}, Nx.sum(x) < 5000, do: {x + Nx.take(table, x), table})
     {x, table}
@@ -78,10 +154,14 @@ defmodule Nx.Vulkan.HostLoopTest do
     table = Nx.broadcast(1, {1000})
     check(&grown/2, [Nx.tensor([0, 1]), Nx.broadcast(1, {6000})])
 
-    assert_raise ArgumentError, ~r/index 1000 is out of bounds/, fn ->
-      Nx.Defn.jit(&grown/2, compiler: Compiler).(to_device(Nx.tensor([0, 0])), to_device(table))
-      |> elem(0)
-      |> Nx.to_flat_list()
+    compiled = Nx.Defn.jit(&grown/2, compiler: Compiler)
+
+    for _ <- 1..3, x = Nx.tensor([0, 0]) do
+      compiled.(to_device(x), to_device(Nx.multiply(table, 3000)))
+
+      assert_raise ArgumentError, ~r/index 1000 is out of bounds/, fn ->
+        compiled.(to_device(x), to_device(table)) |> elem(0) |> Nx.to_flat_list()
+      end
     end
   end
 
@@ -93,5 +173,6 @@ defmodule Nx.Vulkan.HostLoopTest do
     Process.sleep(200)
     assert Nx.to_flat_list(Nx.add(x, 1)) == [2, 3]
     assert Task.shutdown(task, :brutal_kill) == nil
+    assert Nx.to_flat_list(Nx.add(x, 2)) == [3, 4]
   end
 end

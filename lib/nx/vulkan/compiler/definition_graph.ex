@@ -38,10 +38,11 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   @doc """
   The graph of the definition with this expression, which uses these arguments, on the process's device; `nil` where it
   may have none.
-  `donated` says of each argument whether it is given away.
+  `donated` says of each argument whether it is given away. An `iteration` of a loop gives the condition of the next one
+  first, and the next values after it.
   """
-  @spec new(Nx.Container.t(), [boolean()], [boolean()]) :: t() | nil
-  def new(expr, used, donated) do
+  @spec new(Nx.Container.t(), [boolean()], [boolean()], :definition | :iteration) :: t() | nil
+  def new(expr, used, donated, kind \\ :definition) do
     tensors = Composite.reduce(expr, %{}, &tensors/2) |> Map.values()
 
     if not Enum.any?(tensors, &(&1.data.op in [:io_call, :runtime_call])) do
@@ -50,7 +51,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
       inputs = for {donated?, true} <- Enum.zip(donated, used), do: donated?
       donated = for {true, position} <- Enum.with_index(inputs), do: position
       device = Storage.default_device()
-      {:ok, ref} = Native.call(definition_new(donated, device))
+      {:ok, ref} = Native.call(definition_new(donated, kind == :iteration, device))
 
       %__MODULE__{
         ref: ref,
@@ -126,6 +127,22 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
 
   def moved([argument | args], [false | used], device), do: [argument | moved(args, used, device)]
   def moved(args, [], _device), do: args
+
+  @doc """
+  A loop with this graph, whose iterations `Native` records ahead, from these arguments on; `nil` where it cannot. The
+  arguments that the graph is given away are the loop's to write.
+  """
+  @spec iterations(t() | nil, [T.t()]) :: reference() | nil
+  def iterations(nil, _args), do: nil
+
+  def iterations(%__MODULE__{ref: ref, constants: constants}, args) do
+    operands = Enum.map(args ++ constants, &operand/1)
+
+    with true <- Enum.all?(operands, &is_reference/1),
+         {:ok, iterations} <- Native.call(iterations_new(ref, operands)),
+         do: iterations,
+         else: (_ -> nil)
+  end
 
   defp inputs([argument | args], [true | used], constants),
     do: [argument.() | inputs(args, used, constants)]

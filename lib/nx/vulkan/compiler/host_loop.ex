@@ -4,6 +4,11 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # iteration. The host reads no more than whether the loop goes on. Loops of small tensors are
   # `Nx.Vulkan.Compiler.DeviceLoop`'s.
   #
+  # Once there is a graph, iterations are recorded in chunks that grow, each iteration under the condition that the one
+  # before has computed. While the device runs a chunk the next one is recorded; then the host reads how many iterations
+  # of the first have run. The time that a chunk takes is bounded: a process that dies leaves two chunks on the device.
+  # Where the device has no conditional rendering, or an iteration cannot be under a condition, the host reads each one.
+  #
   # A loop with another within that the host reads stays what it was. As long as the host knows the condition, from counters that it holds, the operations run one by one: nothing is read
   # then, and the definition around the loop may have a graph.
 
@@ -11,7 +16,15 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
   alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, DeviceLoop, Fusion, Simplification}
+  alias Nx.Vulkan.Error
   alias Nx.Vulkan.VulkanoBackend, as: B
+
+  require Nx.Vulkan.Native, as: Native
+
+  @most_ahead 64
+  # Milliseconds of a chunk up to which the next one is twice as long, and from which on it is half as long.
+  @short_chunk 5
+  @long_chunk 20
 
   @enforce_keys [:count, :condition, :step, :graph, :changed, :evaluate]
   defstruct [:count, :condition, :step, :graph, :changed, :evaluate]
@@ -51,7 +64,7 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
         count: count,
         condition: pred |> Closure.on_arguments(known) |> Closure.evaluator(args),
         step: Closure.evaluator(step, args),
-        graph: DefinitionGraph.new(step, Enum.map(args, fn _ -> true end), changed),
+        graph: DefinitionGraph.new(step, Enum.map(args, fn _ -> true end), changed, :iteration),
         changed: changed,
         evaluate: Closure.evaluator(whole, args)
       }
@@ -88,8 +101,16 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # The next condition and the next values.
   defp step({pred, block}, count) do
     next = Composite.flatten_list([block])
-    pred = Closure.with_values(pred, Enum.take(next, count))
+    pred = pred |> Closure.with_values(Enum.take(next, count)) |> condition(next)
     [pred | next] |> List.to_tuple() |> Simplification.simplify() |> Fusion.fuse()
+  end
+
+  # The predicate as an integer of at most 32 bits that is no value of the loop: its memory is of its own.
+  defp condition(%T{type: {kind, size}, data: %Expr{id: id, op: op}} = pred, next) do
+    if kind in [:u, :s] and size <= 32 and op != :parameter and
+         not Enum.any?(next, &(&1.data.id == id)),
+       do: pred,
+       else: Nx.not_equal(pred, Expr.constant(Nx.template({}, {:u, 8}), 0, []))
   end
 
   @spec run(t(), Nx.Container.t(), [T.t()]) :: Nx.Container.t()
@@ -118,7 +139,8 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # The graph may write the next values in place of those that it is given, which the caller keeps.
   defp iterate(loop, pred, values, captured) do
     values = for {value, changed?} <- Enum.zip(values, loop.changed), do: own(value, changed?)
-    replay(loop, pred, values, Enum.map(captured, &own(&1, false)))
+    captured = Enum.map(captured, &own(&1, false))
+    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
   end
 
   # Numbers of the host become buffers once, and not in each iteration.
@@ -130,15 +152,65 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   defp own(tensor, true), do: Storage.copy(tensor, B, [])
   defp own(tensor, false), do: tensor
 
-  defp replay(loop, pred, values, captured) do
-    if Nx.to_number(pred) != 0 do
-      args = for value <- values ++ captured, do: fn -> value end
-      evaluate = fn [args] -> [loop.step.(for arg <- args, do: arg.())] end
-      [results] = DefinitionGraph.run(loop.graph, [args], evaluate)
-      [pred | next] = Tuple.to_list(results)
-      replay(loop, pred, next, captured)
+  # From values whose iteration runs on to the last ones.
+  defp replay(loop, values, captured) do
+    with iterations when iterations != nil <-
+           DefinitionGraph.iterations(loop.graph, values ++ captured),
+         count when count > 0 <- record(iterations, 1) do
+      case ahead(iterations, 1, System.monotonic_time(:millisecond)) do
+        {:ended, results} -> values(results, values ++ captured)
+        {:paused, results} -> step(loop, values(results, values ++ captured), captured)
+      end
     else
-      values
+      _ -> step(loop, values, captured)
     end
+  end
+
+  # Records a chunk before it waits for the one before, of `size` iterations, which began then.
+  defp ahead(iterations, size, began) do
+    next = record(iterations, min(size, @most_ahead))
+
+    case Native.call(iterations_finish(iterations)) do
+      :goes_on ->
+        now = System.monotonic_time(:millisecond)
+        ahead(iterations, next_size(next, now - began), now)
+
+      {:error, _} = error ->
+        Error.raise!(:while, error)
+
+      {:error, _, _} = error ->
+        Error.raise!(:while, error)
+
+      last ->
+        last
+    end
+  end
+
+  defp next_size(size, took) when took < @short_chunk, do: 2 * size
+  defp next_size(size, took) when took > @long_chunk, do: max(div(size, 2), 1)
+  defp next_size(size, _took), do: size
+
+  defp record(iterations, count) do
+    case Native.call(iterations_record(iterations, count)) do
+      {:ok, recorded} -> recorded
+      error -> Error.raise!(:while, error)
+    end
+  end
+
+  defp values(results, given) do
+    for {result, %T{} = like} <- Enum.zip(results, given) do
+      if is_reference(result),
+        do: %{like | data: %B{ref: result}},
+        else: %{like | data: Enum.fetch!(given, result).data}
+    end
+  end
+
+  # One iteration, whose condition the host reads: it is evaluated, or recorded as a graph.
+  defp step(loop, values, captured) do
+    args = for value <- values ++ captured, do: fn -> value end
+    evaluate = fn [args] -> [loop.step.(for arg <- args, do: arg.())] end
+    [results] = DefinitionGraph.run(loop.graph, [args], evaluate)
+    [pred | values] = Tuple.to_list(results)
+    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
   end
 end

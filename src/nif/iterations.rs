@@ -1,0 +1,99 @@
+//! Loops whose iterations are recorded ahead: one NIF call records several, another waits for the oldest of them.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+
+use super::*;
+use crate::gpu::Gpu;
+use crate::graph::{Iterations, LoopValue, Progress};
+use crate::memory::{Blocking, Buffer};
+
+mod names {
+    rustler::atoms! { goes_on, paused, ended }
+}
+
+/// The most iterations of a chunk.
+const MAX_CHUNK: u64 = 1024;
+
+struct IterationsResource(Mutex<Iterations>);
+
+#[rustler::resource_impl]
+impl rustler::Resource for IterationsResource {}
+
+/// A loop that runs; `nil` where its iterations cannot be recorded ahead.
+struct IterationsRef(Option<ResourceArc<IterationsResource>>);
+
+impl Encoder for IterationsRef {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        self.0.encode(env)
+    }
+}
+
+pair!(iterations_record, iterations_record_dirty, (iterations, count), reply, record);
+pair!(iterations_finish, iterations_finish_dirty, (iterations), reply_bare, finish);
+
+/// `inputs` are the definition's: the values, then what the loop captured. What its graph may write over is the loop's.
+#[rustler::nif]
+fn iterations_new<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> {
+    reply(env, new(definition, inputs))
+}
+
+fn new(definition: Term, inputs: Term) -> Result<IterationsRef> {
+    let Some((graph, gpu, results)) = definitions::replayable(definition.get_env(), definition) else {
+        return Ok(IterationsRef(None));
+    };
+    let mut operands = vec![];
+    for input in list_arg(inputs, "inputs")? {
+        let buffer = buffer_arg(input, "inputs")?;
+        let allocation = buffer.allocation()?;
+        if !std::ptr::eq(Gpu::of(&allocation)?, gpu) {
+            return Ok(IterationsRef(None));
+        }
+        operands.push((allocation, buffer.len()));
+    }
+    let iterations = Iterations::new(gpu, &graph, &results, operands);
+    Ok(IterationsRef(iterations.map(|iterations| ResourceArc::new(IterationsResource(Mutex::new(iterations))))))
+}
+
+/// How many iterations were recorded.
+fn record(iterations: Term, count: Term, blocking: Blocking) -> Attempt<usize> {
+    let count = size_arg(count, "count")?.min(MAX_CHUNK) as usize;
+    iterations_arg(iterations)?.record(count, blocking)
+}
+
+/// `:goes_on`, or `{:paused, values}` or `{:ended, values}`, where a value is a reference or the index of an input.
+fn finish(iterations: Term, blocking: Blocking) -> Attempt<Term> {
+    let env = iterations.get_env();
+    definitions::give_up(env);
+    let progress = iterations_arg(iterations)?.finish(blocking)?;
+    Ok(match progress {
+        Progress::GoesOn => names::goes_on().encode(env),
+        Progress::Paused(values) => (names::paused(), value_terms(env, values)).encode(env),
+        Progress::Ended(values) => (names::ended(), value_terms(env, values)).encode(env),
+    })
+}
+
+/// Values that are one buffer are one reference.
+fn value_terms(env: Env, values: Vec<LoopValue>) -> Vec<Term> {
+    let mut made: Vec<(u64, Term)> = vec![];
+    let term = |LoopValue { allocation, bytes, given }: LoopValue| {
+        let id = allocation.id;
+        match (given, made.iter().find(|known| known.0 == id)) {
+            (Some(index), _) => index.encode(env),
+            (None, Some(known)) => known.1,
+            (None, None) => {
+                let term = BufferRef::from(Buffer::of(bytes, Arc::clone(&allocation))).encode(env);
+                made.push((id, term));
+                term
+            }
+        }
+    };
+    values.into_iter().map(term).collect()
+}
+
+fn iterations_arg<'a>(term: Term<'a>) -> Result<MutexGuard<'a, Iterations>> {
+    let resource: &'a IterationsResource = term.decode().map_err(|_| wrong("iterations", "a loop's reference"))?;
+    resource.0.try_lock().ok_or_else(|| wrong("iterations", "a loop that no other process runs"))
+}
