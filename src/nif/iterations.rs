@@ -14,9 +14,6 @@ mod names {
     rustler::atoms! { goes_on, paused, ended }
 }
 
-/// The most iterations of a chunk.
-const MAX_CHUNK: u64 = 1024;
-
 struct IterationsResource(Mutex<Iterations>);
 
 #[rustler::resource_impl]
@@ -59,8 +56,8 @@ fn new(definition: Term, inputs: Term) -> Result<IterationsRef> {
 
 /// How many iterations were recorded.
 fn record(iterations: Term, count: Term, blocking: Blocking) -> Attempt<usize> {
-    let count = size_arg(count, "count")?.min(MAX_CHUNK) as usize;
-    iterations_arg(iterations)?.record(count, blocking)
+    let count = size_arg(count, "count")?;
+    iterations_arg(iterations)?.record(usize::try_from(count).unwrap_or(usize::MAX), blocking)
 }
 
 /// `:goes_on`, or `{:paused, values}` or `{:ended, values}`, where a value is a reference or the index of an input.

@@ -141,8 +141,24 @@ defmodule Nx.Vulkan.HostLoopTest do
 
     waits = programs(fn -> run.(500) end, iterations_finish: 1)
     {:ok, %{features: features}} = Nx.Vulkan.device_info()
-    # The first chunks grow to 64 iterations, and slow ones shrink.
+    # The first chunks grow to 32 kernels, and slow ones shrink.
     assert waits in if(:conditional_rendering in features, do: 8..250, else: 0..0)
+  end
+
+  defn long(x, n) do
+    {x, _, _} = while({x, i = 0, n}, i < n[0], do: {sorted(x, i), i + 1, n})
+    x
+  end
+
+  deftransformp(sorted(x, i),
+    do: Enum.reduce(1..33, x, fn _, x -> Nx.sort(Nx.reverse(Nx.add(x, i))) end)
+  )
+
+  test "the host reads each condition where an iteration has more kernels than are started ahead" do
+    check(&long/2, [Nx.tensor([3, 1, 2]), Nx.tensor([5])])
+    compiled = Nx.Defn.jit(&long/2, compiler: Compiler)
+    args = Enum.map([Nx.tensor([3, 1, 2]), Nx.tensor([5])], &to_device/1)
+    assert programs(fn -> apply(compiled, args) end, iterations_finish: 1) == 0
   end
 
   defn grown(x, table) do

@@ -7,10 +7,12 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # Once there is a graph, iterations are recorded in chunks that grow, each iteration under the condition that the one
   # before has computed. While the device runs a chunk the next one is recorded; then the host reads how many iterations
   # of the first have run. The time that a chunk takes is bounded: a process that dies leaves two chunks on the device.
-  # Where the device has no conditional rendering, or an iteration cannot be under a condition, the host reads each one.
+  # `Native` bounds the kernels of a chunk. Where the device has no conditional rendering, or an iteration has more kernels
+  # or cannot be under a condition, the host reads each one.
   #
-  # A loop with another within that the host reads stays what it was. As long as the host knows the condition, from counters that it holds, the operations run one by one: nothing is read
-  # then, and the definition around the loop may have a graph.
+  # A loop with another within that the host reads stays what it was. As long as the host knows the condition, from
+  # counters that it holds, the operations run one by one: nothing is read then, and the definition around the loop may
+  # have a graph.
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
@@ -21,7 +23,6 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
   require Nx.Vulkan.Native, as: Native
 
-  @most_ahead 64
   # Milliseconds of a chunk up to which the next one is twice as long, and from which on it is half as long.
   @short_chunk 5
   @long_chunk 20
@@ -168,7 +169,7 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
   # Records a chunk before it waits for the one before, of `size` iterations, which began then.
   defp ahead(iterations, size, began) do
-    next = record(iterations, min(size, @most_ahead))
+    next = record(iterations, size)
 
     case Native.call(iterations_finish(iterations)) do
       :goes_on ->
