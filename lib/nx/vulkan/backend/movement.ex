@@ -10,10 +10,10 @@ defmodule Nx.Vulkan.Backend.Movement do
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   @compile {:inline,
-            broadcast_view: 3,
+            broadcast_view: 4,
             transpose_view: 2,
-            reverse_view: 2,
-            slice_view: 4,
+            reverse_view: 3,
+            slice_view: 5,
             as_storage_type: 1}
 
   # No copy: the result shares the buffer. As with the other backends, deallocating one of them
@@ -39,16 +39,23 @@ defmodule Nx.Vulkan.Backend.Movement do
   end
 
   def broadcast(out, %T{shape: from} = tensor, shape, axes),
-    do: view(:broadcast, [tensor, shape, axes], out, tensor, broadcast_view(from, shape, axes))
+    do:
+      view(
+        :broadcast,
+        [tensor, shape, axes],
+        out,
+        tensor,
+        broadcast_view(from, strides(from), shape, axes)
+      )
 
   def transpose(out, %T{shape: from} = tensor, axes),
-    do: view(:transpose, [tensor, axes], out, tensor, transpose_view(from, axes))
+    do: view(:transpose, [tensor, axes], out, tensor, transpose_view(strides(from), axes))
 
   def reverse(out, %T{shape: from} = tensor, axes),
-    do: view(:reverse, [tensor, axes], out, tensor, reverse_view(from, axes))
+    do: view(:reverse, [tensor, axes], out, tensor, reverse_view(from, strides(from), axes))
 
   def slice(out, %T{shape: from} = tensor, starts, lengths, steps) do
-    {offset, strides, indices, chosen} = slice_view(from, starts, lengths, steps)
+    {offset, strides, indices, chosen} = slice_view(from, strides(from), starts, lengths, steps)
     args = [tensor, starts, lengths, steps]
 
     if indices == [],
@@ -56,20 +63,22 @@ defmodule Nx.Vulkan.Backend.Movement do
       else: gather(:slice, args, out, tensor, {offset, strides}, indices, chosen)
   end
 
-  # `{offset, strides}` of the callback's view of a dense tensor, from that tensor's shape and the
-  # callback's options. A slice starts at integers here.
-  @spec view_of(atom(), tuple(), [term()]) :: {integer(), [integer()]}
-  def view_of(:broadcast, from, [shape, axes]), do: broadcast_view(from, shape, axes)
-  def view_of(:transpose, from, [axes]), do: transpose_view(from, axes)
-  def view_of(:reverse, from, [axes]), do: reverse_view(from, axes)
+  # The strides of the callback's view of a tensor, and the offset that they begin at, from that tensor's shape and
+  # strides and the callback's options. A slice starts at integers here.
+  @spec view_of(atom(), tuple(), [integer()], [term()]) :: {integer(), [integer()]}
+  def view_of(:broadcast, from, strides, [shape, axes]),
+    do: broadcast_view(from, strides, shape, axes)
 
-  def view_of(:slice, from, [starts, lengths, steps]) do
-    {offset, strides, [], []} = slice_view(from, starts, lengths, steps)
+  def view_of(:transpose, _from, strides, [axes]), do: transpose_view(strides, axes)
+  def view_of(:reverse, from, strides, [axes]), do: reverse_view(from, strides, axes)
+
+  def view_of(:slice, from, strides, [starts, lengths, steps]) do
+    {offset, strides, [], []} = slice_view(from, strides, starts, lengths, steps)
     {offset, strides}
   end
 
-  defp broadcast_view(from, shape, axes),
-    do: {0, broadcast_strides(axes, 0, tuple_size(shape), from, shape, 0, strides(from))}
+  defp broadcast_view(from, strides, shape, axes),
+    do: {0, broadcast_strides(axes, 0, tuple_size(shape), from, shape, 0, strides)}
 
   # Axis `axis` of the result is axis `i` of the tensor when it is the next of `axes`.
   defp broadcast_strides(_axes, rank, rank, _from, _shape, _i, _strides), do: []
@@ -82,12 +91,12 @@ defmodule Nx.Vulkan.Backend.Movement do
   defp broadcast_strides(axes, axis, rank, from, shape, i, strides),
     do: [0 | broadcast_strides(axes, axis + 1, rank, from, shape, i, strides)]
 
-  defp transpose_view(shape, axes) do
-    strides = List.to_tuple(strides(shape))
+  defp transpose_view(strides, axes) do
+    strides = List.to_tuple(strides)
     {0, Enum.map(axes, &elem(strides, &1))}
   end
 
-  defp reverse_view(shape, axes), do: reverse_strides(strides(shape), 0, shape, axes, 0)
+  defp reverse_view(shape, strides, axes), do: reverse_strides(strides, 0, shape, axes, 0)
 
   # `axes` are sorted.
   defp reverse_strides([stride | strides], axis, shape, [axis | axes], offset) do
@@ -103,8 +112,7 @@ defmodule Nx.Vulkan.Backend.Movement do
 
   defp reverse_strides([], _axis, _shape, [], offset), do: {offset, []}
 
-  defp slice_view(shape, starts, lengths, steps) do
-    strides = strides(shape)
+  defp slice_view(shape, strides, starts, lengths, steps) do
     {offset, indices, chosen} = starts(starts, Tuple.to_list(shape), lengths, strides)
     {offset, Enum.zip_with(strides, steps, &*/2), indices, chosen}
   end

@@ -222,11 +222,16 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
         do: view
   end
 
-  # The view, and the one that a squeeze reads.
+  # The view, and those that it is a view of.
   defp view(id, state) do
-    case {state.tensors[id].data.op, arguments(state.tensors[id])} do
-      {:squeeze, [operand]} -> [id | view(operand, state)]
-      _ -> [id]
+    case arguments(state.tensors[id]) do
+      [operand] when is_map_key(state.kinds, operand) ->
+        if state.kinds[operand] == :view and state.tensors[operand].data.op in @views,
+          do: [id | view(operand, state)],
+          else: [id]
+
+      _ ->
+        [id]
     end
   end
 end

@@ -120,11 +120,16 @@ defmodule Nx.Vulkan.Compiler.Lowering do
     do: {reshaped(value(operand, values), out, space), builder}
 
   defp lower(op, out, [operand | options], _space, {builder, values}) when op in @views do
+    options = for({:other, option} <- options, do: option)
+
     case value(operand, values) do
       {:dense, {ref, type, shape}} ->
-        options = for({:other, option} <- options, do: option)
-        {offset, strides} = Movement.view_of(op, shape, options)
+        {offset, strides} = Movement.view_of(op, shape, Movement.strides(shape), options)
         {{:view, {ref, type, offset, strides}, out.shape}, builder}
+
+      {:view, {ref, type, start, strides}, shape} ->
+        {offset, strides} = Movement.view_of(op, shape, strides, options)
+        {{:view, {ref, type, start + offset, strides}, out.shape}, builder}
 
       # Of values that are computed only a row's is broadcast, to its elements.
       {:node, _} = value when op == :broadcast ->
