@@ -42,6 +42,44 @@ defmodule Nx.Vulkan.ContractionFusionTest do
     end
   end
 
+  describe "conversions that lose nothing are part of the product that reads them" do
+    test "of either operand, in any order of its axes, with what follows" do
+      for {narrow, type} <- [
+            {{:s, 8}, {:f, 32}},
+            {{:u, 8}, {:bf, 16}},
+            {{:s, 4}, {:f, 16}},
+            {{:bf, 16}, {:f, 32}},
+            {{:f, 16}, {:f, 32}},
+            {{:s, 16}, {:f, 64}},
+            {{:u, 8}, {:s, 32}}
+          ],
+          {m, n, k} <- @sizes do
+        [x, scale] = [tensor({m, k}, type), tensor({n}, type)]
+        small = fn shape -> to_device(Generators.tensor(shape, narrow, {:integer, 0..7})) end
+        info = {narrow, type, m, n, k}
+
+        # A dense layer with quantised weights, as Axon has it.
+        dense = fn x, w, s -> Nx.add(Nx.multiply(Nx.dot(x, Nx.as_type(w, type)), s), s) end
+        check(dense, [x, small.({k, n}), scale], 1, info)
+
+        turned = fn x, w, _ -> Nx.dot(x, Nx.transpose(Nx.as_type(w, type))) end
+        check(turned, [x, small.({n, k}), scale], 1, info)
+
+        reshaped = fn w, x, _ -> Nx.dot(Nx.reshape(Nx.as_type(w, type), {n, k}), [1], x, [1]) end
+        check(reshaped, [small.({1, n, k}), x, scale], 1, info)
+      end
+    end
+
+    test "not those that round, nor of two floats" do
+      {w, x} = {tensor({20, 9}, :s32), tensor({7, 20}, :f32)}
+      check(fn x, w -> Nx.dot(x, Nx.as_type(w, :f32)) end, [x, w], 2)
+      [a, b] = for shape <- [{7, 20}, {20, 9}], do: tensor(shape, :bf16)
+      check(fn a, b -> Nx.dot(Nx.as_type(a, :f32), Nx.as_type(b, :f32)) end, [a, b], 2)
+      [a, b] = for shape <- [{7, 20}, {20, 9}], do: tensor(shape, :s8)
+      check(fn a, b -> Nx.dot(Nx.as_type(a, :s32), Nx.as_type(b, :s32)) end, [a, b], 1)
+    end
+  end
+
   describe "element-wise operations that follow a product are part of its kernel" do
     test "in all types and sizes" do
       for type <- @types, {m, n, k} <- @sizes do
@@ -198,6 +236,20 @@ defmodule Nx.Vulkan.ContractionFusionTest do
       end
 
       check(weighted, [tensor({2, 3, 6, 6}, :f32), k], 1)
+    end
+
+    test "views of views, one of which both operands are" do
+      x = tensor({9, 8}, :f32)
+      slice = &Nx.slice(&1, [1, 2], [8, 3], strides: [2, 1])
+      check(fn x -> Nx.dot(slice.(x), Nx.transpose(slice.(x))) end, [x], 1)
+      check(fn x -> Nx.dot(Nx.transpose(slice.(x)), slice.(x)) end, [x], 1)
+      check(fn x -> Nx.dot(slice.(Nx.transpose(x)), slice.(x)[[0..2]]) end, [x], 1)
+
+      check(
+        fn x -> Nx.dot(Nx.transpose(slice.(Nx.transpose(x)))[2], slice.(x)[[0..3, 1]]) end,
+        [x],
+        1
+      )
     end
 
     test "slices and axes of one index" do

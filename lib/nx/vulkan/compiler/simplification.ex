@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Compiler.Simplification do
   @moduledoc false
   # Makes of a definition's expression one that computes the same bits with fewer operations: expressions that are
-  # equal become one, and squares products. It changes nothing else, and leaves groups to
-  # `Nx.Vulkan.Compiler.Fusion`.
+  # equal become one, squares products, and a product reads what is stored in a narrower type as it is. It changes nothing
+  # else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
   #
   # Functions that call the same function on the same tensor make such expressions. Only operations are merged that
   # depend on their arguments alone. Loops have a scope of their own, within which equal expressions become one.
@@ -73,7 +73,8 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
       %{} ->
         {args, state} = arguments(tensor, state)
-        done = tensor |> with_arguments(args) |> square() |> MovementRules.apply_to(state.readers)
+        done = tensor |> with_arguments(args) |> square() |> without_conversions()
+        done = MovementRules.apply_to(done, state.readers)
         # What becomes another tensor has the readers of the one that it was.
         state = update_in(state.readers, &Map.put_new(&1, done.data.id, &1[id]))
         {done, state} = merge(done, state)
@@ -111,6 +112,57 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   end
 
   defp square(tensor), do: tensor
+
+  # A product's kernels convert the operands to its type as they load them, so a conversion that loses nothing needs no kernel of
+  # its own, nor memory for what it would store. Of floats only one operand is left as it is: the product of two narrow ones
+  # may be computed in another way.
+  defp without_conversions(
+         %T{data: %Expr{op: :dot, args: args} = expr, type: {kind, _}} = product
+       )
+       when kind != :c do
+    [left, left_contract, left_batch, right, right_contract, right_batch] = args
+    a = if right.type == product.type, do: unconverted(left), else: left
+    both? = kind in [:s, :u] or a == left
+    b = if left.type == product.type and both?, do: unconverted(right), else: right
+    args = [a, left_contract, left_batch, b, right_contract, right_batch]
+    %{product | data: %{expr | args: args}}
+  end
+
+  defp without_conversions(tensor), do: tensor
+
+  # What is converted, in the order and shape that the conversion's result is read in, or the operand itself.
+  defp unconverted(%T{data: %Expr{op: :as_type, args: [%T{type: type} = source]}} = operand),
+    do: if(lossless?(type, operand.type), do: source, else: operand)
+
+  defp unconverted(%T{data: %Expr{op: op, args: [source | options]} = expr} = operand)
+       when op in [:transpose, :reshape, :squeeze] do
+    case unconverted(source) do
+      ^source ->
+        operand
+
+      %T{type: type} = from ->
+        %{operand | type: type, data: %{expr | id: make_ref(), args: [from | options]}}
+    end
+  end
+
+  defp unconverted(operand), do: operand
+
+  # Whether each number of the type is one of the other.
+  defp lossless?({:u, bits}, {:u, to}), do: bits <= to
+  defp lossless?({:u, bits}, {:s, to}), do: bits < to
+  defp lossless?({:s, bits}, {:s, to}), do: bits <= to
+  defp lossless?({kind, bits}, to) when kind in [:s, :u], do: bits <= significand(to)
+  defp lossless?({:f, 64}, _to), do: false
+  defp lossless?({:f, 32}, to), do: to == {:f, 64}
+  defp lossless?({kind, 16}, to) when kind in [:f, :bf], do: to in [{:f, 32}, {:f, 64}]
+  defp lossless?(_type, _to), do: false
+
+  # Bits of a float's significand.
+  defp significand({:f, 64}), do: 53
+  defp significand({:f, 32}), do: 24
+  defp significand({:f, 16}), do: 11
+  defp significand({:bf, 16}), do: 8
+  defp significand(_type), do: 0
 
   defp merge(%T{data: %Expr{op: op}} = tensor, state) when op in @unmerged, do: {tensor, state}
 
