@@ -352,6 +352,12 @@ impl Program {
         node.ty.is_complex() || node.args.iter().any(|&arg| self.type_of(arg).is_complex())
     }
 
+    /// How many nodes have formulas that take longer than loading their operands.
+    pub fn compute_bound_nodes(&self) -> usize {
+        let formula = |node: &Node| if self.is_complex(node) { node.op.complex } else { node.op.real };
+        self.nodes.iter().filter(|node| formula(node).is_some_and(|formula| formula.compute_bound)).count()
+    }
+
     /// Whether the kernel should hold the program once, and not for several elements of a thread: compilers take seconds for
     /// copies of such a formula.
     pub fn has_compute_bound_complex(&self) -> bool {

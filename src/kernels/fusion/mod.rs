@@ -19,7 +19,7 @@ use crate::program::Program;
 use crate::program::emit::Accumulator;
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
-use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
+use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose};
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
 
@@ -62,6 +62,12 @@ pub fn run_into(
 fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
     program.check()?;
     check_types(cx, program)?;
+    if !builds_in_seconds(program, cx.caps()) {
+        return Err(Error::Unsupported(format!(
+            "{} takes minutes to build a kernel of many functions",
+            cx.caps().name
+        )));
+    }
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
     let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);

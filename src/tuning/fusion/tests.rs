@@ -193,3 +193,23 @@ fn where_branches_in_loops_take_exponential_time_a_loop_takes_one_stored_element
         assert_eq!((reduction.reduced_axes(), reduction.result()), (program.reduced_axes(), program.result()));
     }
 }
+
+#[test]
+fn where_long_kernels_take_minutes_to_build_programs_have_few_functions() {
+    let slow = Capabilities { exponential_loops: true, ..lavapipe() };
+    let functions = |count: usize| {
+        let mut sines = program(&[30], view(Type::F32, 0, &[1]), "sin", Attribute::None);
+        for i in 1..count {
+            let next = Node { args: [i].into_iter().collect(), ..sines.nodes[0].clone() };
+            sines.nodes.push(next);
+        }
+        assert!(sines.check().is_ok());
+        sines
+    };
+    assert!(builds_in_seconds(&functions(MAX_SLOW_COMPUTE_BOUND), &slow));
+    assert!(!builds_in_seconds(&functions(MAX_SLOW_COMPUTE_BOUND + 1), &slow));
+    assert!(builds_in_seconds(&functions(100), &lavapipe()));
+    let cheap = Program { nodes: functions(100).nodes, ..negate(&[30], view(Type::F32, 0, &[1])) };
+    let negated = cheap.nodes.iter().map(|node| Node { op: op::find("negate").unwrap(), ..node.clone() });
+    assert!(builds_in_seconds(&Program { nodes: negated.collect(), ..cheap.clone() }, &slow));
+}
