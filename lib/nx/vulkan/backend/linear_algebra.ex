@@ -223,7 +223,7 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
 
     answer =
       if n in [2, 3] do
-        Dispatch.compute(formula(out, Storage.buffer(tensor), @formulas[n]))
+        formula(out, Storage.buffer(tensor), @formulas[n])
       else
         with {:ok, {packed, permutation}} <- factor(type, tensor),
              {:ok, product} <- Dispatch.compute(of_diagonal(:product, packed)),
@@ -238,11 +238,22 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
     Dispatch.block(answer, :determinant, out)
   end
 
-  # Each product rounds once, in the type that Nx.product/2 has for it.
-  defp formula(%T{type: type, shape: shape}, {ref, from, matrices}, formula) do
-    {batch, [n, 1]} = batch(matrices, 0)
+  # Each product rounds once, to the type that Nx.product/2 has for it; each step of one does where the device has no wider type.
+  defp formula(out, {_ref, from, _matrices} = operand, formula) do
     rounded = Nx.Type.to_aggregate(from)
-    exact = widest(rounded)
+    compute = &Dispatch.compute(formula_program(out, operand, formula, rounded, &1))
+
+    with {:error, :unsupported, _reason} <- compute.(widest(rounded)), do: compute.(rounded)
+  end
+
+  defp formula_program(
+         %T{type: type, shape: shape},
+         {ref, from, matrices},
+         formula,
+         rounded,
+         product_type
+       ) do
+    {batch, [n, 1]} = batch(matrices, 0)
 
     elements =
       for i <- 0..(n - 1), j <- 0..(n - 1), do: {{i, j}, {ref, from, i * n + j, batch}}
@@ -257,7 +268,7 @@ defmodule Nx.Vulkan.Backend.LinearAlgebra do
         {product, builder} =
           Enum.reduce(factors, {first, builder}, fn factor, {product, builder} ->
             both = {product, factor}
-            {both, ProgramBuilder.op(builder, both, :multiply, exact, [product, factor])}
+            {both, ProgramBuilder.op(builder, both, :multiply, product_type, [product, factor])}
           end)
 
         term = {:rounded, product}
