@@ -59,8 +59,10 @@ defmodule Nx.Vulkan.ScanTest do
       factors = Generators.tensor(shape, type, {:float, 0.95, 1.05})
       exact = Nx.cumulative_product(to_f64(factors), options)
       result = Nx.cumulative_product(to_device(factors), options)
-      widest = if Nx.Vulkan.has_f64(), do: {:f, 64}, else: {:f, 32}
-      bound = if type == widest, do: 260 * epsilon(type), else: 4 * epsilon(type)
+
+      bound =
+        if type == Generators.widest_float(), do: 260 * epsilon(type), else: 4 * epsilon(type)
+
       assert_bound(result, exact, exact, bound, {:product, type, shape, options})
     end
   end

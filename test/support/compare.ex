@@ -33,18 +33,45 @@ defmodule Nx.Vulkan.Test.Compare do
   # Of complex numbers they count against the larger part. In c128 BinaryBackend's own functions are
   # made of several, each with an error, whose sums cancel: they have 40 bits where `Reference.right?/2` says that
   # they are right. native_tests/complex has the bounds of the device's.
-  def ulps(op, {:c, 64}) when op in unquote(complex_functions), do: 1
+  def ulps(op, {:c, 64}) when op in unquote(complex_functions), do: complex_ulps()
   def ulps(op, {:c, 128}) when op in unquote(complex_functions), do: 4096
+  # BinaryBackend's are rounded once, as the device's in doubles.
+  def ulps(op, {:c, 64}) when op in [:abs, :multiply],
+    do: if(Nx.Vulkan.has_f64(), do: 0, else: complex_ulps())
+
   def ulps(op, {kind, _}) when op in unquote(functions) and kind not in [:u, :s, :c], do: 1
   # The order of the factors of a product may differ.
   def ulps(:determinant, {:f, 64}), do: 4
   def ulps(_op, _type), do: 0
+
+  @doc """
+  The same of functions and products of c64. Both sides compute in doubles and round once where the device has them.
+  Elsewhere the bound is that of shaders/lib/complex/formula.glsl.
+  """
+  def complex_ulps, do: if(Nx.Vulkan.has_f64(), do: 1, else: 8)
+
+  @doc "The epsilon of the doubles in which sums and products of narrower numbers are computed, or of f32 without them."
+  def working_epsilon, do: epsilon(Generators.widest_float())
 
   @doc "Operations for which either zero will do: BinaryBackend loses the sign on its way."
   def any_zero?(op, type)
   def any_zero?(op, {:c, _}) when op in unquote(complex_functions), do: true
   def any_zero?(op, _) when op in [:cumulative_sum, :cumulative_max, :cumulative_min], do: true
   def any_zero?(op, _), do: op in [:expm1, :log1p, :reduce_max, :reduce_min, :sum, :product, :dot]
+
+  @doc """
+  By how much the numbers of a transform of `points` points, none beyond `magnitude`, may be off. Both sides compute in
+  doubles where the device has them, with errors of some epsilons of what bounds the results. Without them the device
+  computes in f32, to within `rounding/2` of the norm of the points.
+  """
+  def transform_error(points, magnitude) do
+    if Nx.Vulkan.has_f64(),
+      do: 64 * working_epsilon() * points * magnitude,
+      else: rounding(points, {:f, 32}) * :math.sqrt(2 * points) * magnitude
+  end
+
+  @doc "The error of a transform of that type, relative to the norm of its points."
+  def rounding(points, type), do: 4 * max(1, :math.log2(points)) * epsilon(type)
 
   @doc "Counts the tensors compared from here on; ExUnit prints how many after the suite."
   def count do
@@ -73,7 +100,9 @@ defmodule Nx.Vulkan.Test.Compare do
     do: assert_same(actual, Reference.whole(expected), op, context)
 
   def assert_same(%T{type: type} = actual, %Reference{} = expected, op, context) do
-    allowed = {ulps(op, type), any_zero?(op, type)}
+    # The magnitude of a complex number is a real one.
+    complex = if op == :abs, do: Enum.find_value(expected.inputs, &complex_type/1)
+    allowed = {ulps(op, complex || type), any_zero?(op, type)}
 
     assert_elements(actual, expected, op, context, fn got, want, _inputs ->
       close?(got, want, type, allowed)
@@ -170,6 +199,9 @@ defmodule Nx.Vulkan.Test.Compare do
       x -> [x]
     end)
   end
+
+  defp complex_type(%T{type: {:c, _} = type}), do: type
+  defp complex_type(_tensor), do: nil
 
   defp close?(same, same, _type, _allowed), do: true
   defp close?(_got, _want, {kind, _}, _allowed) when kind in [:u, :s], do: false

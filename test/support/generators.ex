@@ -17,12 +17,21 @@ defmodule Nx.Vulkan.Test.Generators do
   @doc "The real types of a byte and more."
   def real_types, do: @integers ++ @floats
 
-  @doc "Those that kernels compute with: without f64 where the device has none."
+  @doc "Those that kernels compute with."
   def device_types, do: computed(real_types())
   def integer_types, do: @integers
   def float_types, do: computed(@floats)
+  def complex_types, do: computed([{:c, 64}, {:c, 128}])
 
-  defp computed(types), do: if(Nx.Vulkan.has_f64(), do: types, else: types -- [{:f, 64}])
+  @doc """
+  The types of the list that kernels compute with: without f64 and c128 where the device has no doubles. They fall
+  back to BinaryBackend there, whose results need no comparison with its own.
+  """
+  def computed(types),
+    do: if(Nx.Vulkan.has_f64(), do: types, else: types -- [{:f, 64}, {:c, 128}])
+
+  @doc "The widest float that kernels compute with."
+  def widest_float, do: hd(computed([{:f, 64}, {:f, 32}]))
 
   @narrow_integers for kind <- [:u, :s], size <- [2, 4], do: {kind, size}
   @narrow_floats [{:f, 8}, {:f8_e4m3fn, 8}]

@@ -3,7 +3,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
 
   import Nx.Vulkan.Test.Arguments
   import Nx.Vulkan.Test.Call
-  import Nx.Vulkan.Test.Compare, only: [epsilon: 1]
+  import Nx.Vulkan.Test.Compare, only: [epsilon: 1, transform_error: 2]
   import Nx.Vulkan.Test.Generators, only: [pick: 1, tensor: 3]
 
   @scans Nx.Vulkan.Catalogue.names(family: :scan)
@@ -62,7 +62,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
     options = [axis: axis] ++ if(length, do: [length: length], else: [])
 
     %{
-      near(op, [tensor], [options], 64 * 2.0 ** -52 * 16 * largest(tensor))
+      near(op, [tensor], [options], transform_error(16, largest(tensor)))
       | expected: fn [tensor] -> complex.([tensor, options]) end
     }
   end
@@ -83,7 +83,7 @@ defmodule Nx.Vulkan.Test.Examples.Algorithms do
     options = [length: 2 + :rand.uniform(12)]
 
     padded(
-      near(op, [tensor], [options], 64 * 2.0 ** -52 * 48 * largest(tensor)),
+      near(op, [tensor], [options], transform_error(48, largest(tensor))),
       type,
       if(op == :rfft, do: :c64, else: :f32)
     )
