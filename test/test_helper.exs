@@ -21,7 +21,7 @@ excluded =
         two_devices: two_devices?,
         float64: Nx.Vulkan.has_f64()
       ],
-      do: tag
+      do: {tag, true}
 
 ExUnit.start(exclude: [:timing, :posteriors | excluded])
 

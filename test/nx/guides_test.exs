@@ -35,6 +35,9 @@ defmodule Nx.Vulkan.GuidesTest do
     if File.read!(path) =~ "glslc" and !System.find_executable("glslc"),
       do: @tag(skip: "glslc is not installed")
 
+    # Samplers and chains compute in f64.
+    if File.read!(path) =~ ~r/MCMC\.sample|Chain\.compile/, do: @tag(:float64)
+
     test "the cells of #{path} run" do
       capture_io(:stderr, fn ->
         capture_io(fn ->

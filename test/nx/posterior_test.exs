@@ -12,6 +12,9 @@ defmodule Nx.Vulkan.PosteriorTest do
   alias Nx.Vulkan.MCMC.{Diagnostics, Transform}
   alias Nx.Vulkan.Test.PosteriorModels
 
+  # Samplers compute in f64 unless told otherwise.
+  @moduletag :float64
+
   # Standard errors that a mean or a standard deviation may be off by. All tests compare some 180 of them.
   @most_errors 4.5
 

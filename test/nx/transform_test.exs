@@ -177,6 +177,7 @@ defmodule Nx.Vulkan.TransformTest do
     {transforms, parameters}
   end
 
+  @tag :float64
   test "a log-density with constrained parameters is a chain kernel" do
     {transforms, parameters} = model()
     x = ChainModels.numbers({12})
