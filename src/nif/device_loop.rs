@@ -116,7 +116,7 @@ pub(super) fn step_arg_of(term: Term) -> Result<LoopStep> {
         program.output = Some(OutputView { offset, strides, dynamic_offsets });
     }
     let input = |terms: &InputTerms| match terms {
-        InputTerms::Scalar { .. } => match terms.operand()? {
+        InputTerms::Scalar { .. } | InputTerms::Constant { .. } => match terms.operand()? {
             InputOperand::Scalar(value) => Ok(StepInput::Value(value)),
             InputOperand::Buffer(..) => Err(wrong("inputs", "a slot")),
         },

@@ -82,7 +82,7 @@ pub(super) fn run_at<'a, const N: usize>(
     }
 }
 
-/// As [`run_at`], of a call with `count` results, eight at most.
+/// As [`run_at`], of a call with `count` results, 24 at most.
 pub(super) fn run_list<'a>(
     env: Env<'a>,
     device: Option<usize>,
@@ -96,11 +96,11 @@ pub(super) fn run_list<'a>(
         ($($n:literal)*) => {
             match count {
                 $($n => run_at::<$n>(env, device, key, operands, blocking, |cx| array(call(cx)?)).map(Vec::from),)*
-                _ => Err(Error::Argument("outputs: expected one to eight".into()).into()),
+                _ => Err(Error::Argument("outputs: expected one to 24".into()).into()),
             }
         };
     }
-    of_count!(1 2 3 4 5 6 7 8)
+    of_count!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24)
 }
 
 fn array<const N: usize>(results: Vec<Buffer>) -> Attempt<[Buffer; N]> {

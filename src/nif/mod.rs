@@ -16,6 +16,7 @@ mod halt;
 mod info;
 mod iterations;
 mod linalg;
+mod maps;
 mod packing;
 mod profile;
 mod program;
@@ -48,7 +49,7 @@ mod atoms {
         limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
-        dot, contract, assemble, scalar, same, tensor, view,
+        dot, contract, assemble, scalar, constant, same, tensor, view,
     }
 }
 

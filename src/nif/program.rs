@@ -52,6 +52,7 @@ pub(super) fn input_key<'a>(key: &mut KeyTerms<'a>, inputs: &[InputTerms<'a>], s
     for input in inputs {
         match *input {
             InputTerms::Scalar { ty, .. } => key.extend([atoms::scalar().to_term(env), ty]),
+            InputTerms::Constant { ty, value } => key.extend([atoms::constant().to_term(env), ty, value]),
             InputTerms::Tensor { ty, shape: own, .. } if own == shape => key.extend([atoms::same().to_term(env), ty]),
             InputTerms::Tensor { ty, shape, .. } => key.extend([atoms::tensor().to_term(env), ty, shape]),
             InputTerms::View { ty, offset, strides, .. } => {
@@ -64,6 +65,7 @@ pub(super) fn input_key<'a>(key: &mut KeyTerms<'a>, inputs: &[InputTerms<'a>], s
 /// An input's terms.
 pub(super) enum InputTerms<'a> {
     Scalar { ty: Term<'a>, value: Term<'a> },
+    Constant { ty: Term<'a>, value: Term<'a> },
     Tensor { buffer: Term<'a>, ty: Term<'a>, shape: Term<'a> },
     View { buffer: Term<'a>, ty: Term<'a>, offset: Term<'a>, strides: Term<'a> },
 }
@@ -89,20 +91,22 @@ impl<'a> InputTerms<'a> {
     fn from_term(term: Term<'a>) -> Result<Self> {
         // Tuples of a known size are decoded without memory of their own.
         if let Ok((buffer, ty, value)) = term.decode::<(Term, Term, Term)>() {
-            return Ok(match buffer.is_atom() {
-                true => Self::Scalar { ty, value },
-                false => Self::Tensor { buffer, ty, shape: value },
+            return Ok(match buffer.decode::<Atom>() {
+                Ok(kind) if kind == atoms::constant() => Self::Constant { ty, value },
+                Ok(_) => Self::Scalar { ty, value },
+                Err(_) => Self::Tensor { buffer, ty, shape: value },
             });
         }
         let (buffer, ty, offset, strides) = term.decode().map_err(|_| {
-            wrong("inputs", "{ref, type, shape}, {ref, type, offset, strides} or {:scalar, type, binary}")
+            let kinds = "{ref, type, shape}, {ref, type, offset, strides} or {:scalar | :constant, type, binary}";
+            wrong("inputs", kinds)
         })?;
         Ok(Self::View { buffer, ty, offset, strides })
     }
 
     pub(super) fn operand(&self) -> Result<InputOperand> {
         match *self {
-            Self::Scalar { ty, value } => {
+            Self::Scalar { ty, value } | Self::Constant { ty, value } => {
                 let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
                 let mut bits = [0; 16];
                 let bytes = bits.get_mut(..value.len()).filter(|bytes| bytes.len() as u64 == ty.size());
@@ -120,6 +124,16 @@ impl<'a> InputTerms<'a> {
     fn input(&self, space: Term<'a>, over: &Axes<u64>) -> Result<Input> {
         match *self {
             Self::Scalar { ty, .. } => Ok(Input { ty: type_arg(ty, "inputs")?, source: Source::Scalar }),
+            Self::Constant { ty, .. } => {
+                let ty = type_arg(ty, "inputs")?;
+                let InputOperand::Scalar(value) = self.operand()? else {
+                    return Err(wrong("inputs", "a constant's value"));
+                };
+                match ty.size() {
+                    0..=8 => Ok(Input { ty, source: Source::Constant(u64::from_ne_bytes(value.as_chunks().0[0])) }),
+                    _ => Err(wrong("inputs", "a constant of up to 8 bytes")),
+                }
+            }
             Self::Tensor { ty, shape, .. } => {
                 let ty = type_arg(ty, "inputs")?;
                 let strides = if shape == space {

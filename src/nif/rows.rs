@@ -45,7 +45,7 @@ fn run<'a>(
 }
 
 /// References of several buffers, as a tuple.
-struct RowResults(Vec<BufferRef>);
+pub(super) struct RowResults(pub(super) Vec<BufferRef>);
 
 impl Encoder for RowResults {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {

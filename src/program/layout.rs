@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Attribute, Axes, Program, Source, dense_strides, op::Typing};
+use super::{Attribute, Axes, OutputView, Program, Source, dense_strides, op::Typing};
 use crate::error::{Error, Result};
 
 /// How a kernel finds an element of a view.
@@ -48,7 +48,7 @@ pub struct Layout {
     pub views: Vec<View>,
     /// Whether indices need 64 bits.
     pub index64: bool,
-    /// The elements that the buffer of each input must have, and last those that the output's must have; 0 where there is no
+    /// The elements that the buffer of each input must have, and last those that each output's must have; 0 where there is no
     /// buffer.
     pub required_lengths: SmallVec<[u64; 4]>,
 }
@@ -61,35 +61,39 @@ impl Layout {
 
     /// As [`Layout::new`], where these axes are reduced.
     pub fn reducing(program: &Program, reduced: Option<Axes<usize>>) -> Result<Self> {
-        let shape = &program.shape;
-        let mut views = Vec::with_capacity(program.inputs.len() + 1);
+        Self::with_outputs(program, reduced, program.output.as_slice())
+    }
+
+    /// As [`Layout::reducing`], with these views of what is written. Lengths and views of outputs come last, in their order.
+    pub fn with_outputs(program: &Program, reduced: Option<Axes<usize>>, outputs: &[OutputView]) -> Result<Self> {
+        let (shape, inputs) = (&program.shape, program.inputs.len());
+        let mut views = Vec::with_capacity(inputs + 1);
         let mut largest = program.elements();
         // What an index of `gather` or a dynamic offset chooses from is another axis, any index of which may be taken.
-        let mut required_lengths: SmallVec<[u64; 4]> = SmallVec::from_elem(0, program.inputs.len() + 1);
-        let mut view = |input: Option<usize>, offset, strides: &Axes<i64>, chosen: &[(u64, i64)]| -> Result<View> {
+        let mut required_lengths: SmallVec<[u64; 4]> = SmallVec::from_elem(0, inputs + outputs.len().max(1));
+        let mut view = |position: usize, offset, strides: &Axes<i64>, chosen: &[(u64, i64)]| -> Result<View> {
             let steps = shape.iter().copied().zip(strides.iter().copied()).chain(chosen.iter().copied());
             let length = required_length(offset, steps)?;
-            let most = &mut required_lengths[input.unwrap_or(program.inputs.len())];
+            let most = &mut required_lengths[position];
             *most = length.max(*most);
             largest = largest.max(length.saturating_sub(1));
+            let input = (position < inputs).then_some(position);
             Ok(View { pattern: Pattern::Strided, offset, strides: Axes::from_slice(strides), input })
         };
         for (index, input) in program.inputs.iter().enumerate() {
             if let Source::View { offset, strides } = &input.source {
                 for chosen in program.steps(index) {
-                    view(Some(index), *offset, strides, chosen)?;
+                    view(index, *offset, strides, chosen)?;
                 }
-                views.push(view(Some(index), *offset, strides, &[])?);
+                views.push(view(index, *offset, strides, &[])?);
             }
         }
-        let output = match &program.output {
-            Some(output) => {
-                let chosen: SmallVec<[_; 4]> =
-                    output.dynamic_offsets.iter().map(|start| (start.extent, start.step)).collect();
-                Some(view(None, output.offset, &output.strides, &chosen)?)
-            }
-            None => None,
-        };
+        let mut written: SmallVec<[View; 2]> = SmallVec::new();
+        for (position, output) in outputs.iter().enumerate() {
+            let chosen: SmallVec<[_; 4]> =
+                output.dynamic_offsets.iter().map(|start| (start.extent, start.step)).collect();
+            written.push(view(inputs + position, output.offset, &output.strides, &chosen)?);
+        }
         for node in &program.nodes {
             let rank = shape.len();
             let unit = |axis: usize| (0..rank).map(|a| i64::from(a == axis)).collect::<Axes<i64>>();
@@ -106,7 +110,7 @@ impl Layout {
                 _ => {}
             }
         }
-        views.extend(output);
+        views.extend(written);
         let mut layout = Self { dims: Axes::new(), kept: 0, views, index64: largest >= 1 << 31, required_lengths };
         layout.collapse(shape, reduced.as_deref().unwrap_or_default());
         layout.classify(reduced.is_some());

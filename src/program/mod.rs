@@ -7,6 +7,7 @@ pub mod chain;
 pub mod emit;
 pub mod epilogue;
 pub mod layout;
+pub mod maps;
 pub mod op;
 pub mod rows;
 pub mod types;
@@ -36,6 +37,8 @@ pub enum Source {
     },
     /// One value, which each run gives.
     Scalar,
+    /// One value of up to 8 bytes, which is part of the kernel: its bits as they are stored.
+    Constant(u64),
 }
 
 /// What a program reads: a type, and where the elements are.
@@ -51,7 +54,7 @@ impl Input {
     /// Whether it is the same all over the iteration space.
     fn is_one_value(&self) -> bool {
         match &self.source {
-            Source::Scalar => true,
+            Source::Scalar | Source::Constant(_) => true,
             Source::View { strides, .. } => strides.iter().all(|&stride| stride == 0),
         }
     }
@@ -109,7 +112,7 @@ pub struct Program {
 }
 
 /// Where results go: to `offset + Σ index·stride` over the axes of the iteration space, in elements, plus the dynamic offsets.
-#[derive(Clone, Debug, PartialEq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct OutputView {
     /// Elements from the start of the buffer to the result where all indices are zero.
     pub offset: i64,
@@ -154,7 +157,7 @@ impl Program {
     pub fn without_parameters(&self) -> Self {
         let input = |input: &Input| match &input.source {
             Source::View { .. } => Input { source: Source::View { offset: 0, strides: Axes::new() }, ..*input },
-            Source::Scalar => Input { source: Source::Scalar, ..*input },
+            Source::Scalar | Source::Constant(_) => input.clone(),
         };
         let node = |node: &Node| {
             let attribute = match node.attribute {

@@ -7,6 +7,7 @@ pub mod device_loop;
 pub mod fourier;
 pub mod fusion;
 pub mod linalg;
+pub mod maps;
 pub mod rows;
 pub mod scan;
 pub mod scatter;

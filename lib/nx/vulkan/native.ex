@@ -30,6 +30,7 @@ defmodule Nx.Vulkan.Native do
     iterations_finish: 1,
     run: 4,
     run_rows: 4,
+    run_maps: 3,
     dot: 7,
     contract: 4,
     contract_with_epilogue: 5,

@@ -167,10 +167,14 @@ impl<'a> ProgramArgs<'a> {
         let mut operands = self.operands.iter();
         for (i, input) in self.program.inputs.iter().enumerate() {
             let offset = match &input.source {
-                Source::Scalar => 0,
+                Source::Scalar | Source::Constant(_) => 0,
                 Source::View { .. } => views.next().map_or(0, |view| view.address_offset()),
             };
             if self.given == Some(i) {
+                continue;
+            }
+            if matches!(input.source, Source::Constant(_)) {
+                operands.next();
                 continue;
             }
             match operands.next() {

@@ -5,8 +5,10 @@ mod epilogue;
 #[cfg(test)]
 mod golden;
 mod kernel;
+mod maps;
 mod rows;
 
+pub use maps::run_maps;
 pub use rows::run_rows;
 
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::values::{bitcast, immediate, widen};
 use super::{Emitter, Pattern, Type, Typing, convert, load, of_compute};
-use crate::program::{Attribute, Node, Source};
+use crate::program::{Attribute, Input, Node, Source};
 
 /// A value as GLSL, and its type.
 pub(super) type Value = (String, Type);
@@ -19,7 +19,7 @@ impl Emitter<'_> {
             let ty = input.ty;
             let loaded = match input.source {
                 Source::View { .. } => self.input(index, views.next().unwrap_or_default()),
-                Source::Scalar => load(ty, &immediate(ty, &format!("p.scalar{index}"))),
+                Source::Scalar | Source::Constant(_) => load(ty, &self.one_value(index)),
             };
             let _ = writeln!(text, "  precise {} v{index} = {loaded};", ty.compute().glsl());
             values.push((format!("v{index}"), ty));
@@ -36,6 +36,16 @@ impl Emitter<'_> {
             values.push((name, node.ty));
         }
         values.pop().map(|(name, _)| name).unwrap_or_default()
+    }
+
+    /// An input that is one value and no element of a buffer, as it is stored.
+    pub(super) fn one_value(&self, input: usize) -> String {
+        let Input { ty, source } = &self.program.inputs[input];
+        let bits = match source {
+            Source::Constant(bits) => format!("uvec2({}u, {}u)", *bits as u32, bits >> 32),
+            _ => format!("p.scalar{input}"),
+        };
+        immediate(*ty, &bits)
     }
 
     /// Whether a compiler may find out what an integer is, as that of `x > x`. Lavapipe takes `0.0 - y` for `-y` where it knows the zero,

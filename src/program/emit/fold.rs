@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::values::{convert, immediate, load, store};
+use super::values::{convert, load, store};
 use super::{Emitter, define};
 use crate::program::Source;
 use crate::program::layout::Pattern;
@@ -18,7 +18,7 @@ impl Emitter<'_> {
         let first = self.program.nodes[last.args[0] - self.program.inputs.len()].args[0];
         let first_type = self.program.inputs[first].ty;
         let stored = match self.program.inputs[first].source {
-            Source::Scalar => immediate(first_type, &format!("p.scalar{first}")),
+            Source::Scalar | Source::Constant(_) => self.one_value(first),
             // One element, whose offset is in the address.
             Source::View { .. } => format!("AT({}, p.input{first}, IDX(0))", first_type.storage()),
         };

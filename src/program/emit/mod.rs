@@ -10,6 +10,7 @@ mod expression;
 mod fold;
 mod indices;
 mod map;
+mod maps;
 mod prelude;
 mod reduce;
 mod rows;
@@ -25,6 +26,7 @@ pub use chain::{
     SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
 };
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
+pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
 pub use schedule::{

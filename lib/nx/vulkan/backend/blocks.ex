@@ -12,6 +12,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
     FusionGroup,
     HookValue,
     HostLoop,
+    MapGroup,
     RowGroup
   }
 
@@ -27,6 +28,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   # A clause for each block; `:default` where its kernel does not apply.
   defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
   defp native(%RowGroup{} = group, outs, args), do: RowGroup.run(group, outs, args)
+  defp native(%MapGroup{} = group, outs, args), do: MapGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)
   defp native(%HookValue{} = value, _out, [tensor]), do: HookValue.run(value, tensor)
 

@@ -28,6 +28,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     DeviceLoop,
     FusionGroup,
     HostLoop,
+    MapFusion,
     RowFusion,
     RowGroup
   }
@@ -50,7 +51,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @spec fuse(Nx.Container.t()) :: Nx.Container.t()
   def fuse(expr), do: fuse(expr, true)
 
-  # Row groups have several results, which the steps of a loop on the device have not.
+  # Row groups and map groups have several results, which the steps of a loop on the device have not.
   defp fuse(expr, rows?) do
     {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
     order = Enum.reverse(order)
@@ -66,6 +67,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Map.merge(state, %{rows: rows, rows?: rows?})
     contractions = ContractionFusion.contractions(order, state, &steps(&1, &2, state))
     state = Map.put(state, :contractions, contractions)
+    maps = if rows?, do: MapFusion.find(order, state), else: %{}
+    state = Map.put(state, :shared, Map.merge(rows, maps))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
   end
@@ -263,7 +266,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
             {Map.fetch!(done, id), done}
 
           %{} ->
-            {rebuilt, done} = rebuild_rows(state.rows[id], tensor, state, done)
+            {rebuilt, done} = rebuild_shared(state.shared[id], tensor, state, done)
             {rebuilt, Map.put(done, id, rebuilt)}
         end
     end
@@ -277,16 +280,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     if kept, do: Map.put(done, product.data.id, kept), else: done
   end
 
-  # The result of the tensor's row group, whose block is rebuilt once.
-  defp rebuild_rows(
-         %{outputs: outputs} = rows,
+  # The result of the kernel that the tensor shares with others, whose block is rebuilt once.
+  defp rebuild_shared(
+         %{outputs: outputs} = shared,
          %T{data: %Expr{id: id} = expr} = tensor,
          state,
          done
        ) do
     position = Enum.find_index(outputs, &(&1 == id))
 
-    case position && rows_block(rows, state, done) do
+    case position && shared_block(shared, state, done) do
       {%T{} = block, done} ->
         {%{tensor | data: %{expr | id: make_ref(), op: :elem, args: [block, position]}}, done}
 
@@ -295,20 +298,20 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  defp rebuild_rows(nil, %T{data: %Expr{id: id}} = tensor, state, done),
+  defp rebuild_shared(nil, %T{data: %Expr{id: id}} = tensor, state, done),
     do: rebuild(state.kinds[id], tensor, state, done)
 
-  defp rows_block(rows, state, done) do
-    key = {:rows, rows.outputs}
+  defp shared_block(%{outputs: outputs} = shared, state, done) do
+    key = {:shared, outputs}
 
     case done do
       %{^key => block} ->
         block && {block, done}
 
       %{} ->
-        with {:ok, group, inputs} <- fused_rows(rows, state) do
+        with {:ok, group, inputs} <- fused_shared(shared, state) do
           {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
-          outs = for id <- rows.outputs, do: state.tensors[id]
+          outs = for id <- outputs, do: state.tensors[id]
           args = [group, inputs, List.to_tuple(outs), FusionGroup.default(length(inputs))]
           expr = %{hd(outs).data | id: make_ref(), op: :block, args: args}
           type = {:tuple, length(outs)}
@@ -373,6 +376,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
     {%{tensor | data: %{expr | args: args}}, done}
   end
+
+  defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)
+  defp fused_shared(rows, state), do: fused_rows(rows, state)
 
   # The block of a row group, and the tensors that it reads.
   defp fused_rows(rows, state) do
@@ -453,7 +459,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
   end
 
-  defp step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
+  # The value of the tensor, and what is built with the steps that lead to it.
+  @doc false
+  def step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
     case built.values do
       %{^id => value} ->
         {value, built}

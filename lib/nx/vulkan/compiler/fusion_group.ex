@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
-  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, RowGroup}
+  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, MapGroup, RowGroup}
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -62,6 +62,11 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     results |> Enum.map(&Map.fetch!(values, {:step, &1})) |> List.to_tuple()
   end
 
+  defp default(%MapGroup{steps: steps, results: results}, inputs) do
+    values = values(steps, inputs)
+    results |> Enum.map(&result(&1, values)) |> List.to_tuple()
+  end
+
   defp default(%ContractionGroup{steps: steps, dot: dot, keeps_dot: true}, inputs) do
     values = values(steps, inputs)
     {Map.fetch!(values, {:step, length(steps) - 1}), Map.fetch!(values, {:step, dot})}
@@ -69,6 +74,11 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   defp default(%{steps: steps}, inputs),
     do: Map.fetch!(values(steps, inputs), {:step, length(steps) - 1})
+
+  defp result({:concatenate, steps, axis}, values),
+    do: Nx.concatenate(for(step <- steps, do: Map.fetch!(values, {:step, step})), axis: axis)
+
+  defp result(step, values), do: Map.fetch!(values, step)
 
   defp values(steps, inputs) do
     values =

@@ -83,6 +83,68 @@ defmodule Nx.Vulkan.Compiler.Lowering do
     end
   end
 
+  @doc """
+  The programs of a map group: of each part the nodes, inputs and shape of its steps, and what it stores, as
+  `Nx.Vulkan.Native.run_maps/2` takes them.
+  """
+  @spec map_parts([step()], [T.t()], [tuple()]) :: {:ok, [tuple()]} | {:error, String.t()}
+  def map_parts(steps, inputs, parts) do
+    parts = Enum.map(parts, &map_part(&1, steps, inputs))
+    if nil in parts, do: {:error, "too many values"}, else: {:ok, parts}
+  end
+
+  defp map_part({range, shape, stores}, steps, inputs) do
+    start = {ProgramBuilder.new(shape), values(inputs)}
+
+    {builder, values} =
+      for {{op, out, args}, index} <- Enum.with_index(Enum.slice(steps, range), range.first),
+          reduce: start do
+        {builder, values} ->
+          {value, builder} = lower(op, out, args, :element, {builder, values})
+          {builder, Map.put(values, {:step, index}, value)}
+      end
+
+    keys = for {step, _store} <- stores, do: Map.fetch!(values, {:step, step})
+
+    if ProgramBuilder.fits?(builder) and Enum.all?(keys, &match?({:node, _}, &1)) do
+      {nodes, inputs, shape} = ProgramBuilder.program(builder)
+      inputs = with_constant_shifts(nodes, inputs)
+
+      stores =
+        for {key, {_step, {result, offset, strides}}} <- Enum.zip(keys, stores),
+            do: {ProgramBuilder.index(builder, key), result, offset, strides}
+
+      {nodes, inputs, shape, stores}
+    end
+  end
+
+  # A shift by a number that the kernel knows is one instruction, as it need not be compared with the width. A number
+  # that other operations read stays a parameter.
+  defp with_constant_shifts(nodes, inputs) do
+    {by, others} =
+      Enum.reduce(nodes, {[], []}, fn node, {by, others} ->
+        case node do
+          {op, _type, [value, shift]} when op in [:left_shift, :right_shift] ->
+            {[shift | by], [value | others]}
+
+          node ->
+            {by, elem(node, 2) ++ others}
+        end
+      end)
+
+    constants = MapSet.difference(MapSet.new(by), MapSet.new(others))
+
+    for {input, index} <- Enum.with_index(inputs) do
+      case input do
+        {:scalar, type, binary} ->
+          {if(index in constants, do: :constant, else: :scalar), type, binary}
+
+        _ ->
+          input
+      end
+    end
+  end
+
   defp values(inputs) do
     for {input, index} <- Enum.with_index(inputs), reference = {:input, index}, into: %{} do
       {reference, {:dense, {reference, input.type, input.shape}}}

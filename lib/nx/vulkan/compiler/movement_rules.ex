@@ -48,7 +48,27 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
         if constant?(offset), do: add(iota(tensor), offset), else: tensor
 
       _ ->
-        tensor
+        # Back to the shape that it had.
+        source = reshaped(operand)
+
+        if {source.shape, source.vectorized_axes} == {tensor.shape, tensor.vectorized_axes},
+          do: %{source | names: tensor.names},
+          else: tensor
+    end
+  end
+
+  # Elements of one part of a concatenation are that part's.
+  def apply_to(%T{data: %Expr{op: :slice, args: [source | rest]}} = tensor, _readers) do
+    with [starts, lengths, strides] <- rest,
+         %T{data: %Expr{op: :concatenate, args: [parts, 0]}} <- reshaped(source),
+         dims = Tuple.to_list(source.shape),
+         true <- Enum.all?(starts, &is_integer/1) and Enum.all?(strides, &(&1 == 1)),
+         true <- contiguous?(lengths, dims),
+         {%T{} = part, 0} <- part(parts, offset(starts, dims)),
+         true <- part.type == tensor.type and Nx.size(part) == Nx.size(tensor) do
+      %{tensor | data: %{tensor.data | id: make_ref(), op: :reshape, args: [part]}}
+    else
+      _ -> tensor
     end
   end
 
@@ -74,6 +94,16 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   end
 
   def apply_to(tensor, _readers), do: tensor
+
+  defp reshaped(%T{data: %Expr{op: op, args: [source | _]}}) when op in [:reshape, :squeeze],
+    do: reshaped(source)
+
+  defp reshaped(tensor), do: tensor
+
+  # The part that has the element at a flat index, and the index there.
+  defp part([part | parts], index) do
+    if index < Nx.size(part), do: {part, index}, else: part(parts, index - Nx.size(part))
+  end
 
   defp elementwise?(%T{data: %Expr{op: op}}), do: op in @elementwise
 
