@@ -8,11 +8,17 @@ defmodule Nx.Vulkan.CompilerTest do
 
   import Nx.Defn
 
-  alias Nx.Defn.Evaluator
+  alias Nx.Defn.{Composite, Evaluator}
   alias Nx.Vulkan.Compiler
   alias Nx.Vulkan.Test.Definitions
 
   @definitions 40
+
+  defmodule Pair do
+    @moduledoc false
+    @derive {Nx.Container, containers: [:first, :second], keep: [:kind]}
+    defstruct [:first, :second, :kind]
+  end
 
   describe "definitions drawn at random" do
     test "of element-wise operations, views and conversions give the same bits" do
@@ -298,6 +304,42 @@ defmodule Nx.Vulkan.CompilerTest do
       assert times_traced() == 1
       for _ <- 1..2, do: Nx.Defn.jit(fun, compiler: Compiler, cache: false).(device({2}))
       assert times_traced() == 2
+    end
+
+    test "once for containers of the same form" do
+      t = device({2})
+
+      containers = [
+        t,
+        Nx.rename(t, [:x]),
+        Nx.vectorize(t, :x),
+        {t},
+        {{t}},
+        {t, t},
+        {t, {t}},
+        {{t}, t},
+        {{t, t}},
+        %{a: t},
+        %{b: t},
+        %{"a" => t},
+        %{a: {t}},
+        {%{a: t}},
+        %{a: t, b: t},
+        %{a: %{b: t}},
+        Map.new(0..40, &{&1, t}),
+        %Pair{first: t, second: t, kind: 1},
+        %Pair{first: t, second: t, kind: 2},
+        %Pair{first: {t}, second: t}
+      ]
+
+      fun = traced(&Composite.traverse(&1, fn x -> Nx.add(x, 1) end))
+
+      for _ <- 1..4, container <- containers do
+        incremented = Composite.traverse(container, &host(Nx.add(&1, 1)))
+        assert Composite.traverse(compiled(fun).(container), &host/1) == incremented
+      end
+
+      assert times_traced() == length(containers)
     end
 
     test "anew where it closes over a large tensor" do

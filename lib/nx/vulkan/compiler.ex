@@ -93,8 +93,7 @@ defmodule Nx.Vulkan.Compiler do
     hooks = Keyword.get(options, :hooks, %{})
     device = device(options)
     options = evaluator_options(options)
-    templates = Composite.traverse(List.to_tuple(vars), &template/1)
-    key = {version(function), templates, options, device}
+    key = {version(function), templates(vars), options, device}
 
     evaluate =
       with nil <- if(cache?, do: TraceCache.get(key)) do
@@ -107,9 +106,22 @@ defmodule Nx.Vulkan.Compiler do
     evaluate.(args_list, hooks)
   end
 
-  # What the trace depends on of an input. A tuple is hashed and compared in less time than the template that it stands for.
+  # What the trace depends on of the inputs, of a different form for tensors, tuples, maps and structs. Each call makes it:
+  # tuples and lists are made, hashed and compared in less time than the containers and templates that they stand for.
+  defp templates([input | inputs]), do: [template(input) | templates(inputs)]
+  defp templates([]), do: []
+
   defp template(%T{type: type, shape: shape, names: names} = input),
     do: {type, shape, names, input.vectorized_axes, DefinitionGraph.donated?(input)}
+
+  defp template(%_{} = container), do: Composite.traverse(container, &template/1)
+  defp template(map) when is_map(map), do: {:map, map |> :maps.to_list() |> map_templates()}
+  defp template(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> templates()
+
+  defp map_templates([{key, input} | inputs]),
+    do: [key, template(input) | map_templates(inputs)]
+
+  defp map_templates([]), do: []
 
   # What the trace depends on: the names of the hooks, not the hooks.
   defp evaluator_options(options) do
@@ -167,18 +179,20 @@ defmodule Nx.Vulkan.Compiler do
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
     evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
-    donated = for var <- Composite.flatten_list(vars), do: DefinitionGraph.donated?(var)
-    graph = DefinitionGraph.new(expr, arguments, donated)
+    inputs = for {var, true} <- Enum.zip(Composite.flatten_list(vars), arguments), do: var
+    graph = DefinitionGraph.new(expr, Enum.map(inputs, &DefinitionGraph.donated?/1))
 
     fn args_list, hooks ->
-      args_list = for args <- args_list, do: forced(args, arguments, device)
-      # Without a graph nobody else looks where the arguments are.
-      args_list =
+      inputs_list = for args <- args_list, do: inputs(args, arguments, device)
+      # Without a graph nobody else looks where the inputs are.
+      inputs_list =
         if graph,
-          do: args_list,
-          else: Enum.map(args_list, &DefinitionGraph.moved(&1, arguments, device))
+          do: inputs_list,
+          else: Enum.map(inputs_list, &DefinitionGraph.moved(&1, device))
 
-      DefinitionGraph.run(graph, args_list, fn args_list ->
+      DefinitionGraph.run(graph, inputs_list, fn inputs_list ->
+        args_list = Enum.zip_with(args_list, inputs_list, &with_inputs(&1, arguments, &2))
+
         results =
           with_hooks(hooks, fn ->
             with_device(device, fn -> evaluate.(args_list) end)
@@ -224,20 +238,22 @@ defmodule Nx.Vulkan.Compiler do
     Tree.apply_args(tensor, :scope, state, &{&1, arguments(&1, &2)}) |> elem(1)
   end
 
-  # The arguments that the definition uses, on the device. The others may be templates or lazy, and are not made.
-  defp forced([arg | args], [true | arguments], device),
-    do: [argument(arg, device) | forced(args, arguments, device)]
+  # The tensors of the arguments that the definition uses, on the device. The others may be templates or lazy, and are
+  # not made.
+  defp inputs([arg | args], [true | arguments], device),
+    do: [on_device(arg.(), device) | inputs(args, arguments, device)]
 
-  defp forced([arg | args], [false | arguments], device),
-    do: [arg | forced(args, arguments, device)]
+  defp inputs([_arg | args], [false | arguments], device), do: inputs(args, arguments, device)
+  defp inputs(_args, [], _device), do: []
 
-  defp forced(args, [], _device), do: args
+  # The arguments with the inputs in their places: each is made once, even if it is asked for several times.
+  defp with_inputs([_arg | args], [true | arguments], [input | inputs]),
+    do: [fn -> input end | with_inputs(args, arguments, inputs)]
 
-  # Copied once, even if it is asked for several times.
-  defp argument(argument, device) do
-    tensor = on_device(argument.(), device)
-    fn -> tensor end
-  end
+  defp with_inputs([arg | args], [false | arguments], inputs),
+    do: [arg | with_inputs(args, arguments, inputs)]
+
+  defp with_inputs(args, [], []), do: args
 
   @doc false
   def on_device(tensor), do: on_device(tensor, Storage.default_device())

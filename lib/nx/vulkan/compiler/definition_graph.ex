@@ -20,43 +20,38 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  @enforce_keys [:ref, :device, :used, :donated, :constants, :outputs]
-  defstruct [:ref, :device, :used, :donated, :constants, :outputs]
+  @enforce_keys [:ref, :device, :donated, :constants, :outputs]
+  defstruct [:ref, :device, :donated, :constants, :outputs]
 
-  # `device` is the one that the definition runs on. `used` says of each argument, up to the last one that the definition uses, whether it does; `donated` are
-  # the positions of donated inputs among those that it uses; `constants` are the tensors on the device that the
-  # definition captured.
+  # `device` is the one that the definition runs on; `donated` are the positions of donated inputs; `constants` are the
+  # tensors on the device that the definition captured.
   @type t :: %__MODULE__{
           ref: reference(),
           device: Storage.device(),
-          used: [boolean()],
           donated: [non_neg_integer()],
           constants: [T.t()],
           outputs: Nx.Container.t()
         }
 
   @doc """
-  The graph of the definition with this expression, which uses these arguments, on the process's device; `nil` where it
-  may have none.
-  `donated` says of each argument whether it is given away. An `iteration` of a loop gives the condition of the next one
+  The graph of the definition with this expression on the process's device; `nil` where it may have none.
+  `donated` says of each input, an argument that the definition uses, whether it is given away. An `iteration` of a loop gives the condition of the next one
   first, and the next values after it.
   """
-  @spec new(Nx.Container.t(), [boolean()], [boolean()], :definition | :iteration) :: t() | nil
-  def new(expr, used, donated, kind \\ :definition) do
+  @spec new(Nx.Container.t(), [boolean()], :definition | :iteration) :: t() | nil
+  def new(expr, donated, kind \\ :definition) do
     tensors = Composite.reduce(expr, %{}, &tensors/2) |> Map.values()
 
     if not Enum.any?(tensors, &(&1.data.op in [:io_call, :runtime_call])) do
       constants = for %T{data: %Expr{op: :tensor, args: [captured]}} <- tensors, do: captured
 
-      inputs = for {donated?, true} <- Enum.zip(donated, used), do: donated?
-      donated = for {true, position} <- Enum.with_index(inputs), do: position
+      donated = for {true, position} <- Enum.with_index(donated), do: position
       device = Storage.default_device()
       {:ok, ref} = Native.call(definition_new(donated, kind == :iteration, device))
 
       %__MODULE__{
         ref: ref,
         device: device,
-        used: used,
         donated: donated,
         constants: constants |> Enum.filter(&is_reference(operand(&1))) |> Enum.uniq(),
         outputs: Composite.traverse(expr, &not_donated(Nx.to_template(&1)))
@@ -79,64 +74,57 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
     Tree.apply_args(tensor, seen, &{&1, tensors(&1, &2)}) |> elem(1)
   end
 
-  @doc "The results of the definition on the arguments, functions that give tensors on the device."
-  @spec run(t() | nil, [[fun()]], ([[fun()]] -> [Nx.Container.t()])) :: [Nx.Container.t()]
-  def run(%__MODULE__{used: used} = graph, [args] = args_list, evaluate) do
-    inputs = inputs(args, used, graph.constants)
-    operands = Enum.map(inputs, &operand/1)
+  @doc "The results of the definition on the inputs, which are on a device. `evaluate` gives those of each list of inputs."
+  @spec run(t() | nil, [[T.t()]], ([[T.t()]] -> [Nx.Container.t()])) :: [Nx.Container.t()]
+  def run(%__MODULE__{constants: constants} = graph, [inputs] = inputs_list, evaluate) do
+    operands = operands(inputs, constants)
 
     with true <- Enum.any?(operands, &is_reference/1),
          true <- :unknown not in operands,
          {:ok, replayed} <- Native.call(definition_run(graph.ref, operands)) do
       case replayed do
         :record ->
-          graph |> record(args, inputs, evaluate) |> free_donated(graph, operands)
+          graph |> record(inputs, evaluate) |> free_donated(graph, operands)
 
         :evaluate ->
-          args_list |> evaluate.() |> free_donated(graph, operands)
+          inputs_list |> evaluate.() |> free_donated(graph, operands)
 
         :elsewhere ->
-          args_list = [moved(args, used, graph.device)]
-          there? = Enum.all?(graph.constants, &Storage.on_device?(&1, graph.device))
-          results = if there?, do: run(graph, args_list, evaluate), else: evaluate.(args_list)
+          inputs_list = [moved(inputs, graph.device)]
+          there? = Enum.all?(constants, &Storage.on_device?(&1, graph.device))
+          results = if there?, do: run(graph, inputs_list, evaluate), else: evaluate.(inputs_list)
           free_donated(results, graph, operands)
 
         results ->
-          [output(graph.outputs, results, inputs)]
+          [output(graph.outputs, results, given(results, inputs, constants))]
       end
     else
       # An error is that of the operation which is the first to meet it.
-      _ -> args_list |> evaluate.() |> free_donated(graph, operands)
+      _ -> inputs_list |> evaluate.() |> free_donated(graph, operands)
     end
   end
 
-  def run(_graph, args_list, evaluate), do: evaluate.(args_list)
+  def run(_graph, inputs_list, evaluate), do: evaluate.(inputs_list)
 
-  @doc "The arguments with those that are used on the device: copies of those that are on another."
-  @spec moved([fun()], [boolean()], Storage.device()) :: [fun()]
-  def moved([argument | args], [true | used], device) do
-    tensor = argument.()
-
-    tensor =
-      if Storage.on_device?(tensor, device),
-        do: tensor,
-        else: Storage.copy(tensor, B, device: device)
-
-    [fn -> tensor end | moved(args, used, device)]
+  @doc "The tensors on the device: copies of those that are on another."
+  @spec moved([T.t()], Storage.device()) :: [T.t()]
+  def moved(inputs, device) do
+    for input <- inputs do
+      if Storage.on_device?(input, device),
+        do: input,
+        else: Storage.copy(input, B, device: device)
+    end
   end
 
-  def moved([argument | args], [false | used], device), do: [argument | moved(args, used, device)]
-  def moved(args, [], _device), do: args
-
   @doc """
-  A loop with this graph, whose iterations `Native` records ahead, from these arguments on; `nil` where it cannot. The
-  arguments that the graph is given away are the loop's to write.
+  A loop with this graph, whose iterations `Native` records ahead, from these inputs on; `nil` where it cannot. The
+  inputs that the graph is given away are the loop's to write.
   """
   @spec iterations(t() | nil, [T.t()]) :: reference() | nil
-  def iterations(nil, _args), do: nil
+  def iterations(nil, _inputs), do: nil
 
-  def iterations(%__MODULE__{ref: ref, constants: constants}, args) do
-    operands = Enum.map(args ++ constants, &operand/1)
+  def iterations(%__MODULE__{ref: ref, constants: constants}, inputs) do
+    operands = operands(inputs, constants)
 
     with true <- Enum.all?(operands, &is_reference/1),
          {:ok, iterations} <- Native.call(iterations_new(ref, operands)),
@@ -144,11 +132,10 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
          else: (_ -> nil)
   end
 
-  defp inputs([argument | args], [true | used], constants),
-    do: [argument.() | inputs(args, used, constants)]
-
-  defp inputs([_argument | args], [false | used], constants), do: inputs(args, used, constants)
-  defp inputs(_args, [], constants), do: constants
+  # What the graph is given: the inputs, then the constants.
+  defp operands([input | inputs], constants), do: [operand(input) | operands(inputs, constants)]
+  defp operands([], []), do: []
+  defp operands([], constants), do: operands(constants, [])
 
   defp free_donated(results, %__MODULE__{donated: []}, _operands), do: results
 
@@ -173,33 +160,35 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
 
   defp operand(_tensor), do: :unknown
 
-  defp output(outputs, results, inputs) do
+  # What results may be the indices of.
+  defp given(results, inputs, constants) do
+    if Enum.any?(results, &is_integer/1), do: List.to_tuple(inputs ++ constants), else: {}
+  end
+
+  defp output(outputs, results, given) do
     {output, []} =
       Composite.traverse(outputs, results, fn out, [result | results] ->
-        {result(out, result, inputs), results}
+        {result(out, result, given), results}
       end)
 
     output
   end
 
-  defp result(out, ref, _inputs) when is_reference(ref), do: %{out | data: %B{ref: ref}}
-  defp result(out, binary, _inputs) when is_binary(binary), do: Storage.scalar(out, binary)
-  defp result(out, index, inputs), do: %{out | data: Enum.at(inputs, index).data}
+  defp result(out, ref, _given) when is_reference(ref), do: %{out | data: %B{ref: ref}}
+  defp result(out, binary, _given) when is_binary(binary), do: Storage.scalar(out, binary)
+  defp result(out, index, given), do: %{out | data: elem(given, index).data}
 
-  defp record(graph, args, inputs, evaluate) do
-    inputs = Enum.map(inputs, &buffer/1)
+  defp record(graph, inputs, evaluate) do
+    buffers = Enum.map(inputs, &buffer/1)
 
-    case Native.call(definition_record(graph.ref, Enum.map(inputs, &operand/1))) do
-      {:ok, recording} ->
-        evaluate_recorded(graph, recording, arguments(args, graph.used, inputs), evaluate)
-
-      _deallocated ->
-        evaluate.([args])
+    case Native.call(definition_record(graph.ref, operands(buffers, graph.constants))) do
+      {:ok, recording} -> evaluate_recorded(graph, recording, buffers, evaluate)
+      _deallocated -> evaluate.([inputs])
     end
   end
 
-  defp evaluate_recorded(graph, recording, args, evaluate) do
-    [output] = evaluate.([args])
+  defp evaluate_recorded(graph, recording, inputs, evaluate) do
+    [output] = evaluate.([inputs])
     results = Composite.reduce(output, [], &[operand(&1) | &2]) |> Enum.reverse()
     :ok = Native.call(definition_keep(graph.ref, recording, results))
     [output]
@@ -215,13 +204,4 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   end
 
   defp buffer(tensor), do: tensor
-
-  # The arguments with the inputs in their places.
-  defp arguments([_ | args], [true | used], [input | inputs]),
-    do: [fn -> input end | arguments(args, used, inputs)]
-
-  defp arguments([argument | args], [false | used], inputs),
-    do: [argument | arguments(args, used, inputs)]
-
-  defp arguments(args, [], _constants), do: args
 end

@@ -65,7 +65,7 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
         count: count,
         condition: pred |> Closure.on_arguments(known) |> Closure.evaluator(args),
         step: Closure.evaluator(step, args),
-        graph: DefinitionGraph.new(step, Enum.map(args, fn _ -> true end), changed, :iteration),
+        graph: DefinitionGraph.new(step, changed, :iteration),
         changed: changed,
         evaluate: Closure.evaluator(whole, args)
       }
@@ -208,9 +208,8 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
   # One iteration, whose condition the host reads: it is evaluated, or recorded as a graph.
   defp step(loop, values, captured) do
-    args = for value <- values ++ captured, do: fn -> value end
-    evaluate = fn [args] -> [loop.step.(for arg <- args, do: arg.())] end
-    [results] = DefinitionGraph.run(loop.graph, [args], evaluate)
+    evaluate = fn [inputs] -> [loop.step.(inputs)] end
+    [results] = DefinitionGraph.run(loop.graph, [values ++ captured], evaluate)
     [pred | values] = Tuple.to_list(results)
     if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
   end
