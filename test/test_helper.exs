@@ -5,9 +5,8 @@ large? =
     _no_device -> false
   end
 
-# What tests tagged :timing measure says something on a quiet machine only: `mix test --only timing`.
-# Those tagged :posteriors sample for minutes on a CPU: `mix test --only posteriors`.
-# Nx 0.13 has no donation.
+# Nx 0.13 has no donation, and other names and defaults.
+nx_1_0? = Code.ensure_loaded?(Nx) and function_exported?(Nx, :io_call, 2)
 donation? = Code.ensure_loaded?(Nx) and function_exported?(Nx, :donatable, 1)
 
 # Tests of several devices have a BEAM of their own, in which there are two.
@@ -18,11 +17,14 @@ excluded =
   for {tag, false} <- [
         huge: large?,
         donation: donation?,
+        nx_1_0: nx_1_0?,
         two_devices: two_devices?,
         float64: Nx.Vulkan.has_f64()
       ],
       do: {tag, true}
 
+# What tests tagged :timing measure says something on a quiet machine only: `mix test --only timing`.
+# Those tagged :posteriors sample for minutes on a CPU: `mix test --only posteriors`.
 ExUnit.start(exclude: [:timing, :posteriors | excluded])
 
 # Without Nx there is nothing to compare with.

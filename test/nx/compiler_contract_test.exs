@@ -331,6 +331,12 @@ defmodule Nx.Vulkan.CompilerContractTest do
         fn x, y -> hook(Nx.devectorize(Nx.multiply(x, y)), :first) end
       ]
 
+      attached = fn x, y ->
+        attach_hook(Nx.devectorize(Nx.subtract(x, y)), Nx.sum(Nx.multiply(x, y)), :first)
+      end
+
+      funs = if tokens?(), do: [attached | funs], else: funs
+
       for fun <- funs do
         [expected, got] =
           for compiler <- [Evaluator, Compiler] do

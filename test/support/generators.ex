@@ -23,6 +23,12 @@ defmodule Nx.Vulkan.Test.Generators do
   def float_types, do: computed(@floats)
   def complex_types, do: computed([{:c, 64}, {:c, 128}])
 
+  @doc "Those that kernels sort and scatter: without 64-bit integers where the device has none."
+  def sorted_types do
+    {:ok, %{features: features}} = Nx.Vulkan.device_info()
+    device_types() -- if(:int64 in features, do: [], else: [{:s, 64}, {:u, 64}])
+  end
+
   @doc """
   The types of the list that kernels compute with: without f64 and c128 where the device has no doubles. They fall
   back to BinaryBackend there, whose results need no comparison with its own.
@@ -119,7 +125,13 @@ defmodule Nx.Vulkan.Test.Generators do
   def tensor(shape, type, values) do
     size = Tuple.product(shape)
     bits = for _ <- 1..size, into: <<>>, do: encode(value(type, values), type)
-    Nx.reshape(Nx.from_binary(bits, type, backend: Nx.BinaryBackend), shape)
+    Nx.reshape(from_bits(bits, type), shape)
+  end
+
+  @doc "The vector of BinaryBackend with these bits. `Nx.from_binary/3` of Nx 0.13 takes whole bytes."
+  def from_bits(bits, type) do
+    {_, size} = type = Nx.Type.normalize!(type)
+    %{Nx.template({div(bit_size(bits), size)}, type) | data: %Nx.BinaryBackend{state: bits}}
   end
 
   def pick(list), do: Enum.at(list, :rand.uniform(length(list)) - 1)
@@ -156,7 +168,7 @@ defmodule Nx.Vulkan.Test.Generators do
 
   defp value(type, :finite) do
     bits = encode(value(type, :any), type)
-    [x] = Nx.to_flat_list(Nx.from_binary(bits, type, backend: Nx.BinaryBackend))
+    [x] = Nx.to_flat_list(from_bits(bits, type))
     if is_number(x), do: {:bits, bits}, else: value(type, :finite)
   end
 
@@ -178,7 +190,7 @@ defmodule Nx.Vulkan.Test.Generators do
     do: pick([0.0, -0.0, 1.0, -1.0, 2.0, :infinity, :neg_infinity])
 
   defp subnormal?(drawn, type) do
-    [x] = Nx.to_flat_list(Nx.from_binary(encode(drawn, type), type, backend: Nx.BinaryBackend))
+    [x] = Nx.to_flat_list(from_bits(encode(drawn, type), type))
     is_number(x) and x != 0 and abs(x) < @smallest_normal
   end
 

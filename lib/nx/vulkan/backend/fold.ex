@@ -4,6 +4,8 @@ defmodule Nx.Vulkan.Backend.Fold do
   # the body of a kernel that goes through the elements in BinaryBackend's order, the results side by side.
   # A function that cannot be traced is the fallback's, and so is one with a hook, which takes values.
 
+  import Nx.Vulkan.HookOperation, only: [is_hook: 1]
+
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage, Trace, Window}
@@ -60,7 +62,7 @@ defmodule Nx.Vulkan.Backend.Fold do
   end
 
   # It keeps the arguments of an expression beside it.
-  defp hook?(%Expr{op: op}), do: op == :io_call
+  defp hook?(%Expr{op: op}), do: is_hook(op)
   defp hook?([head | tail]), do: hook?(head) or hook?(tail)
   defp hook?(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> hook?()
   defp hook?(map) when is_map(map), do: map |> :maps.to_list() |> hook?()

@@ -11,6 +11,7 @@ defmodule Nx.Vulkan.Chain.Lowering do
   alias Nx.Vulkan.Backend.{Movement, ProgramRecorder, Storage}
   alias Nx.Vulkan.Chain.Differentiable
   alias Nx.Vulkan.Compiler.{Closure, LoopUnrolling, Simplification}
+  alias Nx.Vulkan.HookOperation
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   # Operations that no chain kernel has: they do more than compute, or need an order of all elements.
@@ -30,10 +31,8 @@ defmodule Nx.Vulkan.Chain.Lowering do
     :window_min,
     :window_scatter_max,
     :window_scatter_min,
-    :io_call,
-    :runtime_call,
-    :token,
-    :attach_token
+    :runtime_call
+    | HookOperation.names()
   ]
 
   @typedoc """

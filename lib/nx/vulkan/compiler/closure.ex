@@ -5,12 +5,13 @@ defmodule Nx.Vulkan.Compiler.Closure do
 
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.HookOperation
   alias Nx.Vulkan.VulkanoBackend, as: B
 
   # Arguments of a block: `default/1` has a clause for each number.
   @most_arguments 24
   # Operations that do more than compute, or that this process must not run to find out.
-  @effects [:io_call, :runtime_call, :token, :attach_token]
+  @effects [:runtime_call | HookOperation.names()]
 
   @doc "Whether an expression may become a block of these arguments."
   @spec possible?(Nx.Container.t(), [T.t()]) :: boolean()

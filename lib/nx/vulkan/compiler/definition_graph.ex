@@ -13,6 +13,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   # A donated input is gone after the call, whether or not its memory was used for a result. It stays where it is a
   # result itself, or where its buffer is another input's, too.
 
+  import Nx.Vulkan.HookOperation, only: [is_hook: 1]
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Defn.{Composite, Expr, Tree}
@@ -42,7 +43,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   def new(expr, donated, kind \\ :definition) do
     tensors = Composite.reduce(expr, %{}, &tensors/2) |> Map.values()
 
-    if not Enum.any?(tensors, &(&1.data.op in [:io_call, :runtime_call])) do
+    if not Enum.any?(tensors, &(is_hook(&1.data.op) or &1.data.op == :runtime_call)) do
       constants = for %T{data: %Expr{op: :tensor, args: [captured]}} <- tensors, do: captured
 
       donated = for {true, position} <- Enum.with_index(donated), do: position

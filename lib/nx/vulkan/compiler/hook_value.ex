@@ -3,8 +3,11 @@ defmodule Nx.Vulkan.Compiler.HookValue do
   # What hooks get of vectorized tensors. Operations are of tensors without vectorized axes, hooks get values with
   # theirs: a block puts them on before a hook, and another takes them off after it. It runs no hook.
 
+  import Nx.Vulkan.HookOperation, only: [is_hook: 1]
+
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.HookOperation
 
   @enforce_keys [:template]
   defstruct [:template]
@@ -36,14 +39,13 @@ defmodule Nx.Vulkan.Compiler.HookValue do
     end
   end
 
-  defp with_hook(%T{data: %Expr{op: :io_call, args: [value | rest]} = expr} = tensor) do
-    {value, _} = Composite.traverse(value, nil, &{with_axes(&1), &2})
-    without_axes(%{tensor | data: %{expr | args: [value | rest]}}, value)
+  defp with_hook(%T{data: %Expr{op: op, args: args} = expr} = tensor) when is_hook(op) do
+    args = HookOperation.update_value(args, &Composite.traverse(&1, fn t -> with_axes(t) end))
+    without_axes(%{tensor | data: %{expr | args: args}}, hd(args))
   end
 
-  defp with_hook(
-         %T{data: %Expr{op: :elem, args: [%T{data: %Expr{op: :io_call} = hook}, _]}} = tensor
-       ),
+  defp with_hook(%T{data: %Expr{op: :elem, args: [%T{data: %Expr{op: op} = hook}, _]}} = tensor)
+       when is_hook(op),
        do: without_axes(tensor, hd(hook.args))
 
   defp with_hook(tensor), do: tensor

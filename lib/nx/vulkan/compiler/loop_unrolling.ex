@@ -8,6 +8,8 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   # Integers that are known are folded on the way: counters, conditions, and the elements of small
   # tensors that a counter chooses.
 
+  import Nx.Vulkan.HookOperation, only: [is_hook: 1]
+
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
@@ -172,7 +174,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
   # The expressions without a hook that were seen, or `:hook`.
   defp hooks(_tensor, :hook), do: :hook
-  defp hooks(%T{data: %Expr{op: :io_call}}, _seen), do: :hook
+  defp hooks(%T{data: %Expr{op: op}}, _seen) when is_hook(op), do: :hook
   defp hooks(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
 
   defp hooks(%T{data: %Expr{id: id}} = tensor, seen),

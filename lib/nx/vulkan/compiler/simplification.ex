@@ -10,13 +10,13 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Compiler.MovementRules
+  alias Nx.Vulkan.HookOperation
 
   # Not merged: those with an effect, with a scope of their own, with functions for arguments, and tensors, which may
   # be large.
   @unmerged [
     :parameter,
     :tensor,
-    :io_call,
     :runtime_call,
     :block,
     :fun,
@@ -24,6 +24,7 @@ defmodule Nx.Vulkan.Compiler.Simplification do
     :while,
     :reduce,
     :window_reduce
+    | HookOperation.names()
   ]
 
   @doc "The definition's expression, a tensor or a container of tensors, with fewer operations."

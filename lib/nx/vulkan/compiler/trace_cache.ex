@@ -7,6 +7,8 @@ defmodule Nx.Vulkan.Compiler.TraceCache do
   # so a look-up takes no lock. Two processes that trace the same function at the same time both do it: neither waits
   # for the other, and a process that dies meanwhile leaves nothing behind.
 
+  import Nx.Vulkan.HookOperation, only: [is_hook: 1]
+
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
 
@@ -89,7 +91,7 @@ defmodule Nx.Vulkan.Compiler.TraceCache do
   end
 
   # What an operation has besides expressions and options. Nx lets a definition compute with captured tensors of the host only.
-  defp captured(:io_call, [_expr, callback, _template, _ref]), do: callback
+  defp captured(op, [_expr, callback, _template, _ref]) when is_hook(op), do: callback
   defp captured(:runtime_call, [_expr, fun, _template, options]), do: {fun, options}
   defp captured(:block, [struct, _args, _expr, fun]), do: {struct, fun}
   defp captured(:metadata, [_expr, metadata]), do: metadata
