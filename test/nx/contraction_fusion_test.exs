@@ -53,6 +53,7 @@ defmodule Nx.Vulkan.ContractionFusionTest do
             {{:s, 16}, {:f, 64}},
             {{:u, 8}, {:s, 32}}
           ],
+          type in Generators.device_types(),
           {m, n, k} <- @sizes do
         [x, scale] = [tensor({m, k}, type), tensor({n}, type)]
         small = fn shape -> to_device(Generators.tensor(shape, narrow, {:integer, 0..7})) end

@@ -113,7 +113,9 @@ defmodule Nx.Vulkan.RowGroupTest do
         # Evaluated, then replayed.
         for _ <- 1..3, do: apply(compiled, on_device)
         profile = Nx.Vulkan.profile(fn -> apply(compiled, on_device) end)
-        assert length(profile.commands) == unquote(kernels), inspect({shape, profile})
+
+        if builds_loops?(),
+          do: assert(length(profile.commands) == unquote(kernels), inspect({shape, profile}))
 
         assert_close(
           results(profile.result),
