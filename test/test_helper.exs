@@ -19,6 +19,7 @@ excluded =
         donation: donation?,
         nx_1_0: nx_1_0?,
         two_devices: two_devices?,
+        parent: not two_devices?,
         float64: Nx.Vulkan.has_f64()
       ],
       do: {tag, true}

@@ -29,10 +29,7 @@ defmodule Nx.Vulkan.EmulationTest do
 
   defp again(disabled, chosen) do
     arguments = ~w(test #{@as_built} --seed #{ExUnit.configuration()[:seed]}) ++ chosen
-    env = [{"NX_VULKAN_DISABLE", disabled}, {"MIX_ENV", "test"}]
-
-    {output, status} =
-      System.cmd("mix", arguments ++ [__ENV__.file], env: env, stderr_to_stdout: true)
+    {output, status} = mix(arguments ++ [__ENV__.file], [{"NX_VULKAN_DISABLE", disabled}])
 
     assert status == 0 and output =~ ~r/[1-9]\d* tests?, 0 failures/, output
   end
@@ -40,8 +37,7 @@ defmodule Nx.Vulkan.EmulationTest do
   @tag :parent
   test "a feature that does not exist is refused" do
     script = "IO.puts(inspect(Nx.Vulkan.device_info()))"
-    env = [{"NX_VULKAN_DISABLE", "int64,int9"}, {"MIX_ENV", "test"}]
-    {output, 0} = System.cmd("mix", ~w(run #{@as_built} -e #{script}), env: env)
+    {output, 0} = mix(~w(run #{@as_built} -e #{script}), [{"NX_VULKAN_DISABLE", "int64,int9"}])
     assert output =~ ":no_device"
     assert output =~ "int9 is none of"
   end

@@ -31,6 +31,17 @@ defmodule Nx.Vulkan.Test.Case do
   @doc "The tensor on the device."
   def to_device(tensor), do: Nx.backend_copy(tensor, Nx.Vulkan.VulkanoBackend)
 
+  @doc """
+  What `mix` prints with these arguments in a BEAM of its own, and its status. It gets no input: Mix asks whether to install Hex
+  where there is none, and would wait for the answer for ever.
+  """
+  def mix(arguments, env) do
+    System.cmd("sh", ["-c", ~S(exec mix "$@" < /dev/null), "mix" | arguments],
+      env: [{"MIX_ENV", "test"} | env],
+      stderr_to_stdout: true
+    )
+  end
+
   @doc "What the function of host tensors should give: see `Nx.Vulkan.Test.Reference.nearest/2`."
   defdelegate nearest(fun, input), to: Reference
 
