@@ -282,7 +282,7 @@ fn a_pipeline_that_cannot_be_built_is_the_error_of_what_depends_on_its_results()
 
 #[test]
 fn a_wait_for_what_will_not_be_submitted_ends() {
-    let timeline = Timeline::new(device().device.clone()).unwrap();
+    let timeline = Timeline::new(device().device.clone(), device().caps.cpu).unwrap();
     timeline.abandon();
     assert_eq!(timeline.wait(1), Err(Error::DispatchFailed("the commands were not submitted".into())));
 }

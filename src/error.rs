@@ -24,6 +24,9 @@ pub enum Error {
     /// A kernel could not be built, or the device failed while running it.
     #[error("{0}")]
     DispatchFailed(String),
+    /// The device was lost, or reset, and what it held with it.
+    #[error("{0}")]
+    DeviceLost(String),
     /// The device lacks what this type or op needs.
     #[error("{0}")]
     Unsupported(String),
@@ -45,19 +48,21 @@ impl Error {
             Error::NoDevice(_) => ("no_device", true),
             Error::OutOfMemory(_) => ("out_of_memory", true),
             Error::DispatchFailed(_) => ("dispatch_failed", true),
+            Error::DeviceLost(_) => ("device_lost", true),
             Error::Unsupported(_) => ("unsupported", true),
             Error::Invalid(_) => ("invalid_argument", true),
             Error::Argument(_) => ("argument", true),
         }
     }
 
-    /// A failure of a Vulkan call, as [`Error::DispatchFailed`] or [`Error::OutOfMemory`].
+    /// A failure of a Vulkan call, as [`Error::DispatchFailed`], [`Error::OutOfMemory`] or [`Error::DeviceLost`].
     pub fn vulkan(what: &str, result: ash::vk::Result) -> Self {
         use ash::vk::Result as R;
         match result {
             R::ERROR_OUT_OF_DEVICE_MEMORY | R::ERROR_OUT_OF_HOST_MEMORY => {
                 Error::OutOfMemory(format!("{what}: {result:?}"))
             }
+            R::ERROR_DEVICE_LOST => Error::DeviceLost(format!("{what}: {result:?}")),
             _ => Error::DispatchFailed(format!("{what}: {result:?}")),
         }
     }

@@ -156,6 +156,16 @@ defmodule Nx.Vulkan do
     do: on_device(device, &Nx.Vulkan.Profile.run(fun, &1))
 
   @doc """
+  Makes the global device anew, or another. Its tensors are lost: each pending and later call on one raises `Nx.Vulkan.Error` with the reason
+  `:device_lost` and the device's name, or returns `{:error, :device_lost, message}`.
+
+  A device that fails needs no reset, as the next call that makes a tensor opens it anew. See
+  [A device that is lost](devices.md#a-device-that-is-lost).
+  """
+  @spec reset(device()) :: :ok | {:error, atom(), String.t()}
+  def reset(device \\ nil), do: on_device(device, &Native.call(reset(&1)))
+
+  @doc """
   Makes the device ready: `:ok`, or why there is none. Every other call does so by itself.
   """
   @spec init() :: :ok | {:error, :no_device, String.t()}

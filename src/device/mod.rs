@@ -4,6 +4,7 @@
 mod capabilities;
 mod choose;
 mod clock;
+pub mod fault;
 mod matrix;
 mod open;
 mod probe;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use vulkano::VulkanObject;
 use vulkano::device::Device;
-use vulkano::device::physical::PhysicalDeviceType;
 use vulkano::sync::semaphore::{Semaphore, SemaphoreCreateInfo, SemaphoreType};
 
+use super::fault;
 use crate::error::{Error, Result};
 
 /// Counts finished submissions: value n is reached once the n-th submission has run.
@@ -34,13 +34,12 @@ const NONBLOCKING_SPIN: Duration = Duration::from_micros(250);
 const HUNG_AFTER: Duration = Duration::from_secs(600);
 
 impl Timeline {
-    /// A timeline at value 0.
-    pub fn new(device: Arc<Device>) -> Result<Self> {
+    /// A timeline at value 0. `cpu` says whether the device needs the cores that wait for it.
+    pub fn new(device: Arc<Device>, cpu: bool) -> Result<Self> {
         let create_info =
             SemaphoreCreateInfo { semaphore_type: SemaphoreType::Timeline, initial_value: 0, ..Default::default() };
         let semaphore = Semaphore::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("timeline semaphore: {e:?}")))?;
-        let cpu = device.physical_device().properties().device_type == PhysicalDeviceType::Cpu;
         Ok(Self {
             device,
             semaphore,
@@ -66,10 +65,10 @@ impl Timeline {
         let fns = self.device.fns();
         let mut value = 0;
         // SAFETY: device and semaphore are alive and the semaphore is a timeline.
-        let result = unsafe {
-            (fns.v1_2.get_semaphore_counter_value)(self.device.handle(), self.semaphore.handle(), &mut value)
-        };
-        result.result().map_err(|e| Error::vulkan("reading the timeline", e))?;
+        let result = fault::point(&self.device, "vkGetSemaphoreCounterValue").and_then(|()| unsafe {
+            (fns.v1_2.get_semaphore_counter_value)(self.device.handle(), self.semaphore.handle(), &mut value).result()
+        });
+        result.map_err(|e| Error::vulkan("reading the timeline", e))?;
         self.completed.fetch_max(value, Relaxed);
         Ok(value)
     }
@@ -119,8 +118,8 @@ impl Timeline {
             let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphore).values(&values);
             let slice = Duration::from_secs(1).as_nanos() as u64;
             // SAFETY: `info` and what it points at outlive the call.
-            let result = unsafe { (self.device.fns().v1_2.wait_semaphores)(self.device.handle(), &info, slice) };
-            match result {
+            let wait = || unsafe { (self.device.fns().v1_2.wait_semaphores)(self.device.handle(), &info, slice) };
+            match fault::point(&self.device, "vkWaitSemaphores").map_or_else(|fault| fault, |()| wait()) {
                 vk::Result::SUCCESS => {
                     self.completed.fetch_max(value, Relaxed);
                     return Ok(());

@@ -33,6 +33,13 @@ struct LogicalDevice {
     open: RwLock<Option<&'static Gpu>>,
 }
 
+impl LogicalDevice {
+    /// The device, if it is open and was not lost.
+    fn gpu(&self) -> Option<&'static Gpu> {
+        self.open.read().filter(|gpu| !gpu.stream.is_lost())
+    }
+}
+
 static DEVICES: OnceCell<Devices> = OnceCell::new();
 /// Held while the loader enumerates or opens devices.
 static LOADER: Mutex<()> = Mutex::new(());
@@ -54,12 +61,19 @@ pub fn gpu_at(index: Option<usize>) -> Result<&'static Gpu> {
         return Ok(gpu);
     }
     let _loader = LOADER.lock();
-    let devices = DEVICES.get_or_try_init(Devices::enumerate)?;
-    devices.check(index)?;
-    match open_at(index) {
-        Some(gpu) => Ok(gpu),
-        None => devices.open(index, None)?.map_err(|reason| devices.refusal(index, &reason)),
-    }
+    DEVICES.get_or_try_init(Devices::enumerate)?.gpu(index)
+}
+
+/// Makes a device anew, the global one without an index: its tensors are lost.
+pub fn reset(index: Option<usize>) -> Result<()> {
+    let gpu = gpu_at(index)?;
+    gpu.stream.lose(Error::DeviceLost("it was reset".into()));
+    gpu_at(Some(gpu.index)).map(drop)
+}
+
+/// How many devices of the process were lost: what was made on one of them is lost, too.
+pub fn losses() -> usize {
+    OPENED.read().iter().filter(|gpu| gpu.stream.is_lost()).count()
 }
 
 /// The device of an index, or the global one, if it is open already, else [`Retry::Blocking`]: making it takes too long for a normal
@@ -80,7 +94,7 @@ pub fn devices() -> Result<&'static Devices> {
 }
 
 fn open_at(index: usize) -> Option<&'static Gpu> {
-    *DEVICES.get()?.logical.get(index)?.open.read()
+    DEVICES.get()?.logical.get(index)?.gpu()
 }
 
 fn default_if_open() -> Option<&'static Gpu> {
@@ -98,8 +112,11 @@ pub(super) fn keep(gpu: Gpu) -> &'static Gpu {
 /// Opens the device that is preferred and whose driver works.
 fn open_default() -> Result<&'static Gpu> {
     let _loader = LOADER.lock();
-    if let Some(gpu) = default_if_open() {
-        return Ok(gpu);
+    // The default device stays the same where it was lost.
+    if let Some(devices) = DEVICES.get()
+        && let Some(index) = devices.default_index()
+    {
+        return devices.gpu(index);
     }
     let wanted = std::env::var("NX_VULKAN_DEVICE").ok().filter(|wanted| !wanted.is_empty());
     let wanted = wanted.as_deref();
@@ -163,6 +180,15 @@ impl Devices {
         (0..self.logical.len()).map(|index| self.physical(index).clone()).collect()
     }
 
+    /// A device, which is opened where it is not open, or was lost. `LOADER` is locked.
+    fn gpu(&self, index: usize) -> Result<&'static Gpu> {
+        self.check(index)?;
+        match self.logical[index].gpu() {
+            Some(gpu) => Ok(gpu),
+            None => self.open(index, None)?.map_err(|reason| self.refusal(index, &reason)),
+        }
+    }
+
     fn check(&self, index: usize) -> Result<()> {
         if index < self.logical.len() {
             return device::usable(self.physical(index));
@@ -183,7 +209,9 @@ impl Devices {
             Some(findings) => Gpu::new(opened, (index, sharing), &|name, _| findings.works(name))?,
             None => Gpu::new(opened, (index, sharing), &|_, kernel| kernel())?,
         });
-        *self.logical[index].open.write() = Some(gpu);
+        if let Some(lost) = self.logical[index].open.write().replace(gpu) {
+            lost.retire();
+        }
         exit::wait_at_exit();
         Ok(Ok(gpu))
     }

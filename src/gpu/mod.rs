@@ -18,7 +18,7 @@ use crate::error::{Attempt, Error, Result, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
 use crate::stream::Stream;
-pub use devices::{Devices, devices, gpu, gpu_at, gpu_if_ready};
+pub use devices::{Devices, devices, gpu, gpu_at, gpu_if_ready, losses, reset};
 pub use exit::wait_until_idle;
 pub use transfer::{PendingRead, Readback};
 use tried::{Opened, SmallestKernel};
@@ -44,7 +44,13 @@ pub struct Gpu {
     /// Whether the last kernel over large tensors traversed them in reverse.
     pub reversed: AtomicBool,
     /// What a layer above keeps for the device.
-    kept: OnceCell<Box<dyn Any + Send + Sync>>,
+    kept: OnceCell<Box<dyn Kept>>,
+}
+
+/// What a layer above keeps for a device.
+pub trait Kept: Any + Send + Sync {
+    /// Forgets all that holds the device's memory or pipelines, as the device was lost.
+    fn clear(&self);
 }
 
 /// The device that is wanted as it is, without what is turned off: for the process that finds out what else has to be. `built` is called
@@ -77,7 +83,7 @@ impl Gpu {
         let fast_float64 = device.enabled_features().shader_float64 && probe("fast_float64", device::doubles_are_fast);
         let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
         caps.fix_layout()?;
-        let stream = Stream::new(device.clone(), queue)?;
+        let stream = Stream::new(device.clone(), queue, label(index, &caps.name), caps.cpu)?;
         Ok(Self {
             index,
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps, sharing)?),
@@ -100,12 +106,26 @@ impl Gpu {
 
     /// The device's name with its index, for messages.
     pub fn label(&self) -> String {
-        format!("device {} ({})", self.index, self.caps.name)
+        label(self.index, &self.caps.name)
+    }
+
+    /// Gives back what a lost device holds of memory and pipelines, once it runs nothing any more. The device's own object stays until the
+    /// process ends: tensors refer to it, and say that they are lost.
+    fn retire(&'static self) {
+        // The wait may take as long as a kernel that loops. Without a thread the memory stays.
+        let _ = std::thread::Builder::new().name("nx_vulkan retire".into()).spawn(move || {
+            if self.stream.retire() {
+                self.pipelines.clear();
+                self.kept.get().inspect(|kept| kept.clear());
+                self.pool.retire();
+            }
+        });
     }
 
     /// What a layer above keeps for the device. There is one such value.
-    pub fn kept<T: Default + Send + Sync + 'static>(&self) -> Result<&T> {
+    pub fn kept<T: Default + Kept>(&self) -> Result<&T> {
         let kept = self.kept.get_or_init(|| Box::new(T::default()));
+        let kept: &dyn Any = &**kept;
         kept.downcast_ref().ok_or_else(|| Error::Invalid("another value is kept for the device".into()))
     }
 
@@ -123,6 +143,10 @@ impl Gpu {
     }
 }
 
+fn label(index: usize, name: &str) -> String {
+    format!("device {index} ({name})")
+}
+
 /// `NX_VULKAN_MEMORY_LIMIT` in bytes. Unset, it is nine tenths of the device's memory, and half of a CPU device's, which is the machine's,
 /// divided by the number of devices that share it.
 fn memory_limit(caps: &Capabilities, sharing: u64) -> Result<u64> {
@@ -135,3 +159,6 @@ fn memory_limit(caps: &Capabilities, sharing: u64) -> Result<u64> {
         Err(_) => Ok(caps.heap / 10 * 9 / sharing),
     }
 }
+
+#[cfg(test)]
+mod loss_tests;

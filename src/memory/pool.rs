@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
 use once_cell::sync::OnceCell;
@@ -18,7 +18,7 @@ use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 use super::create::create_buffer;
 use super::size_class::{MIN_SIZE_BYTES, size_class};
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
-use crate::device::Timeline;
+use crate::device::{Timeline, fault};
 use crate::error::{Attempt, Error, Retry};
 
 /// What an allocation is for.
@@ -132,7 +132,13 @@ impl Drop for AllocationHandle {
                 MemoryKind::Readback => state.live_readbacks -= 1,
                 MemoryKind::Upload | MemoryKind::Record | MemoryKind::Predicates => {}
             }
-            state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
+            if self.pool.retired.load(Relaxed) {
+                state.reserved -= allocation.size;
+                drop(state);
+                drop(allocation);
+            } else {
+                state.free.entry((allocation.kind, allocation.size)).or_default().push(allocation);
+            }
         }
     }
 }
@@ -185,6 +191,8 @@ struct PoolShared {
     limit: u64,
     /// The device that the pool is a part of.
     owner: OnceCell<&'static (dyn Any + Send + Sync)>,
+    /// Whether the device runs nothing any more: free memory goes back to the driver at once.
+    retired: AtomicBool,
     state: Mutex<PoolState>,
 }
 
@@ -232,13 +240,19 @@ impl Pool {
             short: false,
             handed_out: 0,
         };
-        let owner = OnceCell::new();
-        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, state: Mutex::new(state) }))
+        let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
+        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, retired, state: Mutex::new(state) }))
     }
 
     /// Sets what [`AllocationHandle::owner`] gives. The first call counts.
     pub fn set_owner(&self, owner: &'static (dyn Any + Send + Sync)) {
         let _ = self.0.owner.set(owner);
+    }
+
+    /// Gives memory back to the driver as soon as it is free from now on, as the device was lost. It must run nothing any more.
+    pub fn retire(&self) {
+        self.0.retired.store(true, Relaxed);
+        self.trim();
     }
 
     /// What the pool holds now.
@@ -365,7 +379,7 @@ impl Pool {
 impl PoolShared {
     /// A test for allocations that the device no longer uses. It asks for the timeline's value once, not for each allocation.
     fn finished(&self) -> impl Fn(&Allocation) -> bool {
-        let completed = self.timeline.completed().unwrap_or(0);
+        let completed = if self.retired.load(Relaxed) { u64::MAX } else { self.timeline.completed().unwrap_or(0) };
         move |allocation| allocation.last_use.load(Relaxed) <= completed
     }
 
@@ -415,6 +429,7 @@ impl PoolShared {
     /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
     fn create(&self, kind: MemoryKind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let failed = |why| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
+        fault::point(&self.device, "vkAllocateMemory").map_err(|fault| Error::vulkan("memory", fault))?;
         let buffer = create_buffer(&self.allocator, kind, size, blocking).map_err(failed)?;
         let address = match kind {
             MemoryKind::Device | MemoryKind::Record | MemoryKind::Predicates => {

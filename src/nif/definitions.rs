@@ -222,7 +222,8 @@ fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attemp
     let graph = match graph {
         _ if recording => return Ok(Outcome::Evaluate),
         Some(graph) if std::ptr::eq(graph.gpu, gpu) => graph,
-        _ => return Ok(definition.lock().next_recording()),
+        Some(_) => return Ok(definition.lock().renewed().next_recording()),
+        None => return Ok(definition.lock().next_recording()),
     };
     let operands = operands(&buffers);
     if !graph.graph.fits(&operands) {
@@ -244,6 +245,12 @@ fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attemp
 }
 
 impl Definition {
+    /// The definition without its graph, whose device was lost.
+    fn renewed(&mut self) -> &mut Self {
+        (self.graph, self.recordings) = (None, 0);
+        self
+    }
+
     /// Most definitions that come a second time come often.
     fn next_recording<'a>(&mut self) -> Outcome<'a> {
         if !std::mem::replace(&mut self.came_before, true) || self.recordings == MAX_RECORDINGS {

@@ -74,6 +74,8 @@ fn moved(args: Term) -> Attempt<()> {
     add_buffers(args, &mut buffers);
     let gpu_of = |buffer: &Buffer| Gpu::of(&*buffer.allocation()?);
     let (movable, fixed): (Vec<&Buffer>, Vec<&Buffer>) = buffers.into_iter().partition(|buffer| buffer.is_movable());
+    // That a device was lost says more than that there are two.
+    fixed.iter().try_for_each(|buffer| gpu_of(buffer)?.stream.submit())?;
     let Some(first) = fixed.first().or(movable.first()) else { return Err(Error::SizeMismatch.into()) };
     let target = gpu_of(first)?;
     for other in &fixed {
@@ -130,6 +132,18 @@ fn buf_on_device<'a>(env: Env<'a>, buffer: Term<'a>, device: Term<'a>) -> NifRes
 fn device_index<'a>(env: Env<'a>, wanted: Term<'a>) -> NifResult<Term<'a>> {
     let index = || crate::gpu::devices()?.find(text_arg(wanted, "device")?);
     reply(env, index())
+}
+
+/// Makes a device anew, the default one for nil.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn reset<'a>(env: Env<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
+    reply_ok(env, device_arg(device).and_then(crate::gpu::reset))
+}
+
+/// How many devices were lost.
+#[rustler::nif]
+fn losses() -> usize {
+    crate::gpu::losses()
 }
 
 /// The devices of the process, `{devices, index of the default one, whether NX_VULKAN_DEVICES lists them}`.

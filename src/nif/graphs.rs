@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{definitions, gpu_of_operands};
 use crate::error::{Attempt, Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Kept};
 use crate::graph::{Cache, Context, Found, Graph, Operand};
 use crate::memory::{Blocking, Buffer};
 
@@ -33,6 +33,12 @@ impl Default for Graphs {
 /// The graphs of a device.
 #[derive(Default)]
 struct DeviceGraphs(Mutex<Graphs>);
+
+impl Kept for DeviceGraphs {
+    fn clear(&self) {
+        *self.0.lock() = Graphs::default();
+    }
+}
 
 /// The results of a call: replayed where its graph is there, captured where it has come once before. The calls of a definition that is
 /// recorded become part of its graph.

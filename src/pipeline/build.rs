@@ -10,6 +10,7 @@ use vulkano::VulkanObject;
 use vulkano::device::Device;
 use vulkano::pipeline::cache::{PipelineCache, PipelineCacheCreateInfo};
 
+use crate::device::fault;
 use crate::error::{Error, Result};
 use crate::memory::KernelBuild;
 
@@ -181,11 +182,12 @@ impl Pipeline {
                 .name(&name);
             let info = vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout);
             let create = fns.v1_0.create_compute_pipelines;
-            let result = create(device, cache.handle(), 1, &info, std::ptr::null(), &mut pipeline);
+            let mut build = || create(device, cache.handle(), 1, &info, std::ptr::null(), &mut pipeline).result();
+            let result = fault::point(&self.device, "vkCreateComputePipelines").and_then(|()| build());
             (fns.v1_0.destroy_shader_module)(device, module, std::ptr::null());
             result
         };
-        result.result().map_err(|e| Error::vulkan("compute pipeline", e))?;
+        result.map_err(|e| Error::vulkan("compute pipeline", e))?;
         self.set_name(pipeline);
         Ok((pipeline, cache.get_data().unwrap_or_default()))
     }

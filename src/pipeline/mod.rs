@@ -142,6 +142,12 @@ impl Pipelines {
         Ok(pipeline)
     }
 
+    /// Forgets all pipelines, as the device was lost: those that nothing else holds are destroyed.
+    pub fn clear(&self) {
+        self.kernels.write().clear();
+        self.user_kernels.clear();
+    }
+
     /// The SPIR-V of a compute shader as a file for [`Pipelines::user_kernel`], whose name is a hash of the source and of the library. It stays
     /// until it is deleted.
     pub fn module_file(&self, source: &str, suffix: &str) -> Result<PathBuf> {

@@ -71,6 +71,14 @@ pub(super) struct UserKernels {
     modules: Mutex<HashMap<u128, UserKernel>>,
 }
 
+impl UserKernels {
+    /// Forgets all kernels.
+    pub fn clear(&self) {
+        self.files.lock().clear();
+        self.modules.lock().clear();
+    }
+}
+
 impl Pipelines {
     /// The pipeline of the SPIR-V file at `path`, checked. A file that changed on disk is loaded anew.
     pub fn user_kernel(&self, path: &str, interface: CallInterface, blocking: Blocking) -> Attempt<UserKernel> {

@@ -14,7 +14,7 @@ use vulkano::query::QueryPool;
 use super::batch::{Batch, Command};
 use super::descriptors::{Descriptors, SetPool};
 use super::profile::write_timestamp;
-use crate::device::Timeline;
+use crate::device::{Timeline, fault};
 use crate::error::{Error, Result};
 
 /// Makes command buffers of batches, and keeps both until they have run.
@@ -75,8 +75,9 @@ impl Encoder {
             }
         }
         // SAFETY: the command buffer is in the recording state.
-        unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }
-            .result()
+        let end = || unsafe { (self.device.fns().v1_0.end_command_buffer)(handle) }.result();
+        fault::point(&self.device, "vkEndCommandBuffer")
+            .and_then(|()| end())
             .map_err(|e| Error::vulkan("ending a command buffer", e))?;
         self.in_flight.push_back(InFlight { value, buffer, sets: self.descriptors.take_used(), _batch: batch });
         Ok(handle)
@@ -105,13 +106,15 @@ impl Encoder {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: the command buffer is new or its last submission has run; beginning it resets it. `&mut self` is the
         // only way to it and its pool.
-        unsafe { (self.device.fns().v1_0.begin_command_buffer)(buffer.handle(), &info) }
-            .result()
+        let begin = || unsafe { (self.device.fns().v1_0.begin_command_buffer)(buffer.handle(), &info) }.result();
+        fault::point(&self.device, "vkBeginCommandBuffer")
+            .and_then(|()| begin())
             .map_err(|e| Error::vulkan("beginning a command buffer", e))?;
         Ok(buffer)
     }
 
     fn allocate(&self) -> Result<CommandPoolAlloc> {
+        fault::point(&self.device, "vkAllocateCommandBuffers").map_err(|e| Error::vulkan("command buffer", e))?;
         let info = CommandBufferAllocateInfo { command_buffer_count: 1, ..Default::default() };
         let mut allocated =
             self.pool.allocate_command_buffers(info).map_err(|e| Error::OutOfMemory(format!("command buffer: {e}")))?;

@@ -37,10 +37,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream on a queue that nothing else uses.
-    pub fn new(device: Arc<Device>, queue: Arc<Queue>) -> Result<Self> {
-        let timeline = Arc::new(Timeline::new(device.clone())?);
-        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone())?;
+    /// A stream on a queue that nothing else uses, of a device that messages call `name`. `cpu` says whether the device needs the cores that
+    /// wait for it.
+    pub fn new(device: Arc<Device>, queue: Arc<Queue>, name: String, cpu: bool) -> Result<Self> {
+        let timeline = Arc::new(Timeline::new(device.clone(), cpu)?);
+        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone(), name)?;
         let recorder = Recorder::new(timeline.clone(), submitter.clone());
         let (recorder, profiling) = (Mutex::new(recorder), AtomicBool::new(false));
         Ok(Self { recorder, submitter, timeline, profiling, device, queue })
@@ -97,15 +98,16 @@ impl Stream {
     }
 
     fn poll(&self, value: u64) -> Attempt<()> {
-        let reached = self.timed(|| self.timeline.reached_soon(value))?;
+        let reached = self.timed(|| self.timeline.reached_soon(value)).map_err(|error| self.lost(error))?;
         match reached {
             true => Ok(()),
             false => Err(if self.timeline.on_cpu() { Retry::Blocking } else { Retry::Later }.into()),
         }
     }
 
-    /// Where callers are far ahead of the device, waits until half of the submissions have run.
+    /// Where callers are far ahead of the device, waits until half of the submissions have run. Fails where the device was lost.
     pub fn apply_backpressure(&self, blocking: Blocking) -> Attempt<()> {
+        self.submitter.check()?;
         let ahead_of = |most| self.timeline.submitted.load(Relaxed).saturating_sub(most);
         if self.timeline.reached(ahead_of(MAX_PENDING_SUBMISSIONS)) {
             return Ok(());
@@ -137,11 +139,29 @@ impl Stream {
     /// Discards what is recorded and not yet submitted, and has every later command fail: the process ends, and nobody reads the results. A
     /// layer whose own exit handlers have run crashes on a submission. `limit` bounds the wait for another thread that submits.
     pub fn stop(&self, limit: Duration) {
-        let mut recorder = self.recorder();
-        recorder.discard();
+        // A thread may hold the lock that waits for a driver.
+        if let Some(mut recorder) = self.recorder.try_lock_for(limit) {
+            recorder.discard();
+        }
         // The device's failure ends the wait for it, too.
         let _ = self.submitter.flush_within(limit);
-        self.submitter.fail(Error::DispatchFailed(ENDING.into()));
+        self.submitter.end(Error::DispatchFailed(ENDING.into()));
+    }
+
+    /// Whether the device was lost: every command fails since then.
+    pub fn is_lost(&self) -> bool {
+        self.submitter.is_lost()
+    }
+
+    /// Has every later command fail, as the device is lost for this reason.
+    pub fn lose(&self, reason: Error) {
+        self.submitter.fail(reason);
+    }
+
+    /// Drops what is recorded on a lost device, and waits until the device runs nothing any more. False where that is not known.
+    pub fn retire(&self) -> bool {
+        self.recorder().forget();
+        self.submitter.drain()
     }
 
     /// Whether the device has nothing to do. What is not submitted does not count.
@@ -205,11 +225,13 @@ impl Stream {
     }
 
     fn wait(&self, value: u64) -> Result<()> {
-        self.timed(|| self.timeline.wait(value)).map_err(|error| {
-            // The first failure is the cause of this one.
-            self.submitter.fail(error.clone());
-            self.submitter.check().err().unwrap_or(error)
-        })
+        self.timed(|| self.timeline.wait(value)).map_err(|error| self.lost(error))
+    }
+
+    /// The failure of a device that does not answer: the first one is the cause of later ones.
+    fn lost(&self, error: Error) -> Error {
+        self.submitter.fail(error.clone());
+        self.submitter.check().err().unwrap_or(error)
     }
 }
 

@@ -275,6 +275,11 @@ impl Recorder {
         std::mem::forget(std::mem::take(&mut self.batch));
     }
 
+    /// Forgets the commands that are not yet submitted, as the device is lost.
+    pub fn forget(&mut self) {
+        self.batch = Batch::default();
+    }
+
     /// The timeline value of the last submission.
     fn submitted(&self) -> u64 {
         self.timeline.submitted.load(Relaxed)

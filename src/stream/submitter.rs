@@ -8,16 +8,18 @@ use std::time::Duration;
 use ash::vk;
 use once_cell::sync::OnceCell;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use vulkano::VulkanObject;
 use vulkano::device::{Device, Queue};
+use vulkano::{VulkanError, VulkanObject};
 
 use super::batch::Batch;
 use super::encoder::Encoder;
-use crate::device::Timeline;
+use crate::device::{Timeline, fault};
 use crate::error::{Error, Result};
 
 /// Batches that wait for the queue, and the first failure of a submission.
 pub(super) struct Submitter {
+    /// The device's name in messages.
+    name: String,
     device: Arc<Device>,
     queue: Arc<Queue>,
     timeline: Arc<Timeline>,
@@ -50,10 +52,11 @@ struct PendingBatch {
 }
 
 impl Submitter {
-    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>) -> Result<Arc<Self>> {
+    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>, name: String) -> Result<Arc<Self>> {
         let threaded = !timeline.on_cpu();
         let encoder = Encoder::new(device.clone(), &queue, timeline.clone())?;
         let submitter = Arc::new(Self {
+            name,
             device,
             queue,
             timeline,
@@ -134,15 +137,40 @@ impl Submitter {
         }
     }
 
-    /// Has every later call fail with this error: the device is lost or hung.
+    /// Has every later call fail because of this error: what was recorded and has not run never will, and so nothing that depends on it is
+    /// right. The first failure counts.
     pub fn fail(&self, error: Error) {
+        let lost = || Error::DeviceLost(format!("{} was lost, and its tensors with it: {error}", self.name));
+        self.failed.get_or_init(lost);
+        self.timeline.abandon();
+    }
+
+    /// Has every later call fail with this error, of a device that is not lost.
+    pub fn end(&self, error: Error) {
         let _ = self.failed.set(error);
         self.timeline.abandon();
     }
 
-    /// Whether all that the queue has is done. What is not submitted does not count.
+    /// Whether the device was lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.failed.get(), Some(Error::DeviceLost(_)))
+    }
+
+    /// Whether all that the queue has is done, or the device answers no longer. What is not submitted does not count.
     pub fn idle(&self) -> bool {
-        self.timeline.reached(self.submitted.load(Relaxed))
+        !self.timeline.completed().is_ok_and(|completed| completed < self.submitted.load(Relaxed))
+    }
+
+    /// Drops what is not submitted to a lost device, ends the thread, and waits until the device runs nothing any more. False where that is not
+    /// known.
+    pub fn drain(&self) -> bool {
+        // This waits for a thread that submits. Later ones find the failure before they do.
+        let _ = self.flush();
+        self.close();
+        // SAFETY: the submitter is the only user of the device's only queue, whose lock is held.
+        let idle = self.queue.with(|_queue| unsafe { self.device.wait_idle() });
+        // Vulkan takes the commands of a lost device for complete.
+        matches!(idle, Ok(()) | Err(VulkanError::DeviceLost))
     }
 
     pub fn check(&self) -> Result<()> {
@@ -177,12 +205,12 @@ impl Submitter {
             vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
         // SAFETY: the encoder keeps the command buffer, with all that it refers to, until the timeline has reached `value`; `with` locks
         // the queue; `info` and what it points at outlive the call.
-        let result = unsafe {
+        let result = fault::point(&self.device, "vkQueueSubmit").and_then(|()| unsafe {
             self.queue.with(|queue| {
                 let _locked = &queue;
                 (self.device.fns().v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
             })
-        };
+        });
         result.map_err(|e| Error::vulkan("submitting to the device", e))?;
         self.submitted.store(value, Relaxed);
         Ok(())

@@ -315,6 +315,122 @@ defmodule Nx.Vulkan.DeviceTest do
       |> Enum.each(&assert({:ok, true} = &1))
     end
 
+    test "a reset loses the tensors of its device alone" do
+      host = Nx.tensor([1.0, 2.0, 3.0])
+
+      [kept, lost] =
+        for device <- 0..1, do: Nx.backend_copy(host, {VulkanoBackend, device: device})
+
+      number = Nx.tensor(2.0, backend: @other)
+      fun = fn x -> Nx.add(Nx.multiply(x, 2.0), Nx.tensor([1.0, 2.0, 3.0])) end
+      jit = Nx.Vulkan.jit(fun, device: 1)
+      loop = Nx.Vulkan.jit(&accumulate/1, device: 1)
+      calls = [fun, &Nx.sum/1, jit, loop]
+      for _ <- 1..3, call <- calls, do: call.(lost)
+      expected = for call <- calls, do: Nx.backend_copy(call.(kept), Nx.BinaryBackend)
+
+      assert Nx.Vulkan.reset(1) == :ok
+
+      for use <- [
+            &Nx.to_binary/1,
+            &Nx.add(&1, 1),
+            &Nx.add(&1, Nx.tensor([1.0, 1.0, 1.0])),
+            &Nx.add(&1, put(host)),
+            &Nx.add(put(host), &1),
+            &Nx.concatenate([put(host), &1]),
+            &Nx.backend_copy(&1, VulkanoBackend),
+            &Nx.backend_transfer/1,
+            jit,
+            loop
+          ] do
+        error = assert_raise Nx.Vulkan.Error, fn -> use.(lost) end
+        assert error.reason == :device_lost
+        assert error.message =~ ~r/device 1 \(.*was lost, and its tensors with it: it was reset/
+      end
+
+      assert inspect(lost) =~ "device_lost"
+      assert {:error, :device_lost, _} = NativeV.buf_download(lost.data.ref)
+      assert {:error, :device_lost, _} = NativeV.buf_upload_into(lost.data.ref, <<0::96>>)
+      assert Nx.to_binary(kept) == Nx.to_binary(host)
+      assert Nx.to_number(number) == 2.0
+
+      # Calls, definitions and loops go on with new tensors, also those that were captured before.
+      for {call, expected} <- Enum.zip(calls, expected), _ <- 1..4 do
+        result = call.(put(host))
+        assert on?(result, 1)
+        assert_same(result, expected, :reset)
+      end
+
+      assert Nx.backend_deallocate(lost) == :ok
+      assert {:error, :no_device, _} = Nx.Vulkan.reset(2)
+    end
+
+    test "what a process does while its device is reset ends, and so does a profile" do
+      tasks =
+        for _ <- 1..6 do
+          Task.async(fn ->
+            Enum.map(1..30, fn i ->
+              try do
+                x = Nx.broadcast(Nx.tensor(i, backend: @other), {1000})
+                sum = Nx.Vulkan.jit(&Nx.sum(Nx.multiply(&1, 2)), device: 1).(Nx.add(x, 1))
+                assert Nx.to_number(sum) == 2000 * (i + 1)
+                :right
+              rescue
+                error in Nx.Vulkan.Error -> error.reason
+              end
+            end)
+          end)
+        end
+
+      for _ <- 1..3, do: assert(Nx.Vulkan.reset(1) == :ok)
+
+      assert_raise Nx.Vulkan.Error, ~r/it was reset/, fn ->
+        Nx.Vulkan.profile(fn -> Nx.Vulkan.reset(1) end, 1)
+      end
+
+      outcomes = tasks |> Task.await_many(120_000) |> List.flatten()
+      assert Enum.uniq(outcomes) -- [:right, :device_lost] == []
+      assert Enum.all?(tasks, &(not Process.alive?(&1.pid)))
+      assert Nx.to_flat_list(Nx.add(put(Nx.tensor([1, 2])), 1)) == [2, 3]
+    end
+
+    test "a supervised serving goes on after its restart" do
+      serving =
+        Nx.Serving.new(
+          fn options ->
+            weight = Nx.backend_copy(Nx.tensor([2.0]), Nx.Defn.to_backend(options))
+            jit = Nx.Defn.jit(&Nx.multiply/2, options)
+            &jit.(&1, weight)
+          end,
+          compiler: Nx.Vulkan.Compiler,
+          device: 1
+        )
+
+      name = __MODULE__.LostServing
+      start_supervised!({Nx.Serving, name: name, serving: serving, batch_timeout: 1})
+      run = fn -> Nx.Serving.batched_run(name, Nx.Batch.stack([Nx.tensor([3.0])])) end
+      assert_same(run.(), Nx.tensor([[6.0]]), :serving)
+
+      assert Nx.Vulkan.reset(1) == :ok
+
+      ExUnit.CaptureLog.capture_log(fn ->
+        failure = catch_exit(run.())
+        assert inspect(failure) =~ "was lost"
+      end)
+
+      Process.exit(Process.whereis(name), :kill)
+
+      answer = fn _ ->
+        try do
+          run.()
+        catch
+          :exit, _restarting -> Process.sleep(50) && nil
+        end
+      end
+
+      assert_same(Enum.find_value(1..100, answer), Nx.tensor([[6.0]]), :serving)
+    end
+
     test "a profile is of one device" do
       tensor = Nx.iota({64}, type: :f32, backend: @other)
       Nx.to_binary(tensor)
@@ -329,6 +445,16 @@ defmodule Nx.Vulkan.DeviceTest do
   end
 
   import Nx.Defn
+
+  # The loop runs on the device with constants of its own.
+  defnp accumulate(x) do
+    {_, x} =
+      while {i = 0, x}, i < 70 do
+        {i + 1, x + Nx.take(Nx.tensor([1.0, 2.0, 3.0]), Nx.remainder(i, 3))}
+      end
+
+    x
+  end
 
   defnp count(limit, x) do
     {i, _, x} =

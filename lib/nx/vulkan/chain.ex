@@ -236,8 +236,10 @@ defmodule Nx.Vulkan.Chain do
   def pack(%__MODULE__{type: {_, bits} = type, packing: {counts, scratch}} = chain, data, mass) do
     captured =
       for {ref, captured} <- chain.captured do
-        {:ok, bytes} = Native.call(buf_download(ref))
-        Nx.from_binary(bytes, captured, backend: Nx.BinaryBackend)
+        case Native.call(buf_download(ref)) do
+          {:ok, bytes} -> Nx.from_binary(bytes, captured, backend: Nx.BinaryBackend)
+          error -> Error.raise!(:pack, error)
+        end
       end
 
     numbers =

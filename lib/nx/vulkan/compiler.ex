@@ -50,6 +50,8 @@ defmodule Nx.Vulkan.Compiler do
 
   @behaviour Nx.Defn.Compiler
 
+  require Nx.Vulkan.Native, as: Native
+
   alias Nx.Defn.{Composite, Evaluator, Expr, Tree}
   alias Nx.Tensor, as: T
 
@@ -93,7 +95,8 @@ defmodule Nx.Vulkan.Compiler do
     hooks = Keyword.get(options, :hooks, %{})
     device = device(options)
     options = evaluator_options(options)
-    key = {version(function), templates(vars), options, device}
+    # A trace may hold constants of a loop on the device, which are lost with it.
+    key = {version(function), templates(vars), options, device, Native.call(losses())}
 
     evaluate =
       with nil <- if(cache?, do: TraceCache.get(key)) do

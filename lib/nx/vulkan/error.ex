@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.Error do
       iex> Nx.add(tensor, 1)
       ** (Nx.Vulkan.Error) add: the buffer was deallocated
 
-  `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device` or
+  `:reason` is the atom of the error tuple, such as `:out_of_memory`, `:deallocated`, `:no_device`, `:device_lost` or
   `:dispatch_failed`, or `:noconnection` where the tensor's node cannot be reached. The
   [troubleshooting guide](troubleshooting.md#errors-and-their-reasons) has all of them, with causes and what to do.
   """

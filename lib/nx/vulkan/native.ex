@@ -72,6 +72,8 @@ defmodule Nx.Vulkan.Native do
     device_list: 0,
     buf_on_device: 2,
     move_operands: 1,
+    reset: 1,
+    losses: 0,
     profile_start: 1,
     profile_stop: 1,
     clock: 1,
@@ -94,6 +96,7 @@ defmodule Nx.Vulkan.Native do
     memory_info: 1,
     device_info: 1,
     profile_start: 1,
+    reset: 1,
     clock: 1
   ]
 
@@ -158,8 +161,7 @@ defmodule Nx.Vulkan.Native do
 
   # Operands that came from the host belong to any device. Those of two devices are an error here.
   def again(:move, {name, _dirty} = names, args) do
-    :ok = move_operands(args)
-    again(apply(__MODULE__, name, args), names, args)
+    with :ok <- move_operands(args), do: again(apply(__MODULE__, name, args), names, args)
   end
 
   def again(:pending, names, args), do: poll(names, args, @most_polls)
@@ -210,8 +212,7 @@ defmodule Nx.Vulkan.Native do
         answer
 
       :move ->
-        :ok = move_operands(args)
-        wait(name, args)
+        with :ok <- move_operands(args), do: wait(name, args)
 
       answer ->
         answer
