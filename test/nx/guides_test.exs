@@ -41,6 +41,8 @@ defmodule Nx.Vulkan.GuidesTest do
     # Samplers and chains compute in f64.
     if File.read!(path) =~ ~r/MCMC\.sample|Chain\.compile/, do: @tag(:float64)
 
+    if File.read!(path) =~ ~r/Nx\.donatable|io_call/, do: @tag(:nx_1_0)
+
     test "the cells of #{path} run" do
       capture_io(:stderr, fn ->
         capture_io(fn ->

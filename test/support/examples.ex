@@ -13,7 +13,7 @@ defmodule Nx.Vulkan.Test.Examples do
 
   alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Test.Examples.Algorithms
-  alias Nx.Vulkan.Test.{Generators, Reference, Rounding}
+  alias Nx.Vulkan.Test.{Generators, Hooks, Reference, Rounding}
 
   @shifts Catalogue.names(checks: :amount)
   @sums [:sum, :product]
@@ -89,7 +89,9 @@ defmodule Nx.Vulkan.Test.Examples do
 
   defp example(:select, type) do
     shape = shape()
-    predicate = tensor(choose([shape, {}]), choose([type, {:u, 8}]), :few)
+    # To BinaryBackend of Nx 0.13 a complex zero is true.
+    own = if complex?(type) and not Hooks.nx_1_0?(), do: {:u, 8}, else: type
+    predicate = tensor(choose([shape, {}]), choose([own, {:u, 8}]), :few)
     each(:select, [predicate, tensor(shape, type, :any), tensor(shape, type, :any)])
   end
 
