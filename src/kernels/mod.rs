@@ -1,6 +1,7 @@
 //! Kernel families: when each applies, its grid and its parameters.
 
 pub mod assemble;
+pub mod attention;
 pub mod chain;
 pub mod contraction;
 pub mod device_loop;

@@ -45,13 +45,18 @@ impl<'a> EpilogueTerms<'a> {
         Ok(Self { nodes, shape, inputs: input_terms(inputs)?, element, keeps_element })
     }
 
-    fn key(&self, key: &mut KeyTerms<'a>) {
+    /// The inputs but for the element.
+    pub fn inputs(&self) -> &[InputTerms<'a>] {
+        &self.inputs
+    }
+
+    pub fn key(&self, key: &mut KeyTerms<'a>) {
         key.extend([self.nodes, self.shape, self.element, self.keeps_element]);
         input_key(key, &self.inputs, self.shape);
     }
 
     /// The program, whose element is of type `ty`.
-    fn program(&self, ty: Type) -> Result<EpilogueProgram> {
+    pub fn program(&self, ty: Type) -> Result<EpilogueProgram> {
         let mut program = Program::over(shape_arg(self.shape, "shape")?);
         add_inputs(&self.inputs, self.shape, &mut program)?;
         let element = size_arg(self.element, "epilogue")? as usize;

@@ -2,6 +2,7 @@
 
 mod args;
 mod assemble;
+mod attention;
 mod buffer;
 mod chain;
 mod contract;

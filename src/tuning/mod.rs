@@ -1,6 +1,7 @@
 //! Choices: from shapes, types and the device's capabilities to the strategy of a kernel family. This module owns all that differs
 //! between CPU devices and GPUs and between large and small problems; its functions are pure, and know neither buffers nor streams.
 
+pub mod attention;
 pub mod chain;
 pub mod contraction;
 pub mod device_loop;

@@ -70,6 +70,21 @@ impl<'a> Epilogue<'a> {
         Ok(())
     }
 
+    fn args(&self, prefix: &'static str, index64: bool) -> ProgramArgs<'_> {
+        let Self { program: EpilogueProgram { program, layout, element, .. }, operands } = self;
+        ProgramArgs { program, layout, operands, prefix, given: Some(*element), index64 }
+    }
+
+    /// The parameters of what the program reads: addresses and values. `prefix` is what their names begin with.
+    pub fn inputs<'p>(&'p self, prefix: &'static str, params: &mut Params<'p>) {
+        self.args(prefix, false).inputs(params);
+    }
+
+    /// The parameters that are indices.
+    pub fn steps<'p>(&'p self, prefix: &'static str, index64: bool, params: &mut Params<'p>) {
+        self.args(prefix, index64).steps(params);
+    }
+
     /// Runs the program on the elements as another kernel has stored them.
     pub fn run_on(&self, cx: &Context, elements: Buffer) -> Attempt<EpilogueResults> {
         let allocation = elements.allocation()?;
@@ -98,11 +113,6 @@ impl<'a> EpilogueLaunch<'a> {
     fn bytes(epilogue: &EpilogueProgram) -> (u64, u64) {
         let count = epilogue.program.elements();
         (count * epilogue.program.result().size(), count * epilogue.element_type().size())
-    }
-
-    fn args(&self, index64: bool) -> ProgramArgs<'a> {
-        let Epilogue { program: EpilogueProgram { program, layout, element, .. }, operands } = self.epilogue;
-        ProgramArgs { program, layout, operands, prefix: EPILOGUE_PARAMETERS, given: Some(*element), index64 }
     }
 
     /// What the kernel has written.
@@ -140,13 +150,13 @@ impl<'a> Destination<'a> {
         }
         let storage = launch.epilogue.program.program.result().storage();
         params.write(&launch.result, storage, (EPILOGUE_PARAMETERS, "result"));
-        launch.args(false).inputs(params);
+        launch.epilogue.inputs(EPILOGUE_PARAMETERS, params);
     }
 
     /// The indices of an epilogue's parameters.
     pub fn indices(&self, index64: bool, params: &mut Params<'a>) {
         if let Self::Epilogue(launch) = *self {
-            launch.args(index64).steps(params);
+            launch.epilogue.steps(EPILOGUE_PARAMETERS, index64, params);
         }
     }
 }

@@ -37,6 +37,17 @@ impl EmittedEpilogue {
         Self { storages, computes, files: emitter.files(), functions }
     }
 
+    /// As a function of the index and the element alone, which stores nothing: `name(i, x)` is the value. `prefix` is what the names of
+    /// its parameters begin with.
+    pub fn function(epilogue: &EpilogueProgram, name: &str, prefix: &str, caps: &Capabilities) -> Self {
+        let EpilogueProgram { program, layout, .. } = epilogue;
+        let vectors = VectorInputs::default();
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false };
+        let (storages, computes) = emitter.types(None);
+        let functions = emitter.function(epilogue, name, prefix);
+        Self { storages, computes, files: emitter.files(), functions }
+    }
+
     /// The includes of the files that are not among those that the kernel includes already.
     pub fn includes(&self, included: &[&str]) -> String {
         let files = self.files.iter().filter(|file| !included.contains(file));
@@ -45,15 +56,37 @@ impl EmittedEpilogue {
 }
 
 impl Emitter<'_> {
-    fn epilogue(&self, epilogue: &EpilogueProgram, element: &str) -> String {
-        let storage = epilogue.element_type().storage();
+    /// `name` of the index and of the linear inputs' elements at it.
+    fn of_elements(&self, name: &str) -> String {
         let result = self.program.result();
         let stored: String = self.linear().map(|(input, storage)| format!(", {storage} x{input}")).collect();
-        let mut text = format!("{} epilogue(IDX i{stored}) {{\n", result.storage());
+        let mut text = format!("{} {name}(IDX i{stored}) {{\n", result.storage());
         self.declare_indices(&mut text);
         self.add_axes(&mut text, "i", 0..self.layout.dims.len(), &self.strided());
         let value = self.nodes(&mut text, self.program.nodes.len());
         let _ = writeln!(text, "  return {};\n}}", store(result, &value));
+        text
+    }
+
+    fn function(&self, epilogue: &EpilogueProgram, name: &str, prefix: &str) -> String {
+        let of_elements = format!("{name}_of_elements");
+        let element = |(input, storage)| {
+            if input == epilogue.element { ", x".into() } else { format!(", AT({storage}, p.input{input}, i)") }
+        };
+        let elements: String = self.linear().map(element).collect();
+        let text = format!(
+            "{}{} {name}(IDX i, {} x) {{ return {of_elements}(i{elements}); }}\n",
+            self.of_elements(&of_elements),
+            self.program.result().storage(),
+            epilogue.element_type().storage(),
+        );
+        replaced(&text, |name| Some(format!("p.{prefix}{name}")))
+    }
+
+    fn epilogue(&self, epilogue: &EpilogueProgram, element: &str) -> String {
+        let storage = epilogue.element_type().storage();
+        let result = self.program.result();
+        let mut text = self.of_elements("epilogue");
         let others = || self.linear().filter(|(input, _)| *input != epilogue.element);
         // The linear inputs in their order, the element among them.
         let call = |index: &str, own: &str, load: &dyn Fn(usize, &str) -> String| {

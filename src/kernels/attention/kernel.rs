@@ -1,0 +1,290 @@
+//! The kernels around `shaders/lib/attention.glsl`: what their text depends on, and their parameters. It does not choose tiles.
+
+use std::fmt::Write as _;
+
+use super::Attention;
+use crate::device::Capabilities;
+use crate::graph::Params;
+use crate::kernels::KernelSpec;
+use crate::kernels::contraction::{OperandView, multiply_add};
+use crate::memory::Allocation;
+use crate::program::Type;
+use crate::program::emit::{EmittedEpilogue, element, head, load, of_compute, stored, vec4_of};
+use crate::program::epilogue::EpilogueProgram;
+use crate::program::types::Compute;
+use crate::tuning::attention::{AttentionProblem, AttentionStrategy, AttentionTile};
+
+/// What the names of the parameters of the two programs begin with.
+const PREFIXES: [&str; 2] = ["score_", "weight_"];
+
+/// All that the GLSL depends on besides the device.
+#[derive(Hash)]
+pub(super) struct AttentionKernel {
+    /// Types of the queries, the keys, the values and the result.
+    pub types: [Type; 4],
+    /// For each, whether four elements along a head are loaded or stored at once.
+    pub vectors: [bool; 4],
+    /// How many batch axes and rows there are.
+    pub axes: [usize; 2],
+    /// Elements of a key and of a value.
+    pub sizes: [u64; 2],
+    pub tile: AttentionTile,
+    pub accumulator: Compute,
+    /// The type of sums of weights.
+    pub total: Compute,
+    pub split: bool,
+    /// Whether it combines the parts of the keys.
+    pub combine: bool,
+    pub programs: [Option<EpilogueProgram>; 2],
+    pub index64: bool,
+}
+
+/// What one launch gives.
+pub(super) struct AttentionArgs<'a> {
+    pub attention: &'a Attention<'a>,
+    pub operands: [&'a Allocation; 3],
+    pub result: &'a Allocation,
+    /// Sums, largest scores and sums of weights of the parts of the keys.
+    pub partials: Option<[&'a Allocation; 3]>,
+    pub problem: AttentionProblem,
+    pub strategy: AttentionStrategy,
+}
+
+/// Threads of a workgroup that combines parts.
+const COMBINING_THREADS: u64 = 64;
+
+const NAMES: [&str; 4] = ["q", "k", "v", "c"];
+const BATCH_NAMES: [&str; 4] = ["q_batch", "k_batch", "v_batch", "c_batch"];
+const ROW_NAMES: [&str; 4] = ["q_row", "", "", "c_row"];
+
+impl KernelSpec for AttentionKernel {
+    type Args<'a> = AttentionArgs<'a>;
+
+    fn params<'a>(&self, args: &AttentionArgs<'a>, params: &mut Params<'a>) {
+        let (attention, index64) = (args.attention, self.index64);
+        if !self.combine {
+            for (i, allocation) in args.operands.into_iter().enumerate() {
+                let OperandView { ty, offset, .. } = attention.operands[i];
+                params.read_at(allocation, offset as u64 * ty.size(), ty.storage(), NAMES[i]);
+            }
+        }
+        if self.combine || !self.split {
+            params.write(args.result, self.types[3].storage(), "c");
+        }
+        let storages = [self.accumulator.glsl(), "float", self.total.glsl()];
+        for (i, name) in ["sums", "maxima", "totals"].into_iter().enumerate() {
+            match args.partials {
+                Some(partials) if self.combine => params.read(partials[i], storages[i], name),
+                Some(partials) => params.write(partials[i], storages[i], name),
+                None => {}
+            }
+        }
+        let used = || attention.programs.iter().zip(PREFIXES).filter(|_| !self.combine);
+        for (program, prefix) in used() {
+            program.iter().for_each(|program| program.inputs(prefix, params));
+        }
+        let AttentionProblem { batches, queries, keys, .. } = args.problem;
+        params.extents(index64, [("groups", self.groups(args)), ("batches", batches)]);
+        params.extents(index64, [("queries", queries), ("keys", keys)]);
+        params.extents(index64, [("splits", args.strategy.splits), ("chunk", args.strategy.chunk)]);
+        for (axes, dim, names) in
+            [(&attention.batch, "batch_dim", BATCH_NAMES), (&attention.rows, "row_dim", ROW_NAMES)]
+        {
+            for (a, axis) in axes.iter().enumerate() {
+                params.extent(axis.dim, index64, (dim, a));
+                for (name, stride) in names.into_iter().zip(axis.strides).filter(|(name, _)| !name.is_empty()) {
+                    params.index(stride, index64, (name, a));
+                }
+            }
+        }
+        let (depth, keys, columns) = (&attention.depth, &attention.keys, &attention.columns);
+        for (axis, i, name) in
+            [(depth, 0, "q_depth"), (depth, 1, "k_depth"), (columns, 2, "v_depth"), (columns, 3, "c_depth")]
+        {
+            params.index(axis.strides[i], index64, name);
+        }
+        params.index(keys.strides[1], index64, "k_key");
+        params.index(keys.strides[2], index64, "v_key");
+        for (program, prefix) in used() {
+            program.iter().for_each(|program| program.steps(prefix, index64, params));
+        }
+    }
+
+    fn name(&self) -> String {
+        let [q, k, v, c] = self.types.map(Type::suffix);
+        let AttentionTile { queries, keys, .. } = self.tile;
+        let kind = if self.combine { "combine attention" } else { "attention" };
+        format!("{kind} {queries}×{keys} {q}·{k}·{v} → {c}")
+    }
+
+    fn groups(&self, args: &AttentionArgs) -> u64 {
+        let AttentionProblem { batches, queries, values, .. } = args.problem;
+        match self.combine {
+            true => (batches * queries * values.div_ceil(4)).div_ceil(COMBINING_THREADS),
+            false => batches * queries.div_ceil(self.tile.queries.into()) * args.strategy.splits,
+        }
+    }
+
+    fn source(&self, caps: &Capabilities, parameters: &str) -> String {
+        let function = |i: usize| {
+            let name = ["score", "value_weight"][i];
+            let program = self.programs[i].as_ref()?;
+            Some(EmittedEpilogue::function(program, name, PREFIXES[i], caps))
+        };
+        let functions = [function(0), function(1)];
+        let mut storages = vec![self.accumulator.glsl(), self.total.glsl(), "float"];
+        storages.extend(self.types.map(Type::storage));
+        let mut computes = vec![Compute::Float, self.accumulator, self.total];
+        for function in functions.iter().flatten() {
+            storages.extend_from_slice(&function.storages);
+            computes.extend_from_slice(&function.computes);
+        }
+        let mut text = head(caps, self.index64, &storages, &computes, parameters);
+        text += "#include \"lib/math/exp.glsl\"\n";
+        let mut included = vec!["math/exp.glsl"];
+        for function in functions.iter().flatten() {
+            text += &function.includes(&included);
+            text += &function.functions;
+            included.extend_from_slice(&function.files);
+        }
+        if functions[0].is_none() {
+            text += "float score(IDX i, float x) { return x; }\n";
+        }
+        let weight = if functions[1].is_some() { "value_weight(i, w)" } else { "w" };
+        let _ = writeln!(text, "#define WEIGHT(i, w) {weight}");
+        self.definitions(&mut text, caps);
+        self.elements(&mut text);
+        text + "#include \"lib/attention.glsl\"\n"
+    }
+}
+
+impl AttentionKernel {
+    /// The sizes of the tile, and the types of sums.
+    fn definitions(&self, text: &mut String, caps: &Capabilities) {
+        let AttentionTile { queries, keys, rows, column_threads, value_threads, staged, lanes } = self.tile;
+        let threads = if self.combine { COMBINING_THREADS } else { self.tile.threads().into() };
+        let numbers = [
+            ("QUERIES", queries.into()),
+            ("KEYS", keys.into()),
+            ("ROWS", rows.into()),
+            ("COLUMN_THREADS", column_threads.into()),
+            ("VALUE_THREADS", value_threads.into()),
+            ("LANES", lanes.into()),
+            ("DEPTH", self.sizes[0]),
+            ("VALUES", self.sizes[1]),
+            ("STAGED", u64::from(staged)),
+            ("SPLIT", u64::from(self.split)),
+            ("COMBINE", u64::from(self.combine)),
+        ];
+        for (name, number) in numbers {
+            let _ = writeln!(text, "#define {name} {number}");
+        }
+        if self.combine {
+            let _ = writeln!(text, "#define THREADS {threads}u");
+        }
+        if lanes > 1 {
+            text.push_str("#include \"lib/exchange.glsl\"\n");
+        }
+        let vector = |compute| if compute == Compute::Double { "dvec4" } else { "vec4" };
+        let _ = write!(
+            text,
+            "layout(local_size_x = {threads}) in;\n\
+             #define LOOP {}\n#define SUM {}\n#define SUM4 {}\n#define TOTAL {}\n#define MULTIPLY_ADD(a, b, c) {}\n",
+            // Compilers of GPUs unroll them to have loads ahead; a CPU driver would take seconds.
+            if caps.kind == "cpu" { "[[dont_unroll]]" } else { "" },
+            self.accumulator.glsl(),
+            vector(self.accumulator),
+            self.total.glsl(),
+            multiply_add(caps, self.accumulator),
+        );
+        let mean = match self.total {
+            Compute::Double => "(dvec4(s) / (t))",
+            _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
+        };
+        let _ = writeln!(text, "#define TOTAL4 {}\n#define MEAN(s, t) {mean}", vector(self.total));
+    }
+
+    /// How elements are read and written, and where they are.
+    fn elements(&self, text: &mut String) {
+        for (batch, row) in BATCH_NAMES.into_iter().zip(ROW_NAMES) {
+            offsets(text, batch, "batch_dim", self.axes[0]);
+            if !row.is_empty() {
+                offsets(text, row, "row_dim", self.axes[1]);
+            }
+        }
+        if !self.combine {
+            for i in 0..3 {
+                self.load(text, i);
+            }
+        }
+        if self.combine || !self.split {
+            self.store(text);
+        }
+    }
+
+    /// The function that reads four elements along a head.
+    fn load(&self, text: &mut String, i: usize) {
+        let (ty, name, len) = (self.types[i], NAMES[i], self.sizes[usize::from(i == 2)]);
+        let storage = ty.storage();
+        let _ = writeln!(text, "vec4 {name}_at(IDX base, uint d) {{");
+        if self.vectors[i] {
+            let value = |c: usize| load(ty, &format!("x[{c}]"));
+            let _ = writeln!(
+                text,
+                "  {} x = LOAD_VEC4({storage}, p.{name}, (base + d) / 4);\n  return vec4({}, {}, {}, {});\n}}",
+                vec4_of(storage),
+                value(0),
+                value(1),
+                value(2),
+                value(3),
+            );
+            return;
+        }
+        let value = |c: usize| {
+            let (value, _) = element(ty, name, &format!("base + (d + {c}u) * p.{name}_depth"));
+            format!("d + {c}u < {len}u ? {value} : 0.0f")
+        };
+        let _ = writeln!(text, "  return vec4({}, {}, {}, {});\n}}", value(0), value(1), value(2), value(3));
+    }
+
+    /// The macro that stores four elements along a head.
+    fn store(&self, text: &mut String) {
+        let (ty, len, total) = (self.types[3], self.sizes[1], of_compute(self.total));
+        let storage = ty.storage();
+        let value = |c: usize| stored(ty, (format!("x[{c}]"), total));
+        let _ = writeln!(text, "void store_values(IDX base, uint d, TOTAL4 x) {{");
+        if self.vectors[3] {
+            let vector = vec4_of(storage);
+            let _ = writeln!(
+                text,
+                "  SET_VEC4({storage}, p.c, (base + d) / 4, {vector}({}, {}, {}, {}));",
+                value(0),
+                value(1),
+                value(2),
+                value(3),
+            );
+        } else {
+            for c in 0..4 {
+                let at = format!("base + (d + {c}u) * p.c_depth");
+                let _ = writeln!(text, "  if (d + {c}u < {len}u) AT({storage}, p.c, {at}) = {};", value(c));
+            }
+        }
+        text.push_str("}\n#define STORE_VALUES(at, d, v) store_values(at, d, v)\n");
+    }
+}
+
+/// The function `name` of an index along several axes: the sum of its parts' strides `p.{name}{axis}`.
+fn offsets(text: &mut String, name: &str, dim: &str, axes: usize) {
+    let _ = writeln!(text, "IDX {name}(IDX i) {{\n  IDX offset = 0;");
+    for axis in (0..axes).rev() {
+        let _ = match axis {
+            0 => writeln!(text, "  offset += i * p.{name}0;"),
+            _ => writeln!(
+                text,
+                "  IDX next{axis} = i / p.{dim}{axis};\n\
+                 \x20 offset += (i - next{axis} * p.{dim}{axis}) * p.{name}{axis};\n  i = next{axis};"
+            ),
+        };
+    }
+    text.push_str("  return offset;\n}\n");
+}

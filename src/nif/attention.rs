@@ -1,0 +1,107 @@
+//! Attention of strided views.
+
+use rustler::Term;
+
+use super::epilogue::EpilogueTerms;
+use super::graphs::KeyTerms;
+use super::program::{input_operands, operands as input_list};
+use super::*;
+use crate::graph::{Context, Operand};
+use crate::kernels::attention::{Attention, AttentionAxis};
+use crate::kernels::contraction::OperandView;
+use crate::kernels::fusion::Epilogue;
+use crate::memory::Blocking;
+use crate::program::Type;
+
+mod names {
+    rustler::atoms! { attention }
+}
+
+pair!(attention, attention_dirty, (out_type, operands, axes, programs), reply, attend);
+
+/// `operands` is `{q, k, v}`, each `{ref, type, offset}`; `axes` are `{batch, rows, depth, keys, columns}`: two lists and three of
+/// `{extent, stride in q, stride in k, stride in v, stride in the result}`, see [`Attention`]. `programs` are `{score, weight}`, each `nil` or
+/// `{nodes, inputs, shape, index of the element among the inputs, false}`.
+fn attend<'a>(
+    out_type: Term<'a>,
+    operands: Term<'a>,
+    axes: Term<'a>,
+    programs: Term<'a>,
+    blocking: Blocking,
+) -> Attempt<BufferRef> {
+    let env = out_type.get_env();
+    let [q, k, v] = exactly(operands, "operands")?;
+    let [score, weight] = exactly(programs, "programs")?;
+    let views = [view_terms(q)?, view_terms(k)?, view_terms(v)?];
+    let buffers =
+        [buffer_arg(views[0].0, "operands")?, buffer_arg(views[1].0, "operands")?, buffer_arg(views[2].0, "operands")?];
+    let allocations = [buffers[0].allocation()?, buffers[1].allocation()?, buffers[2].allocation()?];
+    let programs = [program_terms(score)?, program_terms(weight)?];
+    let mut values = vec![];
+    for program in &programs {
+        values.push(program.as_ref().map_or(Ok(Default::default()), |terms| input_operands(terms.inputs()))?);
+    }
+    let mut call_operands: SmallVec<[Operand; 8]> = SmallVec::new();
+    let own = allocations.iter().zip(buffers);
+    call_operands.extend(own.map(|(allocation, buffer)| Operand::Buffer(allocation, buffer.len())));
+    let first = [3, 3 + values[0].len()];
+    let inputs = [0, 1].map(|i| input_list(&values[i], first[i]));
+    inputs.iter().for_each(|inputs| call_operands.extend_from_slice(inputs));
+    let mut key = KeyTerms::from_slice(&[names::attention().to_term(env), out_type, axes]);
+    views.iter().for_each(|&(_, ty, offset)| key.extend([ty, offset]));
+    for program in &programs {
+        match program {
+            Some(program) => program.key(&mut key),
+            None => key.push(atoms::nil().to_term(env)),
+        }
+    }
+    let call = |cx: &Context| {
+        let view = |i: usize| -> Result<OperandView> {
+            let (_, ty, offset) = views[i];
+            Ok(OperandView { buffer: buffers[i], ty: type_arg(ty, "operands")?, offset: step_arg(offset, "operands")? })
+        };
+        let program = |i: usize| -> Result<Option<Epilogue>> {
+            let Some(terms) = &programs[i] else { return Ok(None) };
+            Ok(Some(Epilogue { program: terms.program(Type::F32)?, operands: &inputs[i] }))
+        };
+        let [batch, rows, depth, keys, columns] = exactly(axes, "axes")?;
+        let attention = Attention {
+            ty: type_arg(out_type, "out_type")?,
+            operands: [view(0)?, view(1)?, view(2)?],
+            batch: list_arg(batch, "axes")?.map(axis_arg).collect::<Result<_>>()?,
+            rows: list_arg(rows, "axes")?.map(axis_arg).collect::<Result<_>>()?,
+            depth: axis_arg(depth)?,
+            keys: axis_arg(keys)?,
+            columns: axis_arg(columns)?,
+            programs: [program(0)?, program(1)?],
+        };
+        Ok([attention.run(cx)?])
+    };
+    graphs::run(env, key, &call_operands, blocking, call).map(|[buffer]| buffer.into())
+}
+
+/// Whether the device has attention of that number of queries for a head's keys in one kernel, and it pays.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn attention_pays(queries: u64) -> bool {
+    crate::gpu::gpu().is_ok_and(|gpu| crate::tuning::attention::pays(queries, &gpu.caps))
+}
+
+/// The terms of a tuple of that size.
+fn exactly<'a, const N: usize>(term: Term<'a>, name: &str) -> Result<[Term<'a>; N]> {
+    let terms = tuple_arg(term, name)?;
+    <[Term; N]>::try_from(&terms[..]).map_err(|_| wrong(name, &format!("a tuple of {N}")))
+}
+
+fn view_terms(term: Term) -> Result<(Term, Term, Term)> {
+    term.decode().map_err(|_| wrong("operands", "{ref, type, offset}"))
+}
+
+fn program_terms(term: Term) -> Result<Option<EpilogueTerms>> {
+    if is_nil(term) { Ok(None) } else { EpilogueTerms::from_term(term).map(Some) }
+}
+
+fn axis_arg(term: Term) -> Result<AttentionAxis> {
+    let [dim, q, k, v, c] = exactly(term, "axes")?;
+    let stride = |term| step_arg(term, "axes");
+    Ok(AttentionAxis { dim: size_arg(dim, "axes")?, strides: [stride(q)?, stride(k)?, stride(v)?, stride(c)?] })
+}

@@ -1,0 +1,224 @@
+//! How attention is spread over workgroups. This module owns the tiles of `shaders/lib/attention.glsl` and the split along the keys; it
+//! knows neither buffers nor what is done with a score.
+
+use super::cpu_group_threads;
+use crate::device::Capabilities;
+use crate::program::types::Compute;
+
+/// Attentions of at most this many multiplications accumulate in double where the device has it, as contractions do.
+const MAX_DOUBLE_MULTIPLICATIONS: u64 = 1 << 22;
+/// The most queries that read keys and values from memory without staging them in shared memory: each is read by one thread alone.
+const MAX_UNSTAGED_QUERIES: u64 = 4;
+/// Threads of a GPU's workgroup of few queries.
+const FEW_QUERIES_THREADS: u64 = 256;
+/// Threads of it where one workgroup goes through all keys of a head and heads do not fill the device.
+const LONE_WORKGROUP_THREADS: u64 = 512;
+/// Keys that a workgroup goes through before it pays to split them: the kernel that combines the parts costs as much as a thousand.
+const MIN_SPLIT_KEYS: u64 = 1024;
+/// The fewest keys of a part.
+const MIN_PART_KEYS: u64 = 256;
+/// Workgroups for each multiprocessor that a split aims at.
+const WORKGROUPS_PER_MULTIPROCESSOR: u64 = 2;
+/// Keys of a tile on a CPU device.
+const CPU_TILE_KEYS: u32 = 16;
+
+/// Queries × keys of a GPU's tiles, rows of a thread and the threads along the keys, from the one with the most reuse on.
+const GPU_TILES: [[u32; 4]; 5] = [[64, 32, 4, 8], [32, 32, 4, 16], [32, 16, 4, 16], [16, 32, 2, 16], [8, 16, 1, 16]];
+
+/// What a workgroup takes at once. All are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    /// Queries of a workgroup.
+    pub queries: u32,
+    /// Keys of a step.
+    pub keys: u32,
+    /// Queries of a thread.
+    pub rows: u32,
+    /// Threads that share a query.
+    pub column_threads: u32,
+    /// Of these, the threads that have different columns of the values; the others have other keys of a step.
+    pub value_threads: u32,
+    /// Whether keys and values are staged in shared memory.
+    pub staged: bool,
+    /// Threads that share a query and exchange numbers within a subgroup.
+    pub lanes: u32,
+}
+
+/// What is chosen for.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionProblem {
+    /// Batches, each with keys and values of its own.
+    pub batches: u64,
+    /// Queries of a batch.
+    pub queries: u64,
+    pub keys: u64,
+    /// Elements of a query and of a key.
+    pub depth: u64,
+    /// Elements of a value.
+    pub values: u64,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionStrategy {
+    pub tile: AttentionTile,
+    /// Parts of the keys. The results of several are combined by a second kernel.
+    pub splits: u64,
+    /// Keys of a part: whole steps.
+    pub chunk: u64,
+    /// What products are added in.
+    pub accumulator: Compute,
+}
+
+impl AttentionTile {
+    pub fn threads(&self) -> u32 {
+        self.queries / self.rows * self.column_threads
+    }
+
+    /// Bytes of shared memory, with sums of `sum` bytes.
+    fn shared_bytes(&self, problem: &AttentionProblem, sum: u64) -> u64 {
+        let [queries, keys, threads] = [self.queries, self.keys, self.threads()].map(u64::from);
+        let [depth, values] = [problem.depth, problem.values].map(|elements| elements.div_ceil(4));
+        let staged = if self.staged { keys * (depth + 1 + values) * 16 } else { 0 };
+        let slices = if self.value_threads < self.column_threads { threads * 4 * sum } else { 0 };
+        let exchanged = queries * u64::from(self.column_threads / self.lanes) * (4 + sum);
+        queries * (depth + 1) * 16 + staged + queries * (keys + 1) * 4 + slices + exchanged
+    }
+
+    fn fits(&self, problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> bool {
+        self.threads() <= caps.max_threads && self.shared_bytes(problem, sum) <= caps.max_shared.into()
+    }
+
+    /// With the threads that share a query: those for the columns of values, and those of a subgroup.
+    fn new([queries, keys, rows, column_threads]: [u32; 4], staged: bool, values: u64, caps: &Capabilities) -> Self {
+        let columns = values.div_ceil(4).next_power_of_two() as u32;
+        let threads = queries / rows * column_threads;
+        let whole = caps.subgroup.is_power_of_two() && threads.is_multiple_of(caps.subgroup);
+        let lanes = if whole { column_threads.min(caps.subgroup) } else { 1 };
+        Self { queries, keys, rows, column_threads, value_threads: columns.min(column_threads), staged, lanes }
+    }
+}
+
+/// Whether one kernel takes no longer than products and a softmax. On a CPU device, products of many queries by panels are faster; without
+/// loops there is none.
+pub fn pays(queries: u64, caps: &Capabilities) -> bool {
+    !caps.exponential_loops && (!caps.cpu || queries <= MAX_UNSTAGED_QUERIES)
+}
+
+/// The strategy for a problem.
+pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrategy {
+    let AttentionProblem { batches, queries, keys, depth, values } = problem;
+    let counts = [batches, queries, keys, depth + values];
+    let multiplications = counts.iter().fold(1, |product: u64, &count| product.saturating_mul(count));
+    let accumulator = match caps.float64 && multiplications <= MAX_DOUBLE_MULTIPLICATIONS {
+        true => Compute::Double,
+        false => Compute::Float,
+    };
+    let tile = tile(&problem, accumulator.size(), caps);
+    let groups = batches * queries.div_ceil(tile.queries.into());
+    let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(groups.max(1));
+    let parts = if caps.cpu || keys <= MIN_SPLIT_KEYS { 1 } else { wanted.min(keys / MIN_PART_KEYS).max(1) };
+    let chunk = keys.div_ceil(parts).next_multiple_of(tile.keys.into());
+    AttentionStrategy { tile, splits: keys.div_ceil(chunk).max(1), chunk, accumulator }
+}
+
+/// The largest tile that fits and leaves enough workgroups, with sums of `sum` bytes.
+fn tile(problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> AttentionTile {
+    let AttentionProblem { batches, queries, keys, values, .. } = *problem;
+    let few = queries <= MAX_UNSTAGED_QUERIES;
+    let all = queries.next_power_of_two() as u32;
+    if caps.cpu {
+        let lanes = cpu_group_threads(caps);
+        return match few {
+            true => AttentionTile::new([all, 8 * lanes, all, lanes], false, values, caps),
+            false => AttentionTile::new([lanes, CPU_TILE_KEYS, 1, 1], false, values, caps),
+        };
+    }
+    let fits = |tile: &AttentionTile| tile.fits(problem, sum, caps);
+    if few {
+        let lone = keys <= MIN_SPLIT_KEYS && batches < caps.multiprocessors / 2;
+        let most = if lone { LONE_WORKGROUP_THREADS } else { FEW_QUERIES_THREADS };
+        let mut threads = keys.next_power_of_two().clamp(64, most) as u32;
+        loop {
+            let tile = AttentionTile::new([all, threads, all, threads], false, values, caps);
+            if fits(&tile) || threads == 32 {
+                return tile;
+            }
+            threads /= 2;
+        }
+    }
+    let of_table = |tile| AttentionTile::new(tile, true, values, caps);
+    let tiles = || GPU_TILES.into_iter().map(of_table).filter(|tile| fits(tile));
+    let fills = |tile: &AttentionTile| batches * queries.div_ceil(tile.queries.into()) >= caps.multiprocessors / 2;
+    let smallest = AttentionTile { staged: false, ..of_table(GPU_TILES[GPU_TILES.len() - 1]) };
+    tiles().find(fills).or_else(|| tiles().next_back()).unwrap_or(smallest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::devices::{h200, lavapipe};
+
+    fn problem([batches, queries, keys, head]: [u64; 4]) -> AttentionProblem {
+        AttentionProblem { batches, queries, keys, depth: head, values: head }
+    }
+
+    #[test]
+    fn many_queries_get_large_tiles_and_few_get_a_thread_a_key() {
+        let shape = |sizes, caps: &_| {
+            let AttentionTile { queries, keys, staged, .. } = choose(problem(sizes), caps).tile;
+            (queries, keys, staged)
+        };
+        assert_eq!(shape([16, 4096, 4096, 64], &h200()), (64, 32, true));
+        assert_eq!(shape([16, 4096, 4096, 128], &h200()), (32, 16, true));
+        assert_eq!(shape([12, 128, 128, 64], &h200()), (16, 32, true));
+        assert_eq!(shape([12, 1, 256, 64], &h200()), (1, 256, false));
+        assert_eq!(shape([96, 4, 512, 64], &h200()), (4, 256, false));
+        assert_eq!(shape([12, 128, 128, 64], &lavapipe()), (8, 16, false));
+        assert_eq!(shape([12, 1, 128, 64], &lavapipe()), (1, 64, false));
+    }
+
+    #[test]
+    fn keys_are_split_where_heads_do_not_fill_the_device() {
+        let parts = |sizes, caps: &_| {
+            let AttentionStrategy { splits, chunk, .. } = choose(problem(sizes), caps);
+            (splits, chunk)
+        };
+        assert_eq!(parts([12, 1, 1024, 64], &h200()), (1, 1024));
+        assert_eq!(parts([16, 1, 2048, 128], &h200()), (8, 256));
+        assert_eq!(parts([16, 1, 100_000, 128], &h200()), (17, 5888));
+        assert_eq!(parts([16, 4096, 4096, 64], &h200()), (1, 4096));
+        assert_eq!(parts([16, 1, 2048, 128], &lavapipe()), (1, 2048));
+    }
+
+    #[test]
+    fn every_tile_fits_and_its_threads_go_evenly() {
+        let mut small = h200();
+        (small.max_shared, small.max_threads, small.subgroup) = (16 << 10, 128, 0);
+        for caps in [h200(), lavapipe(), small] {
+            for queries in [1, 3, 4, 5, 64, 1000] {
+                for head in [1, 3, 64, 80, 128, 256] {
+                    let problem = problem([3, queries, 1000, head]);
+                    let AttentionStrategy { tile, accumulator, .. } = choose(problem, &caps);
+                    assert!(tile.fits(&problem, accumulator.size(), &caps), "{problem:?} {tile:?}");
+                    assert_eq!(tile.queries % tile.rows, 0);
+                    assert_eq!(tile.keys % tile.column_threads, 0);
+                    assert_eq!(tile.keys % (tile.column_threads / tile.value_threads), 0);
+                    assert_eq!(tile.threads() % tile.lanes, 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cpu_devices_attend_from_few_queries() {
+        assert!(pays(128, &h200()) && pays(1, &lavapipe()) && !pays(128, &lavapipe()));
+    }
+
+    #[test]
+    fn small_attentions_add_doubles() {
+        let accumulator = |sizes| choose(problem(sizes), &h200()).accumulator;
+        assert_eq!(accumulator([2, 16, 16, 8]), Compute::Double);
+        assert_eq!(accumulator([16, 1024, 1024, 64]), Compute::Float);
+    }
+}
