@@ -80,10 +80,15 @@ fn attend<'a>(
     graphs::run(env, key, &call_operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
-/// Whether the device has attention of that number of queries for a head's keys in one kernel, and it pays.
+/// Whether a device should have attention of that number of queries for a head's keys in one kernel. `device` is its index, or nil for the
+/// default one.
 #[rustler::nif(schedule = "DirtyCpu")]
-fn attention_pays(queries: u64) -> bool {
-    crate::gpu::gpu().is_ok_and(|gpu| crate::tuning::attention::pays(queries, &gpu.caps))
+fn attention_pays<'a>(env: Env<'a>, device: Term<'a>, queries: Term<'a>) -> NifResult<Term<'a>> {
+    let pays = |queries| {
+        let gpu = device_arg(device).and_then(crate::gpu::gpu_at)?;
+        Ok::<bool, Error>(crate::tuning::attention::pays(queries, &gpu.caps))
+    };
+    reply(env, size_arg(queries, "queries").and_then(pays))
 }
 
 /// The terms of a tuple of that size.

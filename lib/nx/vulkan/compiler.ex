@@ -12,9 +12,10 @@ defmodule Nx.Vulkan.Compiler do
   Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
   that lead to it, several reductions of the same rows with what is computed of them, a matrix product with those that follow it,
   and the parts of a concatenation;
+  attention is one kernel that stores no scores, however it is written: with masks, biases, transposed heads and grouped queries;
   loops that count from a number to a number are unrolled first, and other loops and `cond` of small tensors run on the device as a whole.
   Everything else runs as with `Nx.Defn.Evaluator`. Elements have the same bits as from operations that run one by one; sums
-  of floats may be added up in another order.
+  of floats may be added up in another order, and attention of narrow floats rounds its result alone.
 
   From the third call on, a definition that reads nothing on its way and has no hooks runs as one native graph: one
   call from Elixir for all its kernels.

@@ -7,6 +7,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   alias Nx.Vulkan.Backend.{Fourier, Indexed, LinearAlgebra, Scan, Sort, UserKernel}
 
   alias Nx.Vulkan.Compiler.{
+    AttentionGroup,
     ContractionGroup,
     DeviceLoop,
     FusionGroup,
@@ -34,6 +35,8 @@ defmodule Nx.Vulkan.Backend.Blocks do
 
   defp native(%ContractionGroup{} = group, outs, args),
     do: ContractionGroup.run(group, outs, args)
+
+  defp native(%AttentionGroup{} = group, out, args), do: AttentionGroup.run(group, out, args)
 
   defp native(%DeviceLoop{} = loop, outs, args), do: DeviceLoop.run(loop, outs, args)
 

@@ -23,6 +23,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   alias Nx.Vulkan.Catalogue
 
   alias Nx.Vulkan.Compiler.{
+    AttentionFusion,
     ContractionFusion,
     ContractionGroup,
     DeviceLoop,
@@ -53,9 +54,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   # Row groups and map groups have several results, which the steps of a loop on the device have not.
   defp fuse(expr, rows?) do
-    {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
-    order = Enum.reverse(order)
-    kinds = Enum.reduce(order, %{}, &Map.put(&2, &1.data.id, kind(&1, &2)))
+    expr = if rows?, do: AttentionFusion.fuse(expr), else: expr
+    {order, readers} = scope(expr)
+    kinds = kinds(order)
     tensors = Map.new(order, &{&1.data.id, &1})
 
     positions =
@@ -65,7 +66,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     rows = if rows?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, rows?: rows?})
-    contractions = ContractionFusion.contractions(order, state, &steps(&1, &2, state))
+    contractions = ContractionFusion.contractions(order, state, &steps/2)
     state = Map.put(state, :contractions, contractions)
     maps = if rows?, do: MapFusion.find(order, state), else: %{}
     state = Map.put(state, :shared, Map.merge(rows, maps))
@@ -76,6 +77,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   ## The operations and what reads them
 
   # All tensors of the scope, each after those that it reads, and the readers of each.
+  @doc false
+  def scope(expr) do
+    {order, readers} = Composite.reduce(expr, {[], %{}}, &visit(Nx.devectorize(&1), :outside, &2))
+    {Enum.reverse(order), readers}
+  end
+
   defp visit(tensor, reader, {order, readers}) do
     case resolve(tensor) do
       %T{data: %Expr{op: :constant}} ->
@@ -103,6 +110,10 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @doc false
   def resolve(%T{data: %Expr{op: :metadata, args: [%T{} = tensor, _]}}), do: resolve(tensor)
   def resolve(%T{} = tensor), do: Nx.devectorize(tensor)
+
+  # What each tensor of a scope is to a group.
+  @doc false
+  def kinds(order), do: Enum.reduce(order, %{}, &Map.put(&2, &1.data.id, kind(&1, &2)))
 
   defp kind(%T{data: %Expr{op: op}} = tensor, kinds) do
     cond do
@@ -325,7 +336,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp rebuild(kind, %T{data: %Expr{id: id} = expr} = tensor, state, done)
        when kind in [:elementwise, :reduction] do
-    with {:ok, fused, inputs} <- fused(tensor, state.groups[id].members, state) do
+    # A group of one operation gains nothing, and one that reads nothing has no tensor to choose a backend by.
+    with {[_, _ | _] = steps, [_ | _] = inputs} <- steps(tensor, state.groups[id].members),
+         {:ok, fused} <- FusionGroup.new(steps, inputs) do
       {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
       args = [fused, inputs, tensor, FusionGroup.default(length(inputs))]
       {%{tensor | data: %{expr | op: :block, args: args}}, done}
@@ -442,19 +455,10 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  # The block of the group that ends with the tensor, and the tensors that it reads. A group of one
-  # operation gains nothing, and one that reads nothing has no tensor to choose a backend by.
-  defp fused(tensor, members, state) do
-    {steps, inputs} = steps(tensor, members, state)
-
-    if match?([_, _ | _], steps) and inputs != [],
-      do: with({:ok, fused} <- FusionGroup.new(steps, inputs), do: {:ok, fused, inputs}),
-      else: {:error, "nothing to join"}
-  end
-
   # The steps of the members that lead to the tensor, and the tensors that they read.
-  defp steps(tensor, members, state) do
-    start = %{members: members, inputs: [], steps: [], values: %{}, state: state}
+  @doc false
+  def steps(tensor, members) do
+    start = %{members: members, inputs: [], steps: [], values: %{}}
     {_value, built} = step(tensor, start)
     {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
   end
