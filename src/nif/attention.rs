@@ -12,6 +12,7 @@ use crate::kernels::contraction::OperandView;
 use crate::kernels::fusion::Epilogue;
 use crate::memory::Blocking;
 use crate::program::Type;
+use crate::tuning::attention::{AttentionProblem, pays};
 
 mod names {
     rustler::atoms! { attention }
@@ -80,15 +81,18 @@ fn attend<'a>(
     graphs::run(env, key, &call_operands, blocking, call).map(|[buffer]| buffer.into())
 }
 
-/// Whether a device should have attention of that number of queries for a head's keys in one kernel. `device` is its index, or nil for the
-/// default one.
+/// Whether a device should have attention in one kernel. `device` is its index, or nil for the default one; `sizes` are
+/// `{batches, queries, keys, elements of a key, elements of a value}`.
 #[rustler::nif(schedule = "DirtyCpu")]
-fn attention_pays<'a>(env: Env<'a>, device: Term<'a>, queries: Term<'a>) -> NifResult<Term<'a>> {
-    let pays = |queries| {
+fn attention_pays<'a>(env: Env<'a>, device: Term<'a>, sizes: Term<'a>) -> NifResult<Term<'a>> {
+    let pays = || {
+        let [batches, queries, keys, depth, values] = exactly(sizes, "sizes")?.map(|size| size_arg(size, "sizes"));
+        let problem =
+            AttentionProblem { batches: batches?, queries: queries?, keys: keys?, depth: depth?, values: values? };
         let gpu = device_arg(device).and_then(crate::gpu::gpu_at)?;
-        Ok::<bool, Error>(crate::tuning::attention::pays(queries, &gpu.caps))
+        Ok::<bool, Error>(pays(&problem, &gpu.caps))
     };
-    reply(env, size_arg(queries, "queries").and_then(pays))
+    reply(env, pays())
 }
 
 /// The terms of a tuple of that size.

@@ -1,17 +1,21 @@
 //! How attention is spread over workgroups. This module owns the tiles of `shaders/lib/attention.glsl` and the split along the keys; it
 //! knows neither buffers nor what is done with a score.
 
+use super::contraction::MAX_DOUBLE_MULTIPLICATIONS;
 use super::cpu_group_threads;
 use crate::device::Capabilities;
 use crate::program::types::Compute;
 
-/// Attentions of at most this many multiplications accumulate in double where the device has it, as contractions do.
-const MAX_DOUBLE_MULTIPLICATIONS: u64 = 1 << 22;
+/// The most multiplications of a GPU's multiprocessor that one kernel takes. At 8 a clock, a sixteenth of what multiprocessors do, they
+/// take some 10 µs: what two more kernels cost to start. Larger products are faster in cooperative matrices or larger tiles.
+const MAX_MULTIPROCESSOR_MULTIPLICATIONS: u64 = 1 << 17;
+/// How many multiplications of f32 take as long as one of doubles on GPUs with few units for doubles.
+const SLOW_DOUBLE_COST: u64 = 32;
 /// The most queries that read keys and values from memory without staging them in shared memory: each is read by one thread alone.
 const MAX_UNSTAGED_QUERIES: u64 = 4;
 /// Threads of a GPU's workgroup of few queries.
 const FEW_QUERIES_THREADS: u64 = 256;
-/// Threads of it where one workgroup goes through all keys of a head and heads do not fill the device.
+/// Threads of a GPU's workgroup that goes through all keys of a head, where heads do not fill the device.
 const LONE_WORKGROUP_THREADS: u64 = 512;
 /// Keys that a workgroup goes through before it pays to split them: the kernel that combines the parts costs as much as a thousand.
 const MIN_SPLIT_KEYS: u64 = 1024;
@@ -25,7 +29,7 @@ const CPU_TILE_KEYS: u32 = 16;
 /// Queries × keys of a GPU's tiles, rows of a thread and the threads along the keys, from the one with the most reuse on.
 const GPU_TILES: [[u32; 4]; 5] = [[64, 32, 4, 8], [32, 32, 4, 16], [32, 16, 4, 16], [16, 32, 2, 16], [8, 16, 1, 16]];
 
-/// What a workgroup takes at once. All are powers of two.
+/// What a workgroup takes at once. All numbers are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     /// Queries of a workgroup.
@@ -36,7 +40,7 @@ pub struct AttentionTile {
     pub rows: u32,
     /// Threads that share a query.
     pub column_threads: u32,
-    /// Of these, the threads that have different columns of the values; the others have other keys of a step.
+    /// Threads of a query that have different columns of the values; the others have other keys of a step.
     pub value_threads: u32,
     /// Whether keys and values are staged in shared memory.
     pub staged: bool,
@@ -44,7 +48,7 @@ pub struct AttentionTile {
     pub lanes: u32,
 }
 
-/// What is chosen for.
+/// The sizes of an attention, which its strategy is chosen by.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionProblem {
     /// Batches, each with keys and values of its own.
@@ -99,27 +103,48 @@ impl AttentionTile {
     }
 }
 
-/// Whether one kernel takes no longer than products and a softmax. On a CPU device, products of many queries by panels are faster; without
-/// loops there is none.
-pub fn pays(queries: u64, caps: &Capabilities) -> bool {
-    !caps.exponential_loops && (!caps.cpu || queries <= MAX_UNSTAGED_QUERIES)
+/// Whether one kernel should take the place of two products and a softmax. On a CPU device, products of many queries by panels are faster;
+/// on a GPU, large products are. Without loops there is no kernel.
+pub fn pays(problem: &AttentionProblem, caps: &Capabilities) -> bool {
+    let small = if caps.cpu {
+        problem.queries <= MAX_UNSTAGED_QUERIES
+    } else {
+        multiprocessor_multiplications(problem, caps) <= MAX_MULTIPROCESSOR_MULTIPLICATIONS
+    };
+    !caps.exponential_loops && small
+}
+
+/// The multiplications of f32 that take as long as what falls to one multiprocessor.
+fn multiprocessor_multiplications(problem: &AttentionProblem, caps: &Capabilities) -> u64 {
+    let AttentionStrategy { tile, splits, chunk, accumulator } = choose(*problem, caps);
+    let groups = workgroups(problem, &tile).saturating_mul(splits);
+    let group = AttentionProblem { batches: 1, queries: tile.queries.into(), keys: chunk, ..*problem };
+    let cost = if accumulator == Compute::Double && !caps.fast_float64 { SLOW_DOUBLE_COST } else { 1 };
+    groups.div_ceil(caps.multiprocessors).saturating_mul(multiplications(&group)).saturating_mul(cost)
+}
+
+fn multiplications(problem: &AttentionProblem) -> u64 {
+    let &AttentionProblem { batches, queries, keys, depth, values } = problem;
+    [batches, queries, keys, depth.saturating_add(values)].iter().fold(1, |product: u64, &n| product.saturating_mul(n))
 }
 
 /// The strategy for a problem.
 pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrategy {
-    let AttentionProblem { batches, queries, keys, depth, values } = problem;
-    let counts = [batches, queries, keys, depth + values];
-    let multiplications = counts.iter().fold(1, |product: u64, &count| product.saturating_mul(count));
-    let accumulator = match caps.float64 && multiplications <= MAX_DOUBLE_MULTIPLICATIONS {
+    let keys = problem.keys;
+    let accumulator = match caps.float64 && multiplications(&problem) <= MAX_DOUBLE_MULTIPLICATIONS {
         true => Compute::Double,
         false => Compute::Float,
     };
     let tile = tile(&problem, accumulator.size(), caps);
-    let groups = batches * queries.div_ceil(tile.queries.into());
-    let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(groups.max(1));
+    let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(workgroups(&problem, &tile).max(1));
     let parts = if caps.cpu || keys <= MIN_SPLIT_KEYS { 1 } else { wanted.min(keys / MIN_PART_KEYS).max(1) };
     let chunk = keys.div_ceil(parts).next_multiple_of(tile.keys.into());
     AttentionStrategy { tile, splits: keys.div_ceil(chunk).max(1), chunk, accumulator }
+}
+
+/// Workgroups of this tile that the queries take.
+fn workgroups(problem: &AttentionProblem, tile: &AttentionTile) -> u64 {
+    problem.batches.saturating_mul(problem.queries.div_ceil(tile.queries.into()))
 }
 
 /// The largest tile that fits and leaves enough workgroups, with sums of `sum` bytes.
@@ -149,7 +174,7 @@ fn tile(problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> AttentionT
     }
     let of_table = |tile| AttentionTile::new(tile, true, values, caps);
     let tiles = || GPU_TILES.into_iter().map(of_table).filter(|tile| fits(tile));
-    let fills = |tile: &AttentionTile| batches * queries.div_ceil(tile.queries.into()) >= caps.multiprocessors / 2;
+    let fills = |tile: &AttentionTile| workgroups(problem, tile) >= caps.multiprocessors / 2;
     let smallest = AttentionTile { staged: false, ..of_table(GPU_TILES[GPU_TILES.len() - 1]) };
     tiles().find(fills).or_else(|| tiles().next_back()).unwrap_or(smallest)
 }
@@ -211,8 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn cpu_devices_attend_from_few_queries() {
-        assert!(pays(128, &h200()) && pays(1, &lavapipe()) && !pays(128, &lavapipe()));
+    fn one_kernel_pays_for_few_queries_on_cpus_and_for_small_products_on_gpus() {
+        let pays = |sizes, caps: &_| pays(&problem(sizes), caps);
+        assert!(pays([12, 1, 1 << 20, 64], &lavapipe()) && !pays([12, 128, 128, 64], &lavapipe()));
+        for small in [[12, 1, 1024, 64], [16, 1, 2048, 128], [12, 64, 64, 64]] {
+            assert!(pays(small, &h200()), "{small:?}");
+        }
+        // One of them has few workgroups, the other ones have much to do.
+        for large in [[1, 8, 1024, 128], [12, 128, 128, 64], [12, 1, 1 << 20, 64]] {
+            assert!(!pays(large, &h200()), "{large:?}");
+        }
+        assert!(!pays([1, 1, 128, 64], &Capabilities { exponential_loops: true, ..h200() }));
+        let slow = Capabilities { fast_float64: false, ..h200() };
+        assert!(pays([2, 16, 16, 8], &slow) && !pays([1, 8, 64, 64], &slow) && pays([1, 8, 64, 64], &h200()));
     }
 
     #[test]

@@ -6,10 +6,13 @@ defmodule Nx.Vulkan.AttentionTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
+  import Bitwise
   import Nx.Defn
 
+  require Nx.Vulkan.Native, as: Native
+
   alias Nx.Defn.Evaluator
-  alias Nx.Vulkan.{Compiler, Native}
+  alias Nx.Vulkan.Compiler
 
   # A check of the dependencies would compile those from a folder anew, under the BEAMs that run already.
   @as_built "--no-compile --no-deps-check"
@@ -17,11 +20,7 @@ defmodule Nx.Vulkan.AttentionTest do
   @tag :parent
   test "a device without cpu gets the kernels of GPUs" do
     arguments = ~w(test #{@as_built} --seed #{ExUnit.configuration()[:seed]} --exclude parent)
-    env = [{"NX_VULKAN_DISABLE", "cpu"}, {"MIX_ENV", "test"}]
-
-    {output, status} =
-      System.cmd("mix", arguments ++ [__ENV__.file], env: env, stderr_to_stdout: true)
-
+    {output, status} = mix(arguments ++ [__ENV__.file], [{"NX_VULKAN_DISABLE", "cpu"}])
     assert status == 0 and output =~ ~r/[1-9]\d* tests?, 0 failures/, output
   end
 
@@ -41,7 +40,7 @@ defmodule Nx.Vulkan.AttentionTest do
   # Fails unless the definition is one call, where the device takes that for `queries` queries of a head, and its error
   # is no greater than that of its operations one by one, but for some ulps of the largest value.
   defp check(fun, args, queries) do
-    if Native.attention_pays(nil, queries) == {:ok, true},
+    if Native.attention_pays(nil, {1, queries, 9, 8, 8}) == {:ok, true},
       do: assert(calls(fun, args) == 1, inspect(Function.info(fun, :name)))
 
     check_error(fun, args)
@@ -264,6 +263,50 @@ defmodule Nx.Vulkan.AttentionTest do
         )
       end
     end
+  end
+
+  test "a definition that comes again gives the same, on other inputs, too" do
+    compiled = Nx.Defn.jit(&decoding/4, compiler: Compiler)
+
+    for n <- 1..5 do
+      args = [tensor({2, 1, 8}, :f32), tensor({2, 30, 8}, :f32), tensor({2, 30, 8}, :f32)]
+      args = Enum.map(args ++ [Nx.tensor(5 * n)], &to_device/1)
+      fresh = apply(compiled(&decoding/4), args)
+      assert Nx.to_binary(apply(compiled, args)) == Nx.to_binary(fresh)
+    end
+  end
+
+  test "a call that does not fit its operands is refused" do
+    ref = to_device(Nx.iota({2, 4}, type: :f32)).data.ref
+    views = List.to_tuple(List.duplicate({ref, {:f, 32}, 0}, 3))
+    axes = {[], [{2, 4, 0, 0, 4}], {4, 1, 1, 0, 0}, {2, 0, 4, 4, 0}, {4, 0, 0, 1, 1}}
+
+    attention = fn views, axes, programs ->
+      Native.call(attention({:f, 32}, views, axes, programs))
+    end
+
+    assert {:ok, _} = attention.(views, axes, {nil, nil})
+
+    for keys <- [3, 1 <<< 40],
+        do:
+          assert(
+            {:error, :size_mismatch} =
+              attention.(views, put_elem(axes, 3, {keys, 0, 4, 4, 0}), {nil, nil})
+          )
+
+    for {views, axes, programs} <- [
+          {{}, axes, {nil, nil}},
+          {views, {}, {nil, nil}},
+          {views, axes, {nil}},
+          {views, axes, {[], nil}},
+          {views, put_elem(axes, 2, {0, 1, 1, 0, 0}), {nil, nil}},
+          {views, put_elem(axes, 2, {300, 0, 0, 0, 0}), {nil, nil}},
+          {views, put_elem(axes, 4, {4, 0, 0, 1, 2}), {nil, nil}},
+          {views, put_elem(axes, 0, List.duplicate({1, 0, 0, 0, 0}, 65)), {nil, nil}}
+        ],
+        do: assert_raise(ArgumentError, fn -> attention.(views, axes, programs) end)
+
+    assert_raise ArgumentError, fn -> Native.attention_pays(nil, {1, 2}) end
   end
 
   describe "what is no attention" do

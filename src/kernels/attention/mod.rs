@@ -239,7 +239,7 @@ mod tests {
         }
 
         /// Fails where the result is off by more than some ulps of the largest value.
-        fn check(&self, cx: &Context, result: &Buffer, way: &AttentionStrategy) {
+        fn check(&self, cx: &Context, result: &Buffer, strategy: &AttentionStrategy) {
             let [batches, queries, keys, depth, values] = self.sizes.map(|size| size as usize);
             let read = cx.uncaptured().read(result, 0, result.len()).unwrap();
             let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
@@ -258,7 +258,7 @@ mod tests {
                     let mean = sum / weights.iter().sum::<f64>();
                     assert!(
                         (f64::from(value) - mean).abs() < 1e-6,
-                        "{way:?}, row {row}, column {column}: {value} {mean}"
+                        "{strategy:?}, row {row}, column {column}: {value} {mean}"
                     );
                 }
             }

@@ -30,7 +30,7 @@ pub use tiling::{OperandLoad, Tiling};
 
 /// Contractions of at most this many multiplications accumulate in double where the device has it, as BinaryBackend does;
 /// larger ones in the type itself.
-const MAX_DOUBLE_MULTIPLICATIONS: u64 = 1 << 22;
+pub const MAX_DOUBLE_MULTIPLICATIONS: u64 = 1 << 22;
 
 /// Elements that cooperative matrices load at once.
 const MATRIX_RUN: u64 = 8;

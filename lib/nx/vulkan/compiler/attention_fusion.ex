@@ -159,8 +159,9 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
          {width, [v_column, c_column]} <- AttentionAxes.merge(columns, [v, c], indices),
          true <- depth <= @most_head_elements and width <= @most_head_elements,
          true <- length(inputs) <= FusionGroup.most_inputs(),
-         queries = Enum.product(for index <- rows, do: AttentionAxes.extent(index, indices)),
-         {:ok, true} <- Native.call(attention_pays(Storage.default_device(), queries)),
+         [batches, queries] = for(axes <- [batch, rows], do: extent(axes, indices)),
+         sizes = {batches, queries, count, depth, width},
+         {:ok, true} <- Native.call(attention_pays(Storage.default_device(), sizes)),
          order = batch ++ rows ++ keys,
          {:ok, programs} <- AttentionProgram.programs(match, order, inputs),
          {:ok, operands} <- operands([match.query, match.key, values], inputs) do
@@ -182,6 +183,9 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
 
   defp strides(%{strides: strides}, indices), do: AttentionAxes.expand_strides(strides, indices)
   defp stride(strides, index), do: Map.get(strides, index, 0)
+
+  defp extent(axes, indices),
+    do: Enum.product(for index <- axes, do: AttentionAxes.extent(index, indices))
 
   defp operands(sources, inputs) do
     operands =

@@ -77,10 +77,8 @@ defmodule Nx.Vulkan.Compiler.AttentionProgram do
   defp key(:element, builder, _context), do: input(@element, builder)
 
   defp key({:constant, %T{data: %Expr{args: [number]}, type: type} = tensor}, builder, _context) do
-    type =
-      if match?({kind, size} when kind in [:f, :bf] and size < 32, type), do: {:f, 32}, else: type
-
-    input(Storage.operand(Lowering.constant(%{tensor | type: type}, number)), builder)
+    tensor = %{tensor | type: AttentionMatch.computed(type)}
+    input(Storage.operand(Lowering.constant(tensor, number)), builder)
   end
 
   defp key(%{tensor: %T{data: %Expr{id: id}, type: type}} = source, builder, context) do
