@@ -68,6 +68,108 @@ defmodule Nx.Vulkan.MapGroupTest do
         do: assert_same_bits(fun, [a, b], most)
   end
 
+  defp on_device(container), do: Nx.backend_copy(container, Nx.Vulkan.VulkanoBackend)
+  defp on_host(container), do: Nx.backend_copy(container, Nx.BinaryBackend)
+
+  # The results of the definition, its kernels, and the results of its operations one by one.
+  defp compared(fun, args) do
+    args = Enum.map(args, &on_device/1)
+    compiled = Nx.Vulkan.jit(fun)
+    exact = Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator)
+    for _ <- 1..2, do: apply(compiled, args)
+    profile = Nx.Vulkan.profile(fn -> apply(compiled, args) end)
+    kernels = Enum.count(profile.commands, &(&1.name != "update"))
+    {Tuple.to_list(apply(compiled, args)), kernels, Tuple.to_list(apply(exact, args))}
+  end
+
+  defp assert_same_results(fun, args, most) do
+    {results, kernels, exact} = compared(fun, args)
+
+    for {result, exact} <- Enum.zip(results, exact) do
+      assert {result.type, result.shape, result.names} == {exact.type, exact.shape, exact.names}
+      assert Nx.to_binary(result) == Nx.to_binary(exact)
+    end
+
+    on_host = fun |> Nx.Defn.jit(compiler: Nx.Defn.Evaluator) |> apply(Enum.map(args, &on_host/1))
+
+    for {result, exact} <- Enum.zip(results, Tuple.to_list(on_host)),
+        do: assert_near(result, exact, 0.0, most)
+
+    assert kernels <= most
+  end
+
+  # Weights and biases of two layers.
+  @parameters [{20, 30}, {30}, {30, 7}, {7}]
+
+  defp optimizer(update, states) do
+    fn tensors ->
+      tensors
+      |> Tuple.to_list()
+      |> Enum.chunk_every(2 + states)
+      |> Enum.flat_map(update)
+      |> List.to_tuple()
+    end
+  end
+
+  defp sgd([parameter, gradient]), do: [Nx.subtract(parameter, Nx.multiply(0.1, gradient))]
+
+  defp momentum([parameter, gradient, trace]) do
+    trace = Nx.add(Nx.multiply(0.9, trace), gradient)
+    [Nx.subtract(parameter, Nx.multiply(0.1, trace)), trace]
+  end
+
+  defp adam([parameter, gradient, mu, nu]) do
+    mu = Nx.add(Nx.multiply(0.9, mu), Nx.multiply(0.1, gradient))
+    nu = Nx.add(Nx.multiply(0.999, nu), Nx.multiply(0.001, Nx.multiply(gradient, gradient)))
+    step = Nx.divide(Nx.divide(mu, 0.19), Nx.add(Nx.sqrt(Nx.divide(nu, 0.002)), 1.0e-8))
+    [Nx.subtract(parameter, Nx.multiply(0.001, step)), mu, nu]
+  end
+
+  test "an optimizer updates its tensors in one kernel or a few" do
+    for {update, states, most} <- [{&sgd/1, 0, 1}, {&momentum/1, 1, 2}, {&adam/1, 2, 4}] do
+      tensors =
+        for shape <- @parameters,
+            _ <- 1..(2 + states),
+            do: Generators.tensor(shape, {:f, 32}, {:float, 0.1, 2.0})
+
+      assert_same_results(optimizer(update, states), [List.to_tuple(tensors)], most)
+    end
+  end
+
+  test "results of one type, which no kernel reads, share kernels, whatever their shapes" do
+    for type <- [{:f, 32}, {:s, 32}, {:u, 8}, {:bf, 16}, {:c, 64}, {:s, 64}] do
+      [a, b, c] =
+        for shape <- [{4, 8}, {70, 33}, {5}], do: Generators.tensor(shape, type, {:integer, 3..9})
+
+      apart = fn a, b, c ->
+        {Nx.add(a, 1), Nx.subtract(Nx.transpose(b), 2), Nx.add(Nx.iota({5}, type: :u8), c)}
+      end
+
+      read = fn a, b, c ->
+        sum = Nx.add(a, 1)
+        {sum, Nx.concatenate([sum, a]), Nx.multiply(sum, 2), Nx.add(b, 1), Nx.add(c, c)}
+      end
+
+      one_another = fn a, b, c ->
+        sum = Nx.add(a, 1)
+        product = Nx.multiply(sum, a)
+        {product, sum, Nx.subtract(product, sum), Nx.multiply(b, b), Nx.add(c, 1)}
+      end
+
+      types = fn a, b, _c -> {Nx.add(a, 1), Nx.as_type(b, :f32), Nx.not_equal(b, 3)} end
+
+      for {fun, most} <- [{apart, 1}, {read, 4}, {one_another, 1}, {types, 3}],
+          do: assert_same_results(fun, [a, b, c], most)
+    end
+  end
+
+  test "a large result has a kernel of its own" do
+    [a, b] = for _ <- 1..2, do: to_device(Nx.iota({2 ** 19}, type: :f32))
+    {results, kernels, exact} = compared(fn a, b -> {Nx.add(a, 1), Nx.multiply(b, 2)} end, [a, b])
+    assert kernels == 2
+    assert Enum.map(results, &Nx.to_binary/1) == Enum.map(exact, &Nx.to_binary/1)
+  end
+
   test "shifts by numbers that the kernel knows" do
     x = to_device(Generators.tensor({5, 7}, {:u, 32}, {:integer, 0..99_999}))
 

@@ -47,14 +47,13 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @most_broadcast_members 8
 
   @doc """
-  The definition's expression, a tensor or a container of tensors, with its groups as blocks.
+  The expression of a definition or of a loop's body, a tensor or a container of tensors, with its groups as blocks.
   """
-  @spec fuse(Nx.Container.t()) :: Nx.Container.t()
-  def fuse(expr), do: fuse(expr, true)
-
-  # Row groups and map groups have several results, which the steps of a loop on the device have not.
-  defp fuse(expr, rows?) do
-    expr = if rows?, do: AttentionFusion.fuse(expr), else: expr
+  @spec fuse(Nx.Container.t(), :definition | :loop | :device_loop) :: Nx.Container.t()
+  def fuse(expr, scope \\ :definition) do
+    # Attention, row groups and map groups have several results, which the steps of a loop on the device have not.
+    shares? = scope != :device_loop
+    expr = if shares?, do: AttentionFusion.fuse(expr), else: expr
     {order, readers} = scope(expr)
     kinds = kinds(order)
     tensors = Map.new(order, &{&1.data.id, &1})
@@ -64,11 +63,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
     state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}, positions: positions}
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
-    rows = if rows?, do: RowFusion.find(order, state), else: %{}
-    state = Map.merge(state, %{rows: rows, rows?: rows?})
+    rows = if shares?, do: RowFusion.find(order, state), else: %{}
+    state = Map.merge(state, %{rows: rows, scope: scope})
     contractions = ContractionFusion.contractions(order, state, &steps/2)
     state = Map.put(state, :contractions, contractions)
-    maps = if rows?, do: MapFusion.find(order, state), else: %{}
+    maps = if shares?, do: MapFusion.find(order, state), else: %{}
     state = Map.put(state, :shared, Map.merge(rows, maps))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
@@ -355,7 +354,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
          done
        ) do
     {initial, done} = Composite.traverse(initial, done, &rebuild(&1, state, &2))
-    {fused_pred, fused_block} = fuse({pred, block}, false)
+    {fused_pred, fused_block} = fuse({pred, block}, :device_loop)
     loop = %{tensor | data: %{expr | args: [initial, arg, fused_pred, fused_block]}}
 
     case DeviceLoop.lower_while(loop, {pred, block}) do
@@ -363,7 +362,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         {device_loop, done}
 
       loop ->
-        {fused_pred, fused_block} = fuse({pred, block}, state.rows?)
+        scope = if state.scope == :device_loop, do: :device_loop, else: :loop
+        {fused_pred, fused_block} = fuse({pred, block}, scope)
         loop = %{loop | data: %{loop.data | args: [initial, arg, fused_pred, fused_block]}}
         {HostLoop.lower(loop, {pred, block}), done}
     end

@@ -103,7 +103,7 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   defp step({pred, block}, count) do
     next = Composite.flatten_list([block])
     pred = pred |> Closure.with_values(Enum.take(next, count)) |> condition(next)
-    [pred | next] |> List.to_tuple() |> Simplification.simplify() |> Fusion.fuse()
+    [pred | next] |> List.to_tuple() |> Simplification.simplify() |> Fusion.fuse(:loop)
   end
 
   # The predicate as an integer of at most 32 bits that is no value of the loop: its memory is of its own.

@@ -1,36 +1,56 @@
 defmodule Nx.Vulkan.Compiler.MapFusion do
   @moduledoc false
-  # Finds concatenations whose parts are computed for them alone: one kernel computes each part where it belongs. It
-  # joins groups that `Nx.Vulkan.Compiler.Fusion` has found and that no other kernel has taken; how they become
-  # programs is `Nx.Vulkan.Compiler.Lowering`'s.
+  # Finds the element-wise groups that share one kernel though they end with different tensors. It joins groups that
+  # `Nx.Vulkan.Compiler.Fusion` has found and that no other kernel has taken; how they become programs is
+  # `Nx.Vulkan.Compiler.Lowering`'s.
   #
-  # Groups over iteration spaces of one shape that have operations in common become one program, which computes these
-  # once. Others are programs of their own in the kernel.
+  # - The parts of a concatenation that are computed for it alone are computed where they belong.
+  # - Small results of a definition that no kernel reads are computed together, such as the parameters and moments that
+  #   an optimizer updates.
+  #
+  # Groups over iteration spaces of one shape that have operations in common, or that read each other, become one
+  # program, which computes these once. Others are programs of their own in the kernel.
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, MapGroup}
+  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, MapGroup, RowFusion}
 
-  # Bounds of a kernel: `MAX_MAP_PARTS` of src/program, and the inputs and operations of a program as in `Fusion`.
+  # Bounds of a kernel: `MAX_MAP_PARTS` of src/program, the results of a native call, and the operations of a program as
+  # in `Fusion`.
   @most_parts 16
+  @most_results 24
   @most_members 160
+  # Bytes of parameters that devices take without a buffer for them.
+  @most_parameter_bytes 256
   # What is smaller is in the caches, whatever order it is read in.
   @tiled_bytes 4 * 2 ** 20
+  # A larger result fills the device by itself, and is written in place of an operand that is used no more, which one of
+  # several results is not.
+  @most_result_bytes 2 ** 20
 
   @typedoc "The ids of the results, and the groups of each part: the ids of the tensors that they end with, with what is stored of them."
   @type maps :: %{
           outputs: [reference()],
-          parts: [%{shape: tuple(), roots: [{reference(), MapGroup.store()}]}]
+          parts: [
+            %{shape: tuple(), members: MapSet.t(), roots: [{reference(), MapGroup.store()}]}
+          ]
         }
 
   @doc "What shares kernels, by the ids of the results. `state` is what `Fusion` knows of the tensors `order`."
   @spec find([T.t()], map()) :: %{reference() => maps()}
   def find(order, state) do
-    for %T{data: %Expr{id: id, op: :concatenate}} = tensor <- order,
-        maps = concatenation(tensor, state),
+    concatenations =
+      for %T{data: %Expr{op: :concatenate}} = tensor <- order,
+          maps = concatenation(tensor, state),
+          do: maps
+
+    for maps <- concatenations ++ results(order, state),
+        id <- maps.outputs,
         into: %{},
         do: {id, maps}
   end
+
+  ## Concatenations
 
   defp concatenation(%T{data: %Expr{id: id, args: [parts, axis]}} = tensor, state) do
     parts = Enum.map(parts, &Fusion.resolve/1)
@@ -68,23 +88,155 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
     joined =
       Enum.find_index(parts, fn part ->
-        own = members(part, state)
-        shared = MapSet.intersection(own, members)
-
-        part.shape == shape and MapSet.size(shared) > 0 and
-          MapSet.size(MapSet.union(own, members)) <= @most_members
+        part.shape == shape and not MapSet.disjoint?(part.members, members) and
+          MapSet.size(MapSet.union(part.members, members)) <= @most_members
       end)
 
-    if joined,
-      do: List.update_at(parts, joined, &%{&1 | roots: &1.roots ++ [root]}),
-      else: [%{shape: shape, roots: [root]} | parts]
-  end
-
-  defp members(part, state) do
-    for {id, _store} <- part.roots, reduce: MapSet.new() do
-      members -> MapSet.union(members, state.groups[id].members)
+    if joined do
+      List.update_at(parts, joined, fn part ->
+        %{part | roots: part.roots ++ [root], members: MapSet.union(part.members, members)}
+      end)
+    else
+      [%{shape: shape, members: members, roots: [root]} | parts]
     end
   end
+
+  ## Results
+
+  # Results of one type: where a device computes a type on the host, it computes all of a kernel there. Loops have no such
+  # kernels: they carry their values in place. A branch of a `cond` computes its own values alone.
+  defp results(order, %{scope: :definition} = state) do
+    if Enum.any?(order, &(&1.data.op == :cond)) do
+      []
+    else
+      order
+      |> units(RowFusion.users(order, state), state)
+      |> Enum.group_by(&state.tensors[hd(&1.outputs)].type)
+      |> Enum.flat_map(fn {_type, units} -> pack(units, state) end)
+    end
+  end
+
+  defp results(_order, _state), do: []
+
+  # Results that no kernel reads, each with those that only its own program reads.
+  defp units(order, users, state) do
+    {units, _taken} =
+      order
+      |> Enum.reverse()
+      |> Enum.flat_map_reduce(MapSet.new(), fn %T{data: %Expr{id: id}} = tensor, taken ->
+        if users[id] == [:outside] and id not in taken and result?(tensor, state) do
+          start = %{
+            shape: tensor.shape,
+            type: tensor.type,
+            members: state.groups[id].members,
+            ids: [id]
+          }
+
+          part = absorb(start, users, state)
+          {[unit(part, users)], MapSet.union(taken, MapSet.new(part.ids))}
+        else
+          {[], taken}
+        end
+      end)
+
+    Enum.reverse(units)
+  end
+
+  defp result?(%T{data: %Expr{id: id}} = tensor, state) do
+    state.kinds[id] == :elementwise and not taken?(id, state) and
+      Nx.byte_size(tensor) in 1..@most_result_bytes
+  end
+
+  defp unit(part, users) do
+    outputs = for id <- part.ids, :outside in users[id], do: id
+    roots = for {id, index} <- Enum.with_index(outputs), do: {id, index}
+    %{outputs: outputs, parts: [%{shape: part.shape, members: part.members, roots: roots}]}
+  end
+
+  # Adds what the part reads at its own indices, where nothing but the part does.
+  defp absorb(part, users, state) do
+    absorbed =
+      Enum.find_value(inputs(part, state), fn id ->
+        tensor = state.tensors[id]
+        members = MapSet.union(part.members, state.groups[id].members)
+
+        if is_map_key(users, id) and Enum.all?(users[id], &(&1 in [:outside | part.ids])) and
+             {tensor.shape, tensor.type} == {part.shape, part.type} and result?(tensor, state) and
+             MapSet.size(members) <= @most_members and
+             Enum.all?(part.members, &reads_elements?(state.tensors[&1], id, part.shape, state)),
+           do: %{part | members: members, ids: [id | part.ids]}
+      end)
+
+    if absorbed, do: absorb(absorbed, users, state), else: part
+  end
+
+  defp reads_elements?(%T{data: %Expr{id: id}} = member, read, shape, state) do
+    (state.kinds[id] == :elementwise and member.shape == shape) or
+      not Enum.any?(Fusion.operands(member), &(&1.data.id == read))
+  end
+
+  # The ids of what a part reads.
+  defp inputs(%{members: members}, state) do
+    for member <- members,
+        %T{data: %Expr{id: id}} <- Fusion.operands(state.tensors[member]),
+        id not in members,
+        uniq: true,
+        do: id
+  end
+
+  # The units in kernels that have room for them, in their order. A kernel of one result is `Fusion`'s.
+  defp pack(units, state) do
+    units
+    |> Enum.reduce([], fn unit, packed ->
+      with [last | rest] <- packed,
+           both = both(last, unit),
+           true <- fits?(both, state),
+           do: [both | rest],
+           else: (_ -> [unit | packed])
+    end)
+    |> Enum.filter(&(match?([_, _ | _], &1.outputs) and fits?(&1, state)))
+    |> Enum.map(&%{&1 | parts: Enum.map(&1.parts, fn part -> with_stores(part) end)})
+  end
+
+  # The second's results come after those of the first.
+  defp both(%{outputs: outputs, parts: parts}, unit) do
+    first = length(outputs)
+
+    moved =
+      for part <- unit.parts, do: %{part | roots: for({id, i} <- part.roots, do: {id, first + i})}
+
+    %{outputs: outputs ++ unit.outputs, parts: parts ++ moved}
+  end
+
+  defp fits?(%{outputs: outputs, parts: parts}, state) do
+    sum = fn count -> parts |> Enum.map(count) |> Enum.sum() end
+    inputs = parts |> Enum.flat_map(&inputs(&1, state)) |> Enum.uniq()
+
+    length(parts) <= @most_parts and length(outputs) <= @most_results and
+      length(inputs) <= FusionGroup.most_inputs() and
+      sum.(&MapSet.size(&1.members)) <= @most_members and
+      sum.(&parameter_bytes(&1, state)) <= @most_parameter_bytes
+  end
+
+  # Addresses and numbers, three extents, and strides where elements are not read in their order.
+  defp parameter_bytes(part, state) do
+    inputs = inputs(part, state)
+    constants = for id <- part.members, c <- state.groups[id].constants, uniq: true, do: c
+
+    strided =
+      Enum.count(inputs, &(Nx.size(state.tensors[&1]) not in [1, Tuple.product(part.shape)]))
+
+    views = strided + Enum.count(part.members, &(state.kinds[&1] == :view))
+    axes = if views > 0, do: 4 * (views + 1) * (tuple_size(part.shape) + 1), else: 0
+    8 * (length(part.roots) + length(inputs) + length(constants)) + 12 + axes
+  end
+
+  defp with_stores(part) do
+    roots = for {id, index} <- part.roots, do: {id, MapGroup.store(index, part.shape)}
+    %{part | roots: roots}
+  end
+
+  ## Blocks
 
   @doc "The block of what shares a kernel, and the tensors that it reads."
   @spec block(maps(), map()) :: {:ok, MapGroup.t(), [T.t()]} | {:error, String.t()}
@@ -119,10 +271,10 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
   defp result(%T{data: %Expr{id: id}}, steps), do: {:step, steps[id]}
 
   # The steps of a part. Steps of another are over another iteration space.
-  defp part(%{shape: shape, roots: roots} = part, built) do
+  defp part(%{shape: shape, members: members, roots: roots}, built) do
     first = length(built.steps)
     values = Map.filter(built.values, &match?({_id, {:input, _}}, &1))
-    built = %{built | members: members(part, built.state), values: values}
+    built = %{built | members: members, values: values}
 
     {stores, built} =
       Enum.map_reduce(roots, built, fn {id, store}, built ->

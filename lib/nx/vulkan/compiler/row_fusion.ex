@@ -56,7 +56,8 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   end
 
   # For each tensor that is stored the tensors whose kernels read it, and `:outside`.
-  defp users(order, state) do
+  @doc false
+  def users(order, state) do
     for %T{data: %Expr{id: id}} = tensor <- Enum.reverse(order), reduce: %{} do
       users ->
         outside? = :outside in state.readers[id]
