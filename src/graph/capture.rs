@@ -49,8 +49,8 @@ pub(super) struct CapturedLaunch {
     pub writes: SmallVec<[Index; 2]>,
     /// Storage buffers with their sizes in bytes, by their bindings.
     pub bindings: SmallVec<[(Index, u64); 2]>,
-    /// Of `reads` those that the kernel reads only where it writes.
-    pub in_place: SmallVec<[Index; 2]>,
+    /// Of `reads` those that the kernel reads only where it writes, each with the one of `writes` that may take its memory.
+    pub in_place: SmallVec<[(Index, Index); 2]>,
     /// Whether the kernel does nothing but copy the one in `in_place`.
     pub copies: bool,
     /// The operations whose indices the kernel checks.
@@ -209,7 +209,8 @@ impl Capture {
         }
         let binding = |&(allocation, bytes): &(&Allocation, u64)| Ok((self.known(allocation.id)?, bytes));
         let bindings = params.bindings().iter().map(binding).collect::<Result<_, _>>()?;
-        let in_place = params.may_be_in_place().map(|id| self.known(id)).collect::<Result<_, _>>()?;
+        let in_place = params.may_be_in_place().map(|(read, written)| Ok((self.known(read)?, self.known(written)?)));
+        let in_place = in_place.collect::<Result<_, _>>()?;
         let copies = params.is_copy();
         let checked = params.checked().iter().map(|&operation| operation.clone()).collect();
         Ok(CapturedLaunch {
@@ -281,7 +282,7 @@ impl Capture {
             copies: copies && in_place.len() == 1,
             reads: reads.into_iter().filter_map(made).collect(),
             writes: writes.into_iter().filter_map(made).collect(),
-            in_place: in_place.into_iter().filter_map(made).collect(),
+            in_place: in_place.into_iter().filter_map(|(read, written)| Some((made(read)?, made(written)?))).collect(),
         }
     }
 }

@@ -119,7 +119,8 @@ pub struct Params<'a> {
     reads: SmallVec<[&'a Allocation; 4]>,
     writes: SmallVec<[&'a Allocation; 4]>,
     checked: SmallVec<[&'a Arc<CheckedIndices>; 1]>,
-    in_place: SmallVec<[u64; 4]>,
+    /// Pairs of what is read and what is written.
+    in_place: SmallVec<[(u64, u64); 4]>,
     bindings: SmallVec<[(&'a Allocation, u64); 4]>,
     copies: bool,
     signature: Signature,
@@ -226,10 +227,10 @@ impl<'a> Params<'a> {
         self.words.push(word);
     }
 
-    /// Says of a buffer that was given by `read` that the kernel reads its elements only where it writes an element of the same size: the result
-    /// may be in its memory.
-    pub fn in_place(&mut self, allocation: &Allocation) {
-        self.in_place.push(allocation.id);
+    /// Says of a buffer that was given by `read` that the kernel reads its elements only where it writes an element of the same size and at the
+    /// same index of the buffer `written`, which may be in its memory.
+    pub fn in_place(&mut self, read: &Allocation, written: &Allocation) {
+        self.in_place.push((read.id, written.id));
     }
 
     /// Says that the kernel writes nothing but the elements of the buffer that [`Params::in_place`] names.
@@ -237,12 +238,12 @@ impl<'a> Params<'a> {
         self.copies = true;
     }
 
-    /// The identities of the allocations that the result may be in.
-    pub(crate) fn may_be_in_place(&self) -> impl Iterator<Item = u64> {
+    /// The identities of allocations that are read, each with that of what may be written in its memory.
+    pub(crate) fn may_be_in_place(&self) -> impl Iterator<Item = (u64, u64)> {
         // Each time that the kernel reads them it does so.
         let count = |id: u64| self.reads.iter().filter(|read| read.id == id).count();
-        let named = |id: u64| self.in_place.iter().filter(|&&named| named == id).count();
-        self.in_place.iter().copied().filter(move |&id| count(id) == named(id))
+        let named = |pair: (u64, u64)| self.in_place.iter().filter(|&&named| named == pair).count();
+        self.in_place.iter().copied().filter(move |&pair| count(pair.0) == named(pair))
     }
 
     /// Whether the kernel copies the elements of one buffer to the same indices of another.

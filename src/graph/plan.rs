@@ -11,9 +11,9 @@ pub(super) const MIN_BARRIER_BYTES: u64 = 4 << 20;
 pub(super) struct CommandUses {
     pub reads: SmallVec<[usize; 4]>,
     pub writes: SmallVec<[usize; 2]>,
-    /// Of `reads` those whose elements the command reads only where it writes: the one allocation in `writes` may take their memory.
-    pub in_place: SmallVec<[usize; 2]>,
-    /// Whether the command does nothing but write the elements of the one in `in_place`.
+    /// Of `reads` those that the command reads at an index only before it writes there, each with the one of `writes` that may take its memory.
+    pub in_place: SmallVec<[(usize, usize); 2]>,
+    /// Whether the command does nothing but write the elements of the one read in `in_place`.
     pub copies: bool,
 }
 
@@ -92,8 +92,8 @@ impl Planner<'_> {
 
     /// Gives memory to what the command writes first, and takes back the memory of what it uses last.
     fn command(&mut self, command: usize, used: &CommandUses) {
-        if used.copies && self.take_in_place(command, used, |_| true) {
-            // The copy is left out.
+        // A copy in place is left out.
+        if used.copies && used.writes.iter().any(|&written| self.take_in_place(command, used, written, |_| true)) {
             return;
         }
         let last = |&allocation: &usize| self.used.get(self.plan.slots[allocation]).copied().unwrap_or_default();
@@ -101,7 +101,9 @@ impl Planner<'_> {
             || used.writes.iter().any(|write| last(write).used == self.epoch);
         self.epoch += usize::from(conflicts);
         let epoch = self.epoch;
-        self.take_in_place(command, used, |slot| slot.used < epoch);
+        for &written in &used.writes {
+            self.take_in_place(command, used, written, |slot| slot.used < epoch);
+        }
         for allocation in used.all() {
             if self.plan.slots[allocation] == usize::MAX {
                 self.take(allocation);
@@ -120,17 +122,24 @@ impl Planner<'_> {
     }
 
     /// Gives what the command writes the memory of what it reads last, where it may be in place; `unused` says whether no barrier is needed.
-    fn take_in_place(&mut self, command: usize, used: &CommandUses, unused: impl Fn(&SlotUse) -> bool) -> bool {
-        let &[written] = &used.writes[..] else { return false };
+    fn take_in_place(
+        &mut self,
+        command: usize,
+        used: &CommandUses,
+        written: usize,
+        unused: impl Fn(&SlotUse) -> bool,
+    ) -> bool {
         if self.plan.slots[written] != usize::MAX || self.alone == Some(written) {
             return false;
         }
         let size = self.sizes[written];
-        let read = used.in_place.iter().copied().find(|&read| {
-            let slot = self.plan.slots[read];
+        let candidates = used.in_place.iter().filter(|pair| pair.1 == written).map(|pair| pair.0);
+        let read = candidates.into_iter().find(|&read| {
+            // Another result of the command may have taken it.
+            let free = |slot: &SlotUse| slot.owner == read && (unused(slot) || size >= MIN_BARRIER_BYTES);
             self.last_uses[read] == Some(command)
                 && self.sizes[read] == size
-                && self.used.get(slot).is_some_and(|slot| unused(slot) || size >= MIN_BARRIER_BYTES)
+                && self.used.get(self.plan.slots[read]).is_some_and(free)
         });
         let Some(read) = read else { return false };
         let slot = self.plan.slots[read];
@@ -237,7 +246,7 @@ mod tests {
     }
     /// A command that reads the first allocation only where it writes the second.
     fn in_place(read: usize, write: usize, copies: bool) -> CommandUses {
-        CommandUses { in_place: SmallVec::from_slice(&[read]), copies, ..CommandUses::of(&[read], &[write]) }
+        CommandUses { in_place: SmallVec::from_slice(&[(read, write)]), copies, ..CommandUses::of(&[read], &[write]) }
     }
 
     #[test]
@@ -257,6 +266,20 @@ mod tests {
         assert_eq!(plan(&uses, &[1, 2]), [0, 1, 0]);
         let uses = [made(), CommandUses::of(&[0], &[1]), in_place(0, 2, false)];
         assert_eq!(planned(&[MIN_BARRIER_BYTES; 3], &uses, &[1, 2]).slots, [0, 1, 0]);
+    }
+
+    #[test]
+    fn each_of_several_results_takes_the_memory_of_an_operand_of_its_own() {
+        let made = || CommandUses::of(&[], &[0, 1]);
+        let update = |in_place: &[(usize, usize)]| CommandUses {
+            in_place: SmallVec::from_slice(in_place),
+            ..CommandUses::of(&[0, 1], &[2, 3])
+        };
+        let plan = |in_place: &[(usize, usize)]| planned(&[64; 4], &[made(), update(in_place)], &[2, 3]).slots;
+        assert_eq!(plan(&[(0, 2), (1, 3)]), [0, 1, 0, 1]);
+        assert_eq!(plan(&[(0, 2), (0, 3), (1, 2), (1, 3)]), [0, 1, 0, 1]);
+        assert_eq!(plan(&[(0, 2), (0, 3)]), [0, 1, 0, 2]);
+        assert_eq!(plan(&[(1, 3)]), [0, 1, 2, 1]);
     }
 
     #[test]

@@ -106,8 +106,8 @@ impl Graph {
             None => GraphMemory::New(size),
         });
         let memory = memory.collect();
-        let slots_of = |positions: &[usize]| positions.iter().map(|&at| plan.slots[at]).collect::<SmallVec<[_; 2]>>();
-        let left_out = |used: &CommandUses| used.copies && slots_of(&used.in_place) == slots_of(&used.writes);
+        let taken = |&(read, written): &(usize, usize)| plan.slots[read] == plan.slots[written];
+        let left_out = |used: &CommandUses| used.copies && used.in_place.iter().any(taken);
         let mut left_out = uses.iter().map(left_out);
         let mut commands = capture.commands;
         commands.retain(|_| !left_out.next().unwrap_or(false));

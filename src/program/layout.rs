@@ -34,6 +34,11 @@ impl View {
     pub fn address_offset(&self) -> i64 {
         if self.pattern == Pattern::Strided { 0 } else { self.offset }
     }
+
+    /// Whether the element of each index is the buffer's at that index.
+    pub fn is_at_index(&self) -> bool {
+        self.pattern == Pattern::Linear && self.offset == 0
+    }
 }
 
 /// The collapsed iteration space: kept axes first, then the reduced ones.

@@ -4,6 +4,8 @@ defmodule Nx.Vulkan.MapGroupTest do
   # Kernels are counted by a profile, which has what all processes do.
   use Nx.Vulkan.Test.Case, async: false
 
+  alias Nx.Defn.Composite
+
   require Nx.Vulkan.Native, as: Native
 
   defp assert_same_bits(fun, args, most) do
@@ -163,11 +165,47 @@ defmodule Nx.Vulkan.MapGroupTest do
     end
   end
 
-  test "a large result has a kernel of its own" do
-    [a, b] = for _ <- 1..2, do: to_device(Nx.iota({2 ** 19}, type: :f32))
-    {results, kernels, exact} = compared(fn a, b -> {Nx.add(a, 1), Nx.multiply(b, 2)} end, [a, b])
-    assert kernels == 2
-    assert Enum.map(results, &Nx.to_binary/1) == Enum.map(exact, &Nx.to_binary/1)
+  test "large results share a kernel where they read each other" do
+    [a, b, c] = for _ <- 1..3, do: to_device(Nx.iota({2 ** 20}, type: :f32))
+    apart = fn a, b, _c -> {Nx.add(a, 1), Nx.multiply(b, 2)} end
+    one_another = fn a, b, c -> momentum([a, b, c]) |> List.to_tuple() end
+
+    for {fun, count} <- [{apart, 2}, {one_another, 1}] do
+      {results, kernels, exact} = compared(fun, [a, b, c])
+      assert kernels == count
+      assert Enum.map(results, &Nx.to_binary/1) == Enum.map(exact, &Nx.to_binary/1)
+    end
+  end
+
+  test "an optimizer updates donated tensors" do
+    step = fn gradients, tensors ->
+      [Tuple.to_list(gradients), Tuple.to_list(tensors)]
+      |> Enum.zip_with(fn [gradient, {parameter, mu, nu}] ->
+        List.to_tuple(adam([parameter, gradient, mu, nu]))
+      end)
+      |> List.to_tuple()
+    end
+
+    tensor = fn shape -> to_device(Generators.tensor(shape, {:f, 32}, {:float, 0.1, 2.0})) end
+    gradients = @parameters |> Enum.map(tensor) |> List.to_tuple()
+
+    tensors =
+      @parameters |> Enum.map(&{tensor.(&1), tensor.(&1), tensor.(&1)}) |> List.to_tuple()
+
+    compiled = Nx.Vulkan.jit(step)
+    exact = Nx.Defn.jit(step, compiler: Nx.Defn.Evaluator)
+
+    for _ <- 1..6, reduce: {tensors, on_device(tensors)} do
+      {expected, updated} ->
+        expected = exact.(gradients, expected)
+        updated = compiled.(gradients, donatable(updated))
+
+        [all, all_expected] =
+          for results <- [updated, expected], do: Composite.flatten_list([results])
+
+        assert Enum.map(all, &Nx.to_binary/1) == Enum.map(all_expected, &Nx.to_binary/1)
+        {expected, updated}
+    end
   end
 
   test "shifts by numbers that the kernel knows" do

@@ -4,13 +4,13 @@ use super::epilogue::Destination;
 use crate::device::Capabilities;
 use crate::graph::{Name, Operand, Params};
 use crate::kernels::KernelSpec;
-use crate::memory::AllocationHandle;
+use crate::memory::{Allocation, AllocationHandle};
 use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
 use crate::program::types::Compute;
-use crate::program::{Attribute, Program, Source};
+use crate::program::{Attribute, Program, Source, Type};
 
 /// A program's kernel. The program and its layout lack what are parameters: extents, strides, offsets, steps and values.
 #[derive(Hash)]
@@ -109,8 +109,11 @@ impl KernelSpec for FusionKernel {
         }
         let program = args.program();
         program.inputs(params);
-        if matches!(self.schedule.nest, LoopNest::Map { .. }) {
-            program.in_place(params);
+        if let (LoopNest::Map { .. }, Destination::Buffer(out)) = (self.schedule.nest, args.destination) {
+            let output = layout.views.last().filter(|_| args.program.output.is_some());
+            if output.is_none_or(View::is_at_index) && program.in_place(out, result, params) {
+                params.copies();
+            }
         }
         match self.schedule.nest {
             LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
@@ -201,28 +204,24 @@ impl<'a> ProgramArgs<'a> {
         }
     }
 
-    /// The inputs that an element-wise kernel reads where it writes: the result may be in their memory.
-    fn in_place(&self, params: &mut Params<'a>) {
-        let (program, result) = (self.program, self.program.result());
-        let output = self.layout.views.last().filter(|_| program.output.is_some());
-        let linear = |view: &View| view.pattern == Pattern::Linear && view.offset == 0;
-        if !output.is_none_or(linear) {
-            return;
-        }
+    /// Names the inputs that an element-wise kernel reads where it writes an element of `out`, which may be in their memory. Whether it copies
+    /// one of them.
+    pub fn in_place(&self, out: &Allocation, ty: Type, params: &mut Params<'a>) -> bool {
+        let program = self.program;
         let chosen_from = |input| program.steps(input).next().is_some();
-        for view in self.layout.views.iter().filter(|view| linear(view)) {
+        let mut copies = false;
+        for view in self.layout.views.iter().filter(|view| view.is_at_index()) {
             let Some(input) = view.input.filter(|&input| !chosen_from(input)) else { continue };
-            let ty = program.inputs[input].ty;
+            let read = program.inputs[input].ty;
             if let Operand::Buffer(allocation, _) = self.operands[input]
-                && ty.size() == result.size()
+                && read.size() == ty.size()
             {
-                params.in_place(allocation);
+                params.in_place(allocation, out);
                 let is_copy = program.nodes.len() == 1 && program.nodes[0].op.typing == Typing::Convert;
-                if is_copy && ty == result {
-                    params.copies();
-                }
+                copies |= is_copy && read == ty;
             }
         }
+        copies
     }
 
     /// Extents, strides and steps.

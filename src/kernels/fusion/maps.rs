@@ -1,5 +1,6 @@
 //! Runs map groups: checks one against the device and its operands, and launches its kernel.
 
+use super::check_building;
 use super::kernel::ProgramArgs;
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
@@ -15,6 +16,7 @@ use crate::tuning::maps::{PartChunks, map_schedule};
 /// Fails where the group is not sound, the device cannot run it, or operands are too small for it.
 pub fn run_maps(cx: &Context, group: &MapGroup, operands: &[&[Operand]]) -> Attempt<Vec<Buffer>> {
     let layouts = group.check()?;
+    check_building(cx, group.parts.iter().map(|part| &part.program))?;
     for ((part, layout), operands) in group.parts.iter().zip(&layouts).zip(operands) {
         check_part(cx, part, layout, operands)?;
     }
@@ -105,7 +107,12 @@ impl KernelSpec for MapGroupKernel {
                 params.write_at(&args.results[store.result], offset, ty.storage(), name);
             }
         }
-        programs().for_each(|(program, _)| program.inputs(params));
+        for ((program, _), part) in programs().zip(&args.group.parts) {
+            program.inputs(params);
+            for (store, _) in part.stored(program.layout).filter(|(_, view)| view.is_at_index()) {
+                program.in_place(&args.results[store.result], part.program.type_of(store.value), params);
+            }
+        }
         for (program, chunks) in programs() {
             let extents = [("groups", chunks.groups), ("count", program.layout.outputs()), ("chunk", chunks.chunk)];
             for (name, extent) in extents {

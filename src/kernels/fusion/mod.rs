@@ -64,12 +64,7 @@ pub fn run_into(
 fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
     program.check()?;
     check_types(cx, program)?;
-    if !builds_in_seconds(program, cx.caps()) {
-        return Err(Error::Unsupported(format!(
-            "{} takes minutes to build a kernel of many functions",
-            cx.caps().name
-        )));
-    }
+    check_building(cx, [program])?;
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
     let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
@@ -79,6 +74,14 @@ fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) 
         return Err(Error::SizeMismatch);
     }
     Ok(layout)
+}
+
+/// Fails where the driver would take long to build a kernel of these programs.
+fn check_building<'a>(cx: &Context, programs: impl IntoIterator<Item = &'a Program>) -> Result<()> {
+    if builds_in_seconds(programs, cx.caps()) {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!("{} takes minutes to build a kernel of many functions", cx.caps().name)))
 }
 
 /// Fails where the device lacks a type of the program.

@@ -59,9 +59,10 @@ pub struct FusionLaunch {
     pub groups: u64,
 }
 
-/// Whether the driver builds the program's kernel in seconds.
-pub fn builds_in_seconds(program: &Program, caps: &Capabilities) -> bool {
-    !caps.exponential_loops || program.compute_bound_nodes() <= MAX_SLOW_COMPUTE_BOUND
+/// Whether the driver builds a kernel of these programs in seconds.
+pub fn builds_in_seconds<'a>(programs: impl IntoIterator<Item = &'a Program>, caps: &Capabilities) -> bool {
+    let compute_bound = programs.into_iter().map(Program::compute_bound_nodes);
+    !caps.exponential_loops || compute_bound.sum::<usize>() <= MAX_SLOW_COMPUTE_BOUND
 }
 
 /// How a program of at least one element runs.

@@ -5,8 +5,8 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
   # `Nx.Vulkan.Compiler.Lowering`'s.
   #
   # - The parts of a concatenation that are computed for it alone are computed where they belong.
-  # - Small results of a definition that no kernel reads are computed together, such as the parameters and moments that
-  #   an optimizer updates.
+  # - Results of a definition that no kernel reads are computed together, such as the parameters and moments that an
+  #   optimizer updates: small ones, and large ones where they read each other.
   #
   # Groups over iteration spaces of one shape that have operations in common, or that read each other, become one
   # program, which computes these once. Others are programs of their own in the kernel.
@@ -24,9 +24,9 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
   @most_parameter_bytes 256
   # What is smaller is in the caches, whatever order it is read in.
   @tiled_bytes 4 * 2 ** 20
-  # A larger result fills the device by itself, and is written in place of an operand that is used no more, which one of
-  # several results is not.
-  @most_result_bytes 2 ** 20
+  # Larger results fill the device by themselves. A kernel that several of them share needs what all of them read at once,
+  # where one after the other frees memory. `MIN_BARRIER_BYTES` of src/graph.
+  @large_bytes 4 * 2 ** 20
 
   @typedoc "The ids of the results, and the groups of each part: the ids of the tensors that they end with, with what is stored of them."
   @type maps :: %{
@@ -144,7 +144,7 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
   defp result?(%T{data: %Expr{id: id}} = tensor, state) do
     state.kinds[id] == :elementwise and not taken?(id, state) and
-      Nx.byte_size(tensor) in 1..@most_result_bytes
+      Nx.size(tensor) > 0 and not transposes_much?(tensor, state)
   end
 
   defp unit(part, users) do
@@ -186,7 +186,9 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
   # The units in kernels that have room for them, in their order. A kernel of one result is `Fusion`'s.
   defp pack(units, state) do
-    units
+    {small, large} = Enum.split_with(units, &small?(&1, state))
+
+    small
     |> Enum.reduce([], fn unit, packed ->
       with [last | rest] <- packed,
            both = both(last, unit),
@@ -194,9 +196,13 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
            do: [both | rest],
            else: (_ -> [unit | packed])
     end)
+    |> Enum.concat(large)
     |> Enum.filter(&(match?([_, _ | _], &1.outputs) and fits?(&1, state)))
     |> Enum.map(&%{&1 | parts: Enum.map(&1.parts, fn part -> with_stores(part) end)})
   end
+
+  # The results of a unit have one shape.
+  defp small?(%{outputs: [id | _]}, state), do: Nx.byte_size(state.tensors[id]) < @large_bytes
 
   # The second's results come after those of the first.
   defp both(%{outputs: outputs, parts: parts}, unit) do
