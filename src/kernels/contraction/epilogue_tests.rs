@@ -142,8 +142,18 @@ fn tiles_take_epilogues() {
 #[test]
 fn what_suits_the_device_takes_epilogues() {
     let cx = &cx();
-    // A row, a column, one element, few of all, and what has panels on a CPU device.
-    for sizes in [[1, 1, 40, 1000], [3, 5, 1, 64], [1, 1, 1, 5], [2, 4, 3, 8], [1, 50, 70, 30]] {
+    // A row, a column, one element, few of all, and what has panels on a CPU device. There, too, three rows with k in one part and in
+    // several, and a column whose matrix is loaded along k.
+    for sizes in [
+        [1, 1, 40, 1000],
+        [3, 5, 1, 64],
+        [1, 1, 1, 5],
+        [2, 4, 3, 8],
+        [1, 50, 70, 30],
+        [4, 3, 260, 72],
+        [1, 3, 132, 400],
+        [2, 130, 1, 132],
+    ] {
         for (ty, epilogue) in EPILOGUES {
             check(cx, (sizes, ty), epilogue, choose);
         }

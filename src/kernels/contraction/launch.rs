@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::few_rows::{FewRowsArgs, FewRowsKernel};
 use super::matmul::{MatmulArgs, MatmulKernel};
 use super::panels::{MatmulOperand, PanelResult, Panels};
 use super::stores::KernelEpilogue;
@@ -13,7 +14,8 @@ use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
 use crate::program::{Attribute, Axes, Input, Node, OutputView, Program, Source, Type, op};
 use crate::tuning::contraction::{
-    ContractionShape, EpilogueUse, Method, OperandCopy, PanelTile, Strategy, Tiling, epilogue_use,
+    ContractionShape, EpilogueUse, FewRows, Method, OperandCopy, PanelTile, Strategy, Tiling, epilogue_use,
+    of_accumulator,
 };
 
 /// The dense result of a contraction of these operands by a strategy, or what an epilogue makes of it.
@@ -87,6 +89,7 @@ impl OrderedContraction<'_> {
         match method {
             Method::Zeros => Ok(self.cx.zeroed(self.shape.groups().elements() * self.shape.ty.size())?.into()),
             Method::Reduction(ty) => self.reduce(ty, epilogue),
+            Method::FewRows(few_rows) => self.by_few_rows(few_rows, epilogue),
             Method::Panels(tile, accumulator) => self.by_panels(tile, accumulator, epilogue),
             Method::Tiles(tiling) => self.by_tiles(&tiling, epilogue),
         }
@@ -126,29 +129,58 @@ impl OrderedContraction<'_> {
         })
     }
 
+    fn by_few_rows(&self, few_rows: FewRows, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        let &Self { cx, shape, .. } = self;
+        let groups = &shape.groups();
+        let partial = of_accumulator(few_rows.accumulator, shape.ty);
+        let ty = if few_rows.splits > 1 { partial } else { shape.ty };
+        self.store_parts((ty, few_rows.splits), epilogue, |c: Destination, rolled: bool| {
+            let epilogue = c.epilogue(false).map(|program| KernelEpilogue { program, rolled });
+            let kernel = FewRowsKernel::new(&few_rows, groups, shape, ty, epilogue);
+            launch(
+                cx,
+                &kernel,
+                &FewRowsArgs { c, operands: [0, 1].map(|i| self.start(i)), groups, few_rows: &few_rows },
+            )
+        })
+    }
+
     fn by_tiles(&self, tiling: &Tiling, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
-        let &Self { cx, shape, operands } = self;
+        let &Self { cx, shape, .. } = self;
         let &Tiling { splits, chunk, ty, index64, .. } = tiling;
         let groups = &shape.groups();
-        let operand = |(i, name): (usize, char)| {
-            let (operand, allocation): (_, &Allocation) = (shape.operands[i], operands[i]);
-            let padding = groups.padding.as_ref().map_or(0, |padding| padding.start(name));
-            let bytes = operand.offset.wrapping_add(padding).wrapping_mul(operand.ty.size() as i64) as u64;
-            (allocation, bytes)
-        };
-        let tiles = |c: Destination, rolled: bool| {
+        self.store_parts((ty, splits), epilogue, |c: Destination, rolled: bool| {
             let program = c.epilogue(index64);
             let epilogue = program.map(|program| KernelEpilogue { program, rolled });
             let types = shape.operands.map(|operand| operand.ty);
             let kernel = MatmulKernel::new(tiling, groups, types, shape.inner(), epilogue);
-            launch(cx, &kernel, &MatmulArgs { c, operands: [(0, 'a'), (1, 'b')].map(operand), groups, splits, chunk })
-        };
+            let operands = [0, 1].map(|i| self.start(i));
+            launch(cx, &kernel, &MatmulArgs { c, operands, groups, splits, chunk })
+        })
+    }
+
+    /// The allocation of an operand, and the byte at which the operand starts; padded ones start before the allocation.
+    fn start(&self, i: usize) -> (&Allocation, u64) {
+        let (operand, allocation): (_, &Allocation) = (self.shape.operands[i], self.operands[i]);
+        let padding = self.shape.groups().padding.as_ref().map_or(0, |padding| padding.start(['a', 'b'][i]));
+        let bytes = operand.offset.wrapping_add(padding).wrapping_mul(operand.ty.size() as i64) as u64;
+        (allocation, bytes)
+    }
+
+    /// Has a kernel store the results or, in type `ty`, the sums of several parts of k, which are added up then.
+    fn store_parts(
+        &self,
+        (ty, splits): (Type, u64),
+        epilogue: TakenEpilogue,
+        kernel: impl FnOnce(Destination, bool) -> Attempt<()>,
+    ) -> Attempt<EpilogueResults> {
         if splits == 1 {
-            return self.store(epilogue, tiles);
+            return self.store(epilogue, kernel);
         }
-        let partial_sums = cx.allocate(splits * groups.elements() * ty.size())?;
-        tiles(Destination::Buffer(&partial_sums), false)?;
-        sum_splits(cx, shape.ty, (ty, [splits, groups.elements()]), &partial_sums, epilogue)
+        let elements = self.shape.groups().elements();
+        let partial_sums = self.cx.allocate(splits * elements * ty.size())?;
+        kernel(Destination::Buffer(&partial_sums), false)?;
+        sum_splits(self.cx, self.shape.ty, (ty, [splits, elements]), &partial_sums, epilogue)
     }
 
     /// Has a kernel store to the memory of the results. It is told whether it holds the epilogue once.

@@ -10,6 +10,7 @@
 mod check;
 #[cfg(test)]
 mod epilogue_tests;
+mod few_rows;
 mod indexing;
 mod launch;
 mod matmul;
@@ -93,7 +94,7 @@ mod tests {
     use crate::device::Capabilities;
     use crate::graph::{Graph, Operand};
     use crate::memory::Blocking;
-    use crate::tuning::contraction::{Strategy, TILES, Tile, choose_aligned, choose_with_tile};
+    use crate::tuning::contraction::{Method, Strategy, TILES, Tile, choose_aligned, choose_with_tile};
 
     /// The indices of the smallest tile without slices and with them.
     const SMALLEST: usize = 8;
@@ -269,6 +270,32 @@ mod tests {
         let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
         for case in 0..CASES.len() {
             check_case(cx, case, None, true);
+        }
+    }
+
+    #[test]
+    fn few_rows_agree_with_sums_at_all_edges() {
+        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
+        let by_few_rows = |shape: ContractionShape| {
+            let strategy = choose(shape, cx.caps())?;
+            let takes = cx.caps().cpu && cx.caps().float64 && cx.caps().int64 && !cx.caps().exponential_loops;
+            assert_eq!(takes, matches!(strategy.method, Method::FewRows(_)), "{strategy:?}");
+            Ok(strategy)
+        };
+        // Rows that fill the tile and do not, columns beyond the last whole tile, k beyond the last whole block, and k in parts.
+        for (batch, few, columns, k) in
+            [(1, 1, 260, 203), (3, 2, 132, 131), (1, 5, 196, 1000), (2, 8, 128, 64), (1, 15, 140, 99)]
+        {
+            for along_k in [false, true].into_iter().filter(|along_k| !along_k || few <= 8) {
+                // Vectors along k are whole.
+                let k = if along_k { k / 4 * 4 } else { k };
+                let rows_first = Products::new(cx, [batch, few, columns, k], (along_k, !along_k), 4);
+                let rows_second = Products::new(cx, [batch, columns, few, k], (along_k, !along_k), 4);
+                for products in [rows_first, rows_second] {
+                    let c = run_by(cx, products.contraction(), by_few_rows);
+                    products.check(cx, &c, format_args!("few rows, along k: {along_k}"));
+                }
+            }
         }
     }
 

@@ -30,9 +30,10 @@ pub fn epilogue_use(method: &Method, epilogue: &EpilogueProgram, caps: &Capabili
         // There is no kernel.
         Method::Zeros => return EpilogueUse::Separate,
         Method::Tiles(tiling) if tiling.splits == 1 => tiling.index64,
+        Method::FewRows(few_rows) if few_rows.splits == 1 => false,
         Method::Panels(..) => false,
         // A reduction takes the indices that the epilogue needs.
-        Method::Tiles(_) | Method::Reduction(_) => true,
+        Method::Tiles(_) | Method::FewRows(_) | Method::Reduction(_) => true,
     };
     let program = &epilogue.program;
     let emulated = (0..program.inputs.len() + program.nodes.len()).any(|i| program.type_of(i).compute().is_emulated());

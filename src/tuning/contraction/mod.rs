@@ -4,6 +4,7 @@
 mod axes;
 mod copies;
 mod epilogue;
+mod few_rows;
 mod padding;
 mod panels;
 mod shape;
@@ -20,6 +21,7 @@ use crate::program::types::Compute;
 pub use axes::{Axis, AxisGroups};
 pub use copies::OperandCopy;
 pub use epilogue::{EpilogueUse, epilogue_use};
+pub use few_rows::{FewRows, FewRowsTile};
 pub use padding::{CoordinateRange, PaddedAxis, Padding};
 pub use panels::{MIN_BUSY_WORKGROUPS, PANEL_STEPS, PanelTile};
 pub use shape::{ContractionShape, OperandShape};
@@ -54,6 +56,8 @@ pub enum Method {
     Zeros,
     /// As a product in this type and a sum over all of the iteration space, which splits long sums over the device.
     Reduction(Type),
+    /// By one load of each element of a matrix whose products with a few rows are formed, on CPU devices.
+    FewRows(FewRows),
     /// By operands in packed panels, on CPU devices.
     Panels(PanelTile, Compute),
     /// By tiles of the result, in shared memory or cooperative matrices, and by a sum where k is split.
@@ -124,6 +128,11 @@ impl<'a> Chooser<'a> {
         }
         if is_padded && (reduces || self.caps.cpu && self.tile.is_none()) {
             return self.padded(&shape);
+        }
+        if self.tile.is_none()
+            && let Some(few_rows) = FewRows::choose(self.caps, &shape, &groups)
+        {
+            return Ok(self.with(shape, Method::FewRows(few_rows)));
         }
         if reduces {
             let ty = shape.exact(self.caps);

@@ -147,11 +147,19 @@ fn describe_tiling(tiling: Tiling) -> String {
     )
 }
 
+fn describe_few_rows(few_rows: FewRows) -> String {
+    let FewRows { tile, accumulator, splits, chunk } = few_rows;
+    let FewRowsTile { lanes, rows, operand, vectors, columns_along_k } = tile;
+    let order = if columns_along_k > 0 { format!("{columns_along_k} along k") } else { "along columns".into() };
+    format!("{rows} few rows {operand}, {vectors} vectors {order}, {lanes} lanes {splits}x{chunk} {accumulator:?}")
+}
+
 fn describe(strategy: &Strategy) -> String {
     let copies = strategy.copies.iter().map(|copy| format!("copy {} {:?}; ", copy.operand, copy.dims()));
     let method = match strategy.method {
         Method::Zeros => "zeros".into(),
         Method::Reduction(_) => "reduction".into(),
+        Method::FewRows(few_rows) => describe_few_rows(few_rows),
         Method::Panels(PanelTile { lanes, rows, panels }, _) => format!("panels {rows} rows x{panels} {lanes} lanes"),
         Method::Tiles(tiling) => describe_tiling(tiling),
     };

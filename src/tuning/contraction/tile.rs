@@ -72,7 +72,7 @@ const LANES: u32 = 32;
 pub const TABLE_ENTRIES: u32 = 128;
 
 /// Elements of a part of k: shorter ones are not worth the sum over the parts.
-const MIN_PART_DEPTH: u64 = 128;
+pub(super) const MIN_PART_DEPTH: u64 = 128;
 
 /// The least cost of the sum over the parts of k, as multiplications in f32 by one multiprocessor: 3 µs of an H200.
 const PARTS_SUM_COST: u64 = 1 << 20;

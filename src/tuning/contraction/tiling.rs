@@ -54,7 +54,7 @@ pub fn aligned_runs(
 }
 
 /// Whether runs of that many elements may begin at an operand's start.
-fn is_aligned(shape: &ContractionShape, groups: &AxisGroups, operand: char, run: u64) -> bool {
+pub(super) fn is_aligned(shape: &ContractionShape, groups: &AxisGroups, operand: char, run: u64) -> bool {
     let view = shape.operand(operand);
     let padding = groups.padding.as_ref().map_or(0, |padding| padding.start(operand));
     let bytes = view.offset.wrapping_add(padding).wrapping_mul(view.ty.size() as i64) as u64;

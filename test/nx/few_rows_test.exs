@@ -1,0 +1,67 @@
+defmodule Nx.Vulkan.FewRowsTest do
+  @moduledoc """
+  Products of 1 to 17 rows with a matrix, in either order and with the matrix transposed or not, against `Nx.BinaryBackend`.
+  Sizes are such that a CPU device takes its kernel of few rows, and beyond.
+  """
+
+  use Nx.Vulkan.Test.Case, async: true
+
+  @types [{:f, 32}, {:bf, 16}, {:f, 16}, {:s, 32}, {:u, 8}, {:f, 8}]
+
+  # A matrix is `{columns, depth}`: of whole blocks along k, of whole tiles of columns, and one that has no vectors of four.
+  @matrices [{260, 128}, {128, 260}, {131, 129}]
+
+  # Whether the rows come first, and whether the matrix and the rows are contiguous along k.
+  @orders for(a <- [true, false], b <- [true, false], c <- [true, false], do: {a, b, c})
+
+  test "whole numbers give the same, and a NaN stays in its column" do
+    for type <- @types do
+      {columns, depth} = Generators.pick(@matrices)
+      {rows, order} = {:rand.uniform(17), Generators.pick(@orders)}
+      left = Generators.tensor({rows, depth}, type, {:integer, 0..3})
+
+      other = Generators.pick([type, {:f, 32}])
+      right = Generators.tensor({depth, columns}, other, {:integer, 0..3})
+
+      at = Nx.tensor([[:rand.uniform(depth) - 1, :rand.uniform(columns) - 1]])
+      nan = Nx.tensor([if(Nx.Type.float?(other), do: :nan, else: 1)], type: other)
+      right = Nx.indexed_put(right, at, nan)
+      fun = fn [left, right] -> product(order, left, right) end
+      context = [type: type, rows: rows, order: order, matrix: right.shape]
+      result = fun.([to_device(left), to_device(right)])
+      assert_same(result, nearest(fun, [left, right]), :dot, context)
+    end
+  end
+
+  test "sums are rounded once" do
+    for type <- [{:f, 32}, {:bf, 16}, {:f, 16}], {columns, depth} <- @matrices do
+      {rows, order} = {Generators.pick([1, :rand.uniform(16)]), Generators.pick(@orders)}
+      left = Generators.tensor({rows, depth}, type, {:float, -3.0, 3.0})
+      right = Generators.tensor({depth, columns}, type, {:float, -3.0, 3.0})
+      [wide_left, wide_right] = for tensor <- [left, right], do: Nx.as_type(tensor, :f64)
+      exact = product(order, wide_left, wide_right)
+      magnitudes = product(order, Nx.abs(wide_left), Nx.abs(wide_right))
+      result = product(order, to_device(left), to_device(right))
+      assert result.type == type
+
+      # Half an ulp, and what the sums themselves are off by. Those of several rows are not compensated where there are no doubles.
+      sums = if Nx.Vulkan.has_f64(), do: 2.0 ** -16, else: 2 * depth
+      scale = Nx.add(Nx.abs(exact), Nx.multiply(magnitudes, sums))
+      context = [type: type, rows: rows, order: order, matrix: right.shape]
+      assert_bound(Nx.as_type(result, :f64), exact, scale, epsilon(type) / 2, context)
+    end
+  end
+
+  defp product({rows_first?, matrix_along_k?, rows_along_k?}, rows, matrix) do
+    {rows, row_axis} = if rows_along_k?, do: {rows, 1}, else: {stored_transposed(rows), 0}
+    {matrix, axis} = if matrix_along_k?, do: {stored_transposed(matrix), 1}, else: {matrix, 0}
+
+    if rows_first?,
+      do: Nx.dot(rows, [row_axis], matrix, [axis]),
+      else: Nx.dot(matrix, [axis], rows, [row_axis])
+  end
+
+  # The transpose as a tensor of its own.
+  defp stored_transposed(tensor),
+    do: Nx.backend_copy(Nx.transpose(tensor), tensor.data.__struct__)
+end
