@@ -54,6 +54,19 @@ defmodule Nx.Vulkan.FallbackTest do
     end
   end
 
+  test "transforms of any axis and length are those of the device" do
+    for _ <- 1..40, op <- [:fft, :ifft] do
+      shape = Generators.pick([{1}, {5}, {1, 3}, {4, 2, 3}, {2, 1, 3, 2}])
+      axis = :rand.uniform(tuple_size(shape)) - 1
+      length = Generators.pick([1, 2, 3, elem(shape, axis)])
+      tensor = Generators.tensor(shape, Generators.pick(u: 8, f: 32, c: 64), {:integer, 0..9})
+      device = apply(Nx, op, [to_device(tensor), [axis: axis, length: length]])
+      out = Nx.template(device.shape, device.type)
+      got = Fallback.call(op, out, [tensor, [eps: 1.0e-5, axis: axis, length: length]], "a test")
+      assert_near(got, host(device), transform_error(length, 9), {op, shape, axis, length})
+    end
+  end
+
   test "functions given to reduce see tensors of BinaryBackend and may close over device tensors" do
     Nx.default_backend(VulkanoBackend)
     tensor = Nx.tensor([[1, 2], [3, 4]])

@@ -156,6 +156,20 @@ defmodule Nx.Vulkan.Fallback do
     Nx.BinaryBackend.from_binary(out, elements, [])
   end
 
+  # BinaryBackend loses real numbers of transforms of one point, and puts the results of a transform along an axis before the
+  # last two elsewhere.
+  defp on_host(op, %T{shape: shape} = out, [tensor, options]) when op in [:fft, :ifft] do
+    %{axis: axis, length: length} = Map.new(options)
+    axes = Enum.to_list(0..(tuple_size(shape) - 1))
+    last = List.delete(axes, axis) ++ [axis]
+    shape = shape |> Tuple.delete_at(axis) |> Tuple.insert_at(length(axes) - 1, length)
+    operand = tensor |> Nx.as_type({:c, 128}) |> Nx.transpose(axes: last)
+    options = Keyword.put(options, :axis, length(axes) - 1)
+    transformed = apply(Nx.BinaryBackend, op, [%{out | shape: shape}, operand, options])
+    back = Enum.map(axes, fn axis -> Enum.find_index(last, &(&1 == axis)) end)
+    Nx.BinaryBackend.transpose(out, transformed, back)
+  end
+
   defp on_host(op, out, args),
     do: apply(Nx.BinaryBackend, op, [out | converted(op, out, args)])
 
