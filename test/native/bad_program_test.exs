@@ -21,7 +21,9 @@ defmodule Nx.Vulkan.BadProgramTest do
     max = {:reduce_max, @f32, [0], [1]}
     less = {:subtract, @f32, [0, 1]}
     rows = fn nodes -> Native.call(run_rows(nodes, [input], {2, 2})) end
-    assert {:ok, {_, _}} = rows.({[max, less], 1, [1, 2]})
+    right = rows.({[max, less], 1, [1, 2]})
+    # A driver may be unable to build kernels of several loops: row_group_test.exs says which.
+    assert match?({:ok, {_, _}}, right) or match?({:error, :unsupported, _}, right)
 
     for nodes <- [
           :rows,
