@@ -1,6 +1,6 @@
 // Fills the columns of zero, the last ones, so that the first `width` columns are orthonormal in their first `width`
-// elements: with the unit vector that is farthest from the columns before, less what it has of them. One matrix a
-// workgroup.
+// elements: with the unit vector that is farthest from the columns before, less what it has of them. Columns whose lengths are below
+// SHORTEST count as zero: the rotations could not tell their directions. One matrix a workgroup.
 
 #include "lib/linalg/sums.glsl"
 
@@ -13,7 +13,7 @@ void main() {
   uint thread = INVOCATION;
   IDX n = p.width, base = batch * p.columns * p.rows;
   #define C(i, j) AT(Element, p.work, base + (j) * p.rows + (i))
-  #define FILLED(j) (size(AT(Element, p.values, batch * n + IDX(AT(uint, p.order, batch * n + (j))))) > SCALAR(0))
+  #define FILLED(j) (SUM(size(AT(Element, p.values, batch * n + IDX(AT(uint, p.order, batch * n + (j)))))) > SHORTEST)
   IDX first = n;
   while (first > 0 && !FILLED(first - 1)) first--;
   for (IDX j = first; j < n; j++) {

@@ -2,7 +2,8 @@
 //
 // The including kernel defines SCALAR, ELEMENT (SCALAR or a pair of it), COMPLEX_ELEMENTS (0 or 1), SUM and SUM_ELEMENT, in which
 // sums and complex products are formed, EXACT_DIVISION (0 or 1), whether floats are divided and their roots taken to the last
-// bit, EPS (the distance from 1 to the next SCALAR), and COLUMN_THREADS and GROUP_COLUMNS: COLUMN_THREADS threads work on one column, a workgroup
+// bit, EPS (the distance from 1 to the next SCALAR), SHORTEST (the least length whose square is a SUM with all its bits, even where
+// subnormal numbers are zero), and COLUMN_THREADS and GROUP_COLUMNS: COLUMN_THREADS threads work on one column, a workgroup
 // on GROUP_COLUMNS of them at once. Element and Real are its buffers' types of ELEMENT and SCALAR.
 
 const uint THREADS = COLUMN_THREADS * GROUP_COLUMNS;

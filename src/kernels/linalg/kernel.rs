@@ -40,9 +40,12 @@ impl Arithmetic {
             (true, _) => "vec2".into(),
         };
         let eps = if self.is_double() { "2.220446049250313e-16lf" } else { "1.1920928955078125e-7" };
+        // 2^-485 and 2^-51.
+        let shortest = if sum == "double" { "1.0010414759154216e-146lf" } else { "4.440892098500626e-16" };
         format!(
             "#define SCALAR {real}\n#define ELEMENT {}\n#define COMPLEX_ELEMENTS {}\n#define SUM {sum}\n\
-             #define SUM_ELEMENT {}\n#define ACCUMULATOR SUM_ELEMENT\n#define EXACT_DIVISION {}\n#define EPS {eps}\n",
+             #define SUM_ELEMENT {}\n#define ACCUMULATOR SUM_ELEMENT\n#define EXACT_DIVISION {}\n#define EPS {eps}\n\
+             #define SHORTEST {shortest}\n",
             element(real),
             u8::from(complex),
             element(sum),
