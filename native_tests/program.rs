@@ -9,8 +9,9 @@
 
 mod support;
 
+use nx_vulkan::pipeline::{glsl, selections};
 use nx_vulkan::program::{Attribute, Type};
-use support::{Random, download, node, run, upload, with};
+use support::{Random, download, node, run, run_spirv, upload, with};
 
 /// Sizes around the workgroup and the grid's first axis.
 const SIZES: [usize; 6] = [1, 255, 256, 257, 4096 + 3, 65_535 * 256 + 1];
@@ -49,5 +50,54 @@ fn reductions_over_each_axis_of_a_cube() {
             let expected: Vec<f32> = expected.values().map(|x| *x as f32).collect();
             assert_eq!(out, expected, "{shape:?} {axes:?}");
         }
+    }
+}
+
+const BRANCHES: &str = "
+    #version 460
+    layout(local_size_x = 64) in;
+    layout(binding = 0) buffer Numbers { uint x[]; };
+    uint next(uint v) {
+      if (v % 5u == 0u) { if (v > 40u) return v / 5u; } else if (v % 3u == 0u) return v + 1u;
+      else { v += v % 7u == 1u ? v / 2u + 3u : v / 3u + 2u; }
+      return v % 97u;
+    }
+    void main() {
+      uint v = x[gl_GlobalInvocationID.x];
+      for (uint i = 0u; i < 20u; i++) {
+        if (v > 60u) { v -= i < 5u || v % 2u == 0u ? v / 4u : v / 8u; } else { v = next(v); continue; }
+        if (v == 31u && i > 3u) break; else v++;
+      }
+      x[gl_GlobalInvocationID.x] = v;
+    }";
+
+fn branches(mut v: u32) -> u32 {
+    let next = |v: u32| match v {
+        v if v % 5 == 0 && v > 40 => v / 5,
+        v if v % 5 == 0 => v % 97,
+        v if v % 3 == 0 => v + 1,
+        v => (v + if v % 7 == 1 { v / 2 + 3 } else { v / 3 + 2 }) % 97,
+    };
+    for i in 0..20 {
+        if v <= 60 {
+            v = next(v);
+            continue;
+        }
+        v -= if i < 5 || v % 2 == 0 { v / 4 } else { v / 8 };
+        if v == 31 && i > 3 {
+            break;
+        }
+        v += 1;
+    }
+    v
+}
+
+#[test]
+fn selections_of_one_branch_compute_what_those_of_two_do() {
+    let numbers: Vec<u32> = (0..1024).collect();
+    let expected: Vec<u32> = numbers.iter().map(|&v| branches(v)).collect();
+    let words = glsl::compile(BRANCHES).unwrap();
+    for module in [selections::one_sided(&words), words] {
+        assert_eq!(run_spirv(&module, std::slice::from_ref(&numbers), &[], [16, 1, 1]), [expected.clone()]);
     }
 }

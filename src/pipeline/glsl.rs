@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use ::spirv::Op;
 use shaderc::{
     CompileOptions, Compiler, EnvVersion, IncludeCallbackResult, OptimizationLevel, ResolvedInclude, ShaderKind,
     SourceLanguage, TargetEnv,
@@ -66,34 +67,44 @@ pub fn compile_named(source: &str, name: &str) -> Result<Vec<u32>, String> {
 pub const BFLOAT16: &str = "// float16_t is bfloat16\n";
 
 fn with_bfloat16(words: &[u32]) -> Vec<u32> {
-    const HEADER: usize = 5;
-    let instruction = |opcode: u32, operands: &[u32]| {
-        let mut words = vec![((operands.len() as u32 + 1) << 16) | opcode];
-        words.extend(operands);
-        words
-    };
-    let mut result = words[..HEADER.min(words.len())].to_vec();
+    let mut result = words[..HEADER_WORDS.min(words.len())].to_vec();
     // OpCapability BFloat16TypeKHR and BFloat16CooperativeMatrixKHR.
-    result.extend(instruction(17, &[5116]));
-    result.extend(instruction(17, &[5118]));
+    emit(&mut result, Op::Capability, &[5116]);
+    emit(&mut result, Op::Capability, &[5118]);
     let mut extension = false;
-    let mut rest = words.get(HEADER..).unwrap_or_default();
-    while let Some(&first) = rest.first() {
-        let (opcode, count) = (first & 0xffff, (first >> 16) as usize);
-        let Some((operation, after)) = rest.split_at_checked(count.max(1)) else { break };
+    for (op, instruction) in instructions(words) {
         // Capabilities come first, then extensions.
-        if opcode != 17 && !extension {
+        if op != Some(Op::Capability) && !extension {
             extension = true;
             let name: Vec<u32> =
                 b"SPV_KHR_bfloat16".as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).chain([0]).collect();
-            result.extend(instruction(10, &name));
+            emit(&mut result, Op::Extension, &name);
         }
-        match operation {
-            // OpTypeFloat 16, with the encoding BFloat16KHR.
-            &[_, id, 16] if opcode == 22 => result.extend(instruction(22, &[id, 16, 0])),
-            _ => result.extend(operation),
+        match (op, instruction) {
+            // The encoding BFloat16KHR.
+            (Some(Op::TypeFloat), &[_, id, 16]) => emit(&mut result, Op::TypeFloat, &[id, 16, 0]),
+            _ => result.extend(instruction),
         }
-        rest = after;
     }
     result
+}
+
+/// Words before the first instruction of a module.
+pub(super) const HEADER_WORDS: usize = 5;
+
+/// The instructions of a module of our compiler, whole, each with its opcode where that is known.
+pub(super) fn instructions(words: &[u32]) -> impl Iterator<Item = (Option<Op>, &[u32])> {
+    let mut rest = words.get(HEADER_WORDS..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
+        let (instruction, after) = rest.split_at_checked((first >> 16).max(1) as usize)?;
+        rest = after;
+        Some((Op::from_u32(first & 0xffff), instruction))
+    })
+}
+
+/// Appends an instruction.
+pub(super) fn emit(module: &mut Vec<u32>, op: Op, operands: &[u32]) {
+    module.push(((operands.len() as u32 + 1) << 16) | op as u32);
+    module.extend_from_slice(operands);
 }

@@ -6,6 +6,7 @@ mod builders;
 mod disk;
 pub mod glsl;
 mod prune;
+pub mod selections;
 pub mod spirv;
 mod user;
 
@@ -87,6 +88,8 @@ pub fn take_builds() -> Builds {
 /// The pipelines of a device.
 pub struct Pipelines {
     device: Arc<Device>,
+    /// Whether what is made of GLSL has selections of one branch alone.
+    one_sided: bool,
     disk: DiskCache,
     builders: Builders,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
@@ -94,9 +97,10 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    /// No pipelines yet; `disk` is where they come from and go to.
-    pub fn new(device: Arc<Device>, disk: DiskCache) -> Self {
+    /// No pipelines yet; `disk` is where they come from and go to. `one_sided` says whether [`selections`] are rewritten for the driver.
+    pub fn new(device: Arc<Device>, disk: DiskCache, one_sided: bool) -> Self {
         Self {
+            one_sided,
             disk,
             builders: Builders::default(),
             device,
@@ -133,7 +137,7 @@ impl Pipelines {
         let KernelSource { name, glsl: source } = source();
         let content = self.disk.key(&[source.as_bytes(), &glsl::library().to_le_bytes(), &push_bytes.to_le_bytes()]);
         let info = PipelineCreateInfo { name: &name, push_bytes, bindings: 0, entry_point: "main" };
-        let pipeline = self.start(content, &info, || glsl::compile(&source))?;
+        let pipeline = self.start(content, &info, || glsl::compile(&source).map(|words| self.for_driver(words)))?;
         let mut kernels = self.kernels.write();
         if let Some(other) = kernels.get(&key).filter(usable) {
             return Ok(other.clone());
@@ -160,7 +164,7 @@ impl Pipelines {
         if path.exists() {
             return Ok(path);
         }
-        let words = on_large_stack(|| glsl::compile(source))?;
+        let words = on_large_stack(|| glsl::compile(source).map(|words| self.for_driver(words)))?;
         // Written under another name first: no process sees a part of it.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let part = path.with_extension(format!("{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
@@ -169,6 +173,11 @@ impl Pipelines {
         std::fs::write(&part, bytemuck::cast_slice::<u32, u8>(&words)).map_err(failed)?;
         std::fs::rename(&part, &path).map_err(failed)?;
         Ok(path)
+    }
+
+    /// A module of our compiler, as the driver builds it best.
+    fn for_driver(&self, words: Vec<u32>) -> Vec<u32> {
+        if self.one_sided { selections::one_sided(&words) } else { words }
     }
 
     /// Has a pipeline built from the disk's SPIR-V and driver data, or from `words` where the disk has no sound copy. On return the

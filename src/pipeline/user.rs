@@ -145,7 +145,7 @@ impl Pipelines {
         }
         let words = on_large_stack(|| {
             let failed = |e| Error::Invalid(format!("the kernel {name} does not compile:\n{e}"));
-            glsl::compile_named(text, name).map_err(failed)
+            glsl::compile_named(text, name).map(|words| self.for_driver(words)).map_err(failed)
         })?;
         self.disk.write(content, &CachedPipeline { words: words.clone(), driver_data: vec![] });
         Ok(words)
