@@ -47,8 +47,8 @@ pub struct Capabilities {
     pub push_descriptor: bool,
     /// Dispatches can run under a predicate on the device.
     pub conditional_rendering: bool,
-    /// The driver builds a kernel in a time that doubles with each branch inside a loop: SwiftShader looks for paths through a loop
-    /// without remembering where it was.
+    /// The driver looks for paths through a loop without remembering where it was, and builds a kernel in a time that grows faster than
+    /// the kernel: SwiftShader.
     pub exponential_loops: bool,
     /// Which types cooperative matrices have.
     pub matrices: MatrixTypes,
