@@ -10,6 +10,7 @@ use shaderc::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
+use super::spirv::HEADER_WORDS;
 use crate::error::{Error, Result};
 
 include!(concat!(env!("OUT_DIR"), "/shader_sources.rs"));
@@ -88,9 +89,6 @@ fn with_bfloat16(words: &[u32]) -> Vec<u32> {
     }
     result
 }
-
-/// Words before the first instruction of a module.
-pub(super) const HEADER_WORDS: usize = 5;
 
 /// The instructions of a module of our compiler, whole, each with its opcode where that is known.
 pub(super) fn instructions(words: &[u32]) -> impl Iterator<Item = (Option<Op>, &[u32])> {

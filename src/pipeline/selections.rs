@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use ::spirv::Op;
 
-use super::glsl::{HEADER_WORDS, emit, instructions};
+use super::glsl::{emit, instructions};
+use super::spirv::HEADER_WORDS;
 
 /// The word of the header that is larger than each identifier.
 const BOUND: usize = 3;

@@ -39,7 +39,7 @@ use specialise::Specialised;
 use tools::Tools;
 
 /// Words before the first instruction: magic number, version, generator, id bound, schema.
-const HEADER_WORDS: usize = 5;
+pub(super) const HEADER_WORDS: usize = 5;
 
 /// Stack of the thread that checks a module. The BEAM's schedulers have a few hundred KiB, too little for the
 /// recursive walks over deeply nested control flow in SPIRV-Tools.
