@@ -63,6 +63,23 @@ defmodule Nx.Vulkan.CompilerTest do
       assert kernels(fn x -> Nx.all(Nx.less(Nx.abs(x), 10)) end, [x]) == 1
     end
 
+    test "what is read several times and comes together again is computed there" do
+      x = device({4, 6})
+
+      gelu = fn x ->
+        inner = Nx.add(x, Nx.multiply(Nx.multiply(x, x), x))
+        Nx.multiply(x, Nx.add(1, Nx.tanh(inner)))
+      end
+
+      assert kernels(fn x -> gelu.(Nx.add(Nx.exp(x), x)) end, [x]) == 1
+      assert kernels(fn x -> Nx.sum(gelu.(Nx.add(Nx.exp(x), x)), axes: [1]) end, [x]) == 1
+
+      sigmoid = fn x -> x |> Nx.exp() |> then(&Nx.divide(&1, Nx.add(&1, 1))) end
+      assert kernels(sigmoid, [x]) == 1
+      # One of its readers reads other elements.
+      assert kernels(fn x -> x |> Nx.exp() |> then(&Nx.add(&1, Nx.reverse(&1))) end, [x]) == 2
+    end
+
     test "equal expressions are one, and squares are products" do
       x = device({4, 6})
       twice = fn x -> Nx.divide(Nx.sum(Nx.exp(x)), Nx.add(Nx.sum(Nx.exp(x)), 1)) end

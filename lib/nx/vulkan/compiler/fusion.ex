@@ -26,12 +26,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     AttentionFusion,
     ContractionFusion,
     ContractionGroup,
+    Convergence,
     DeviceLoop,
     FusionGroup,
     HostLoop,
     MapFusion,
-    RowFusion,
-    RowGroup
+    RowFusion
   }
 
   @views Catalogue.names(family: :view)
@@ -61,7 +61,9 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     positions =
       order |> Enum.with_index() |> Map.new(fn {tensor, index} -> {tensor.data.id, index} end)
 
+    meetings = Convergence.find(order, readers, kinds)
     state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}, positions: positions}
+    state = Map.put(state, :meetings, meetings)
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     rows = if shares?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, scope: scope})
@@ -245,6 +247,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp recomputed?([_], _tensor, _group, _state), do: true
 
+  # Readers that lead to one operation are of one group.
+  defp recomputed?(_readers, %T{data: %Expr{id: id}}, _group, %{meetings: meetings})
+       when is_map_key(meetings, id),
+       do: true
+
   # Compares loading its inputs in each of the groups with loading them once, storing the result, and
   # loading that. A compute-bound operation takes as long as loading.
   defp recomputed?(readers, tensor, group, state) do
@@ -391,69 +398,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)
-  defp fused_shared(rows, state), do: fused_rows(rows, state)
-
-  # The block of a row group, and the tensors that it reads.
-  defp fused_rows(rows, state) do
-    start = %{rows: rows, inputs: [], steps: [], values: %{}, state: state}
-
-    {results, built} =
-      Enum.map_reduce(rows.outputs, start, fn id, built ->
-        {{:step, index}, built} = row_step(state.tensors[id], row_kind(id, nil, built), built)
-        {index, built}
-      end)
-
-    {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
-
-    if inputs == [],
-      do: {:error, "nothing to choose a backend by"},
-      else:
-        with(
-          {:ok, group} <- RowGroup.new(steps, inputs, results, {rows.shape, rows.row_axes}),
-          do: {:ok, group, inputs}
-        )
-  end
-
-  # `kind` is what the value is computed for, see `Lowering`.
-  defp row_step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, kind, %{rows: rows} = built) do
-    key = if id in rows.members, do: {id, kind}, else: id
-
-    case built.values do
-      %{^key => value} ->
-        {value, built}
-
-      %{} when key == id ->
-        {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
-        |> then(fn {value, built} -> {value, put_in(built.values[id], value)} end)
-
-      %{} ->
-        read = if built.state.kinds[id] == :reduction, do: :element, else: kind
-        {args, built} = Enum.map_reduce(args, built, &row_argument(&1, read, &2))
-        step = {op, %{tensor | data: nil}, args, kind}
-        value = {:step, length(built.steps)}
-        {value, put_in(%{built | steps: [step | built.steps]}.values[key], value)}
-    end
-  end
-
-  defp row_argument(%T{} = arg, kind, built) do
-    case resolve(arg) do
-      %T{data: %Expr{op: :constant, args: [number]}} = tensor ->
-        {{:constant, %{tensor | data: nil}, number}, built}
-
-      %T{data: %Expr{id: id}} = tensor ->
-        row_step(tensor, row_kind(id, kind, built), built)
-    end
-  end
-
-  defp row_argument(other, _kind, built), do: {{:other, other}, built}
-
-  defp row_kind(id, kind, %{rows: rows, state: state}) do
-    case rows.roots do
-      %{^id => :row} -> {:row, state.tensors[id].shape}
-      %{^id => :element} -> :element
-      %{} -> kind
-    end
-  end
+  defp fused_shared(rows, state), do: RowFusion.block(rows, state)
 
   # The steps of the members that lead to the tensor, and the tensors that they read.
   @doc false

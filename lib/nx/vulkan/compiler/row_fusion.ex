@@ -13,7 +13,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   alias Nx.Defn.{Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
-  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup}
+  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, RowGroup}
 
   @reductions Catalogue.names(family: :reduction)
   # Of the elements of a row, those of an operation on other elements are not at hand, and indices are others.
@@ -338,5 +338,70 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
         %{} -> false
       end
     end)
+  end
+
+  ## Blocks
+
+  @doc "The block of a row group, and the tensors that it reads."
+  @spec block(rows(), map()) :: {:ok, RowGroup.t(), [T.t()]} | {:error, String.t()}
+  def block(rows, state) do
+    start = %{rows: rows, inputs: [], steps: [], values: %{}, state: state}
+
+    {results, built} =
+      Enum.map_reduce(rows.outputs, start, fn id, built ->
+        {{:step, index}, built} = row_step(state.tensors[id], row_kind(id, nil, built), built)
+        {index, built}
+      end)
+
+    {steps, inputs} = {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
+
+    if inputs == [],
+      do: {:error, "nothing to choose a backend by"},
+      else:
+        with(
+          {:ok, group} <- RowGroup.new(steps, inputs, results, {rows.shape, rows.row_axes}),
+          do: {:ok, group, inputs}
+        )
+  end
+
+  # `kind` is what the value is computed for, see `Lowering`.
+  defp row_step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, kind, %{rows: rows} = built) do
+    key = if id in rows.members, do: {id, kind}, else: id
+
+    case built.values do
+      %{^key => value} ->
+        {value, built}
+
+      %{} when key == id ->
+        {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
+        |> then(fn {value, built} -> {value, put_in(built.values[id], value)} end)
+
+      %{} ->
+        read = if built.state.kinds[id] == :reduction, do: :element, else: kind
+        {args, built} = Enum.map_reduce(args, built, &row_argument(&1, read, &2))
+        step = {op, %{tensor | data: nil}, args, kind}
+        value = {:step, length(built.steps)}
+        {value, put_in(%{built | steps: [step | built.steps]}.values[key], value)}
+    end
+  end
+
+  defp row_argument(%T{} = arg, kind, built) do
+    case Fusion.resolve(arg) do
+      %T{data: %Expr{op: :constant, args: [number]}} = tensor ->
+        {{:constant, %{tensor | data: nil}, number}, built}
+
+      %T{data: %Expr{id: id}} = tensor ->
+        row_step(tensor, row_kind(id, kind, built), built)
+    end
+  end
+
+  defp row_argument(other, _kind, built), do: {{:other, other}, built}
+
+  defp row_kind(id, kind, %{rows: rows, state: state}) do
+    case rows.roots do
+      %{^id => :row} -> {:row, state.tensors[id].shape}
+      %{^id => :element} -> :element
+      %{} -> kind
+    end
   end
 end
