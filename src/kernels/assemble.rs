@@ -1,5 +1,5 @@
-//! Tensors that are assembled from strided copies into views of the result: padding, concatenation, slices that are put into
-//! others. The copies are programs; how they run is `kernels::fusion`'s.
+//! Tensors that are assembled by programs that each write a view of the result: padding, concatenation, slices that are put
+//! into others. How the programs run is `kernels::fusion`'s.
 
 use smallvec::SmallVec;
 
@@ -11,8 +11,8 @@ use crate::memory::Buffer;
 use crate::program::{Attribute, Node, Program, Type, elements, op};
 
 /// A program with an output view, and what its inputs read.
-pub struct StridedCopy<'a> {
-    /// The program of the copy: the elements to write, and the view of the result that they go to.
+pub struct AssembledPart<'a> {
+    /// The elements to write, and the view of the result that they go to.
     pub program: &'a Program,
     /// What the program's inputs read, one operand for each input.
     pub operands: &'a [Operand<'a>],
@@ -23,12 +23,12 @@ pub fn copied(ty: Type) -> Node {
     Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None }
 }
 
-/// A dense tensor into which the copies are written in order. What none of them covers is undefined.
-pub fn run(cx: &Context, ty: Type, shape: &[u64], copies: &[StridedCopy]) -> Attempt<Buffer> {
+/// A dense tensor into which the parts are written in order. What none of them covers is undefined.
+pub fn run(cx: &Context, ty: Type, shape: &[u64], parts: &[AssembledPart]) -> Attempt<Buffer> {
     let bytes = elements(shape)?.checked_mul(ty.size()).ok_or(Error::SizeMismatch)?;
     let out = cx.allocate(bytes)?;
-    for copy in copies {
-        fusion::run_into(cx, copy.program, copy.operands, (&out, bytes))?;
+    for part in parts {
+        fusion::run_into(cx, part.program, part.operands, (&out, bytes))?;
     }
     Ok(Buffer::new(bytes, out))
 }

@@ -1,20 +1,20 @@
-//! Tensors that are assembled from strided copies.
+//! Tensors that are assembled from programs that each write a view of them.
 
 use rustler::Term;
 use smallvec::SmallVec;
 
 use super::graphs::KeyTerms;
-use super::program::{InputOperands, InputTerms, add_inputs, input_key, input_operands, input_terms, operands};
+use super::program::{InputOperands, InputTerms, input_key, input_operands, input_terms, operands, program_arg};
 use super::*;
 use crate::graph::Context;
-use crate::kernels::assemble::{self, StridedCopy};
+use crate::kernels::assemble::{self, AssembledPart};
 use crate::memory::Blocking;
-use crate::program::{DynamicOffset, OutputView, Program, Type};
+use crate::program::{DynamicOffset, OutputView, Program};
 
 pair!(assemble, assemble_dirty, (out_type, shape, parts, device), reply, assemble_parts);
 
-/// Each of `parts` is `{inputs, shape, offset, strides, starts}`: the first of `inputs` over `shape` goes to that view
-/// of the result, moved by the dynamic offsets `starts`, later parts over earlier ones. All of them must cover it.
+/// Each of `parts` is `{nodes, inputs, shape, offset, strides, starts}`: what the program of the first three computes goes to
+/// that view of the result, moved by the dynamic offsets `starts`, later parts over earlier ones. All of them must cover it.
 /// `device` is the one that parts without buffers are assembled on.
 fn assemble_parts<'a>(
     out_type: Term<'a>,
@@ -29,22 +29,22 @@ fn assemble_parts<'a>(
     let mut count = 0;
     for part in list_arg(parts, "parts")? {
         blocking.require_for(given.len() as u64)?;
-        let [inputs, shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
-            return Err(wrong("parts", "{inputs, shape, offset, strides, starts}").into());
+        let [nodes, inputs, shape, offset, strides, starts] = tuple_arg(part, "parts")?[..] else {
+            return Err(wrong("parts", "{nodes, inputs, shape, offset, strides, starts}").into());
         };
         let inputs = input_terms(inputs)?;
         let input_operands = input_operands(&inputs)?;
-        key.extend([shape, offset, strides, starts]);
+        key.extend([nodes, shape, offset, strides, starts]);
         input_key(&mut key, &inputs, shape);
-        given.push(PartTerms { inputs, shape, offset, strides, starts, input_operands, first: count });
+        given.push(PartTerms { nodes, inputs, shape, offset, strides, starts, input_operands, first: count });
         count += given[given.len() - 1].input_operands.len();
     }
     let operands: Vec<_> = given.iter().map(|part| operands(&part.input_operands, part.first)).collect();
     let call = |cx: &Context| {
         let (ty, shape) = (type_arg(out_type, "out_type")?, shape_arg(shape, "shape")?);
-        let programs = given.iter().map(|part| part.program(ty)).collect::<Result<Vec<_>>>()?;
-        let part = |(program, operands)| StridedCopy { program, operands };
-        let parts: Vec<StridedCopy> =
+        let programs = given.iter().map(PartTerms::program).collect::<Result<Vec<_>>>()?;
+        let part = |(program, operands)| AssembledPart { program, operands };
+        let parts: Vec<AssembledPart> =
             programs.iter().zip(operands.iter().map(|operands| &operands[..])).map(part).collect();
         Ok([assemble::run(cx, ty, &shape, &parts)?])
     };
@@ -53,6 +53,7 @@ fn assemble_parts<'a>(
 
 /// A part's terms, and its operands, which are those of the call from `first` on.
 struct PartTerms<'a> {
+    nodes: Term<'a>,
     inputs: SmallVec<[InputTerms<'a>; 4]>,
     shape: Term<'a>,
     offset: Term<'a>,
@@ -63,10 +64,8 @@ struct PartTerms<'a> {
 }
 
 impl PartTerms<'_> {
-    fn program(&self, ty: Type) -> Result<Program> {
-        let mut program = Program::over(shape_arg(self.shape, "parts")?);
-        add_inputs(&self.inputs, self.shape, &mut program)?;
-        program.nodes.push(assemble::copied(ty));
+    fn program(&self) -> Result<Program> {
+        let mut program = program_arg(self.nodes, &self.inputs, self.shape)?;
         let dynamic_offsets = list_arg(self.starts, "parts")?.map(dynamic_offset_arg).collect::<Result<_>>()?;
         let (offset, strides) = (step_arg(self.offset, "parts")?, steps_arg(self.strides, "parts")?);
         program.output = Some(OutputView { offset, strides, dynamic_offsets });

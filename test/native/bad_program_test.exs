@@ -130,7 +130,12 @@ defmodule Nx.Vulkan.BadProgramTest do
       {[], [{2, 1, 0, 2}], [column], [depth], [padding]}
     end
 
-    part = fn inputs, offset, strides, starts -> [{inputs, {2}, offset, strides, starts}] end
+    copy = [{:as_type, @f32, [0]}]
+
+    part = fn inputs, offset, strides, starts ->
+      [{copy, inputs, {2}, offset, strides, starts}]
+    end
+
     [input, one] = [{a, @f32, {2}}, {a, {:s, 32}, {}}]
 
     assert {:ok, _} = Native.call(contract(@f32, data, data, row.({2, 2, 0, 2})))

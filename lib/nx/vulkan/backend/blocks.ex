@@ -14,7 +14,8 @@ defmodule Nx.Vulkan.Backend.Blocks do
     HookValue,
     HostLoop,
     MapGroup,
-    RowGroup
+    RowGroup,
+    UpdateGroup
   }
 
   alias Nx.Vulkan.VulkanoBackend, as: B
@@ -30,6 +31,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
   defp native(%RowGroup{} = group, outs, args), do: RowGroup.run(group, outs, args)
   defp native(%MapGroup{} = group, outs, args), do: MapGroup.run(group, outs, args)
+  defp native(%UpdateGroup{} = group, outs, args), do: UpdateGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)
   defp native(%HookValue{} = value, _out, [tensor]), do: HookValue.run(value, tensor)
 

@@ -100,9 +100,8 @@ defmodule Nx.Vulkan.Backend.ProgramRecorder do
         ref = make_ref()
 
         written =
-          for {inputs, over, offset, strides, starts} <- regions do
-            {[{:as_type, type, [0]}], inputs, over, ref, {shape, offset, strides, starts}}
-          end
+          for {nodes, inputs, over, offset, strides, starts} <- regions,
+              do: {nodes, inputs, over, ref, {shape, offset, strides, starts}}
 
         Process.put(__MODULE__, Enum.reverse(written, steps))
         {:ok, ref}

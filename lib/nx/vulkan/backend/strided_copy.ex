@@ -1,12 +1,13 @@
 defmodule Nx.Vulkan.Backend.StridedCopy do
   @moduledoc false
-  # Callbacks whose result is put together from copied regions. It says where each region goes, and leaves
-  # the copies to one NIF call.
+  # Callbacks whose result is put together from regions, copied ones for the most part. It says where each region goes,
+  # and leaves the kernels to one NIF call.
   #
   # A region is `{operands, shape, offset, strides, starts}`: the first operand holds the elements of the
   # region's `shape`, and they go to the view of the result that `offset` and `strides` say. `starts` move
   # that view: each is `{operand, extent, step}`, `step` elements for each unit of the operand's value,
-  # which is clamped to be below `extent`. Later regions overwrite earlier ones.
+  # which is clamped to be below `extent`. Later regions overwrite earlier ones. A region whose elements are computed
+  # begins with the nodes of their program, whose inputs are the first operands.
 
   import Nx.Vulkan.Backend.NarrowFloat, only: [is_narrow: 1]
 
@@ -76,12 +77,18 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
     copy(:stack, [tensors, axis], out, regions)
   end
 
-  def put_slice(%T{type: type, shape: shape} = out, tensor, starts, slice) do
-    strides = Movement.strides(shape)
-    {offset, indices, steps} = Movement.starts(starts, dims(shape), dims(slice.shape), strides)
-    starts_at = for {{extent, step}, i} <- Enum.with_index(steps, 1), do: {i, extent, step}
-    put = {[operand(slice, type) | indices], slice.shape, offset, strides, starts_at}
+  def put_slice(%T{type: type} = out, tensor, starts, slice) do
+    put = at(out, starts, [operand(slice, type)], slice.shape)
     copy(:put_slice, [tensor, starts, slice], out, [whole(out, tensor), put])
+  end
+
+  @doc "The region of that shape at an index of the result, some of whose coordinates are tensors."
+  def at(%T{shape: shape}, starts, operands, over) do
+    strides = Movement.strides(shape)
+    {offset, indices, steps} = Movement.starts(starts, dims(shape), dims(over), strides)
+    first = length(operands)
+    starts_at = for {{extent, step}, i} <- Enum.with_index(steps, first), do: {i, extent, step}
+    {operands ++ indices, over, offset, strides, starts_at}
   end
 
   # The tensor broadcast over the whole result.
@@ -104,17 +111,21 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
   # The result of the callback `op`; `args` are the callback's arguments after `out`, for the fallback.
   def copy(op, args, %T{type: type, shape: shape} = out, regions) do
     # Where nothing is converted only the width matters.
-    moves? = Enum.all?(regions, fn {[operand | _], _, _, _, _} -> elem(operand, 1) == type end)
+    moves? = Enum.all?(regions, &moves?(&1, type))
     stored = if moves?, do: &Movement.storage_type/1, else: & &1
-
-    regions =
-      for {[operand | indices], over, offset, strides, starts} <- regions,
-          do:
-            {[put_elem(operand, 1, stored.(elem(operand, 1))) | indices], over, offset, strides,
-             starts}
-
+    regions = Enum.map(regions, &with_nodes(&1, stored.(type), stored))
     Dispatch.result(ProgramRecorder.assemble(stored.(type), shape, regions), op, out, args)
   end
+
+  defp moves?({[operand | _], _, _, _, _}, type), do: elem(operand, 1) == type
+  defp moves?(_computed, _type), do: true
+
+  defp with_nodes({[operand | indices], shape, offset, strides, starts}, type, stored) do
+    operands = [put_elem(operand, 1, stored.(elem(operand, 1))) | indices]
+    {[{:as_type, type, [0]}], operands, shape, offset, strides, starts}
+  end
+
+  defp with_nodes(computed, _type, _stored), do: computed
 
   defp dims(shape), do: Tuple.to_list(shape)
   defp dot(numbers, strides), do: Enum.sum(Enum.zip_with(numbers, strides, &*/2))

@@ -222,8 +222,9 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
         do: view
   end
 
+  @doc false
   # The view, and those that it is a view of.
-  defp view(id, state) do
+  def view(id, state) do
     case arguments(state.tensors[id]) do
       [operand] when is_map_key(state.kinds, operand) ->
         if state.kinds[operand] == :view and state.tensors[operand].data.op in @views,

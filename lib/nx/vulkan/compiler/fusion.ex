@@ -31,7 +31,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     FusionGroup,
     HostLoop,
     MapFusion,
-    RowFusion
+    RowFusion,
+    UpdateFusion
   }
 
   @views Catalogue.names(family: :view)
@@ -70,7 +71,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     contractions = ContractionFusion.contractions(order, state, &steps/2)
     state = Map.put(state, :contractions, contractions)
     maps = if shares?, do: MapFusion.find(order, state), else: %{}
-    state = Map.put(state, :shared, Map.merge(rows, maps))
+    updates = UpdateFusion.find(order, state)
+    state = Map.put(state, :shared, rows |> Map.merge(maps) |> Map.merge(updates))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
   end
@@ -398,6 +400,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)
+  defp fused_shared(%{update: _} = update, state), do: UpdateFusion.block(update, state)
   defp fused_shared(rows, state), do: RowFusion.block(rows, state)
 
   # The steps of the members that lead to the tensor, and the tensors that they read.

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
-  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, MapGroup, RowGroup}
+  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, MapGroup, RowGroup, UpdateGroup}
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -65,6 +65,12 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   defp default(%MapGroup{steps: steps, results: results}, inputs) do
     values = values(steps, inputs)
     results |> Enum.map(&result(&1, values)) |> List.to_tuple()
+  end
+
+  defp default(%UpdateGroup{steps: steps, starts: starts}, [target | _] = inputs) do
+    values = values(steps, inputs)
+    update = Map.fetch!(values, {:step, length(steps) - 1})
+    {Nx.put_slice(target, UpdateGroup.starts(starts, inputs), update)}
   end
 
   defp default(%ContractionGroup{steps: steps, dot: dot, keeps_dot: true}, inputs) do
