@@ -38,7 +38,7 @@ const fn sliced(slices: u32, tile: Tile) -> Tile {
 }
 
 /// From the least work for each element that is loaded to the most workgroups.
-pub const TILES: [Tile; 12] = [
+pub const TILES: [Tile; 14] = [
     tile([128, 128, 8], [8, 8]),
     tile([64, 128, 8], [8, 8]),
     sliced(4, tile([64, 64, 16], [8, 8])),
@@ -51,6 +51,8 @@ pub const TILES: [Tile; 12] = [
     tile([128, 16, 16], [4, 4]),
     tile([16, 128, 16], [4, 4]),
     sliced(4, tile([16, 32, 32], [4, 4])),
+    sliced(8, tile([16, 32, 64], [4, 4])),
+    sliced(8, tile([16, 16, 64], [4, 4])),
 ];
 
 const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
@@ -70,6 +72,9 @@ const LANES: u32 = 32;
 
 /// Elements along k whose offsets are found at once, where that takes divisions: a larger multiple of any tile's `depth`.
 pub const TABLE_ENTRIES: u32 = 128;
+
+/// Steps along k from this one on are for long k alone.
+const MIN_DEEP_STEP: u32 = 64;
 
 /// Elements of a part of k: shorter ones are not worth the sum over the parts.
 pub(super) const MIN_PART_DEPTH: u64 = 128;
@@ -139,6 +144,8 @@ impl Tile {
             tile.shared_bytes(element.size(), accumulator.size()) <= caps.max_shared.into()
                 && u64::from(tile.thread_rows * tile.thread_columns) <= max_sums
                 && !(padded && tile.slices > 1)
+                // Of a short k most slices of a deep step would be zeros.
+                && (tile.depth < MIN_DEEP_STEP || sizes[3] >= 2 * u64::from(tile.depth))
         };
         // What an element along k takes a multiprocessor, as multiplications: those of the tile, beyond the edges included, the
         // loads for them from memory and from shared memory, and the time that few threads wait for both. Fitted to bare kernels
