@@ -11,9 +11,9 @@ const GROUP_INVOCATIONS: u64 = 256;
 /// Elements of an invocation that rows are spread for: enough loads at once to hide their latency.
 const ELEMENTS_PER_LANE: u64 = 4;
 /// The most elements of an invocation whose values are kept in registers. The loops over them are unrolled.
-const MAX_REGISTER_ELEMENTS: u64 = 16;
+const MAX_REGISTER_ELEMENTS: u64 = 32;
 /// The most bytes of registers that an invocation keeps values in: more would leave fewer invocations on a multiprocessor.
-const MAX_REGISTER_BYTES: u64 = 128;
+const MAX_REGISTER_BYTES: u64 = 256;
 /// The shortest rows that the invocations of a CPU device's subgroup share. Shorter ones have an invocation each: it neither exchanges
 /// results nor waits.
 const MIN_SHARED_ROW: u64 = 32;
@@ -52,7 +52,7 @@ pub fn vectors(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> Opt
 pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
     let RowProblem { rows, len, vectors, kept } = problem;
     let width = if vectors.is_some() { 4 } else { 1 };
-    let (own, lanes) = if caps.cpu { cpu_shape(len, caps) } else { gpu_shape(rows, len, caps) };
+    let (own, lanes) = if caps.cpu { cpu_shape(len, caps) } else { gpu_shape(rows, len, kept, caps) };
     let steps = len.div_ceil(lanes * width);
     let capacity = len.next_multiple_of(64);
     let shared = kept.all.saturating_mul(capacity).saturating_mul(own);
@@ -66,17 +66,29 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
         _ if kept.computed > 0 => KeptValues::Memory,
         _ => KeptValues::Recomputed,
     };
-    let in_subgroup = caps.cpu && caps.subgroup > 0 && lanes > 1;
+    let whole = caps.subgroup.is_power_of_two() && (own * lanes).is_multiple_of(caps.subgroup.into());
+    let subgroup_lanes = if whole { lanes.min(caps.subgroup.into()) } else { 1 };
     let exact = matches!(kept, KeptValues::Registers(_)) && steps * lanes * width == len;
-    RowSchedule { rows: own as u32, lanes: lanes as u32, vectors, kept, exact, in_subgroup }
+    RowSchedule { rows: own as u32, lanes: lanes as u32, vectors, kept, exact, subgroup_lanes: subgroup_lanes as u32 }
 }
 
 /// Rows of a workgroup, and the invocations of a row.
-fn gpu_shape(rows: u64, len: u64, caps: &Capabilities) -> (u64, u64) {
+fn gpu_shape(rows: u64, len: u64, kept: KeptBytes, caps: &Capabilities) -> (u64, u64) {
     let most = (u64::from(caps.max_threads) + 1).next_power_of_two() / 2;
     let wanted = len.div_ceil(ELEMENTS_PER_LANE).max(1).next_power_of_two();
     // Few long rows get all invocations that a workgroup may have.
     let few = rows < 2 * caps.multiprocessors;
+    // The invocations of one subgroup exchange what they have without a barrier.
+    let subgroup = u64::from(caps.subgroup);
+    let own_elements = len.div_ceil(subgroup.max(1)).next_multiple_of(4);
+    let one_subgroup = !few
+        && subgroup.is_power_of_two()
+        && wanted > subgroup
+        && own_elements <= MAX_REGISTER_ELEMENTS
+        && own_elements * kept.all <= MAX_REGISTER_BYTES;
+    if one_subgroup {
+        return (GROUP_INVOCATIONS / subgroup, subgroup);
+    }
     let lanes = wanted.min(if few || len > 16 * GROUP_INVOCATIONS { most } else { GROUP_INVOCATIONS.min(most) });
     let own = (GROUP_INVOCATIONS / lanes).max(1).min(rows.max(1).next_power_of_two());
     (own, lanes)
@@ -103,7 +115,9 @@ mod tests {
             let schedule = chosen(rows, len, [4, 0], caps);
             (schedule.rows, schedule.lanes)
         };
-        assert_eq!(shape(8192, 1024, &h200()), (1, 256));
+        assert_eq!(shape(8192, 1024, &h200()), (8, 32));
+        assert_eq!(shape(8192, 2048, &h200()), (1, 256));
+        assert_eq!(shape(8192, 1024, &Capabilities { subgroup: 0, ..h200() }), (1, 256));
         assert_eq!(shape(8192, 64, &h200()), (16, 16));
         assert_eq!(shape(1, 768, &h200()), (1, 256));
         assert_eq!(shape(1, 50_257, &h200()), (1, 1024));
@@ -113,10 +127,19 @@ mod tests {
     }
 
     #[test]
+    fn invocations_of_a_subgroup_exchange_directly() {
+        let lanes = |rows, len, caps: &_| chosen(rows, len, [4, 0], caps).subgroup_lanes;
+        assert_eq!([lanes(1, 768, &h200()), lanes(8192, 1024, &h200()), lanes(8192, 16, &h200())], [32, 32, 4]);
+        assert_eq!(lanes(1, 768, &Capabilities { subgroup: 0, ..h200() }), 1);
+        assert_eq!([lanes(128, 10, &lavapipe()), lanes(128, 1000, &lavapipe())], [1, 8]);
+    }
+
+    #[test]
     fn values_are_kept_where_there_is_room() {
         let kept = |len, bytes, caps: &_| chosen(8192, len, bytes, caps).kept;
-        assert_eq!(kept(1024, [4, 4], &h200()), KeptValues::Registers(1));
-        assert_eq!(kept(1023, [4, 4], &h200()), KeptValues::Registers(4));
+        assert_eq!(kept(1024, [4, 4], &h200()), KeptValues::Registers(8));
+        assert_eq!(kept(1023, [4, 4], &h200()), KeptValues::Registers(32));
+        assert_eq!(kept(2048, [4, 4], &h200()), KeptValues::Registers(2));
         assert_eq!(kept(1024, [0, 0], &h200()), KeptValues::Recomputed);
         assert_eq!(kept(50_000, [4, 0], &h200()), KeptValues::Recomputed);
         assert_eq!(kept(50_000, [8, 4], &h200()), KeptValues::Memory);

@@ -55,11 +55,11 @@ impl RowEmitter<'_> {
         for (to, from) in [(0, 1), (2, 3), (0, 2)].into_iter().filter(|_| self.width() == 4) {
             let _ = writeln!(text, "  {combine}({}, {});", own.parts(to), own.parts(from));
         }
-        if self.schedule.lanes > 1 {
-            match self.schedule.in_subgroup {
-                true => subgroup_exchange(text, own),
-                false => shared_exchange(text, own),
-            }
+        if self.schedule.subgroup_lanes > 1 {
+            subgroup_exchange(text, own);
+        }
+        if self.schedule.lanes > self.schedule.subgroup_lanes {
+            shared_exchange(text, own);
         }
         let (finished, part) = accumulator.finished();
         let finished = finished.replace("a##_", &format!("a{}_0_", own.value));
@@ -68,30 +68,38 @@ impl RowEmitter<'_> {
     }
 }
 
-/// All invocations go on with the value of the row's first one: those of others may be rounded otherwise.
+/// All invocations go on with the value of the subgroup's first one: those of others may be rounded otherwise.
 fn subgroup_exchange(text: &mut String, own: &RowAccumulator) {
     let RowAccumulator { value, accumulator, .. } = own;
     let declared = accumulator.join(" ", |i, part| format!("{} b{i} = from_lane(a{value}_0_{i}, s);", part.glsl()));
     let others = accumulator.join(", ", |i, _| format!("b{i}"));
-    let first = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = from_lane(a{value}_0_{i}, lane);"));
+    let first =
+        accumulator.join(" ", |i, _| format!("a{value}_0_{i} = from_lane(a{value}_0_{i}, lane % SUBGROUP_LANES);"));
     let _ = writeln!(
         text,
-        "  [[unroll]] for (uint s = LANES / 2u; s > 0u; s /= 2u) {{ {declared} {}({}, {others}); }}\n  {first}",
+        "  [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) {{ {declared} {}({}, {others}); }}\n  {first}",
         accumulator.function(),
         own.parts(0)
     );
 }
 
+/// All invocations of a row add up what its subgroups, or its invocations, have, in the same order.
 fn shared_exchange(text: &mut String, own: &RowAccumulator) {
     let RowAccumulator { value, accumulator, .. } = own;
-    let put = accumulator.join(" ", |i, part| format!("partial{i}_{}[INVOCATION] = a{value}_0_{i};", part.glsl()));
-    let others = accumulator.join(", ", |i, part| format!("partial{i}_{}[INVOCATION + s]", part.glsl()));
-    let first = accumulator.join(" ", |i, part| format!("a{value}_0_{i} = partial{i}_{}[own * LANES];", part.glsl()));
+    let at = |i: usize, index: &str| format!("partial{value}_{i}[own * PARTIALS + {index}]");
+    let put = accumulator.join(" ", |i, _| format!("{} = a{value}_0_{i};", at(i, "lane / SUBGROUP_LANES")));
+    let next = accumulator.join(", ", |i, _| at(i, "lane + s"));
+    let put_own = accumulator.join(" ", |i, _| format!("{} = a{value}_0_{i};", at(i, "lane")));
+    let get_own = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = {};", at(i, "lane")));
+    let first = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = {};", at(i, "0")));
+    let others = accumulator.join(", ", |i, _| at(i, "s"));
+    let (combine, parts) = (accumulator.function(), own.parts(0));
     let _ = writeln!(
         text,
-        "  {put}\n  for (uint s = LANES / 2u; s > 0u; s /= 2u) {{\n    barrier();\n    \
-         if (lane < s) {{ {}({}, {others}); {put} }}\n  }}\n  barrier();\n  {first}\n  barrier();",
-        accumulator.function(),
-        own.parts(0)
+        "  if (lane % SUBGROUP_LANES == 0) {{ {put} }}\n  barrier();\n  \
+         if (PARTIALS > 8u) {{\n    if (lane < PARTIALS) {{ {get_own} }}\n    \
+         for (uint s = PARTIALS / 2u; s > 4u; s /= 2u) {{\n      \
+         if (lane < s) {{ {combine}({parts}, {next}); {put_own} }}\n      barrier();\n    }}\n  }}\n  \
+         {first}\n  [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) {combine}({parts}, {others});"
     );
 }

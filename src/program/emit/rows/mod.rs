@@ -43,8 +43,8 @@ pub struct RowSchedule {
     pub kept: KeptValues,
     /// Whether the steps of all invocations make a row, without a rest.
     pub exact: bool,
-    /// Whether the invocations of a row are those of one subgroup, and hand values to each other directly.
-    pub in_subgroup: bool,
+    /// Invocations of a row that are of one subgroup, and hand values to each other directly: a power of two, and 1 where none do.
+    pub subgroup_lanes: u32,
 }
 
 /// The values of elements that later passes need again, by what they cost.
@@ -59,7 +59,7 @@ pub struct KeptBytes {
 /// The bytes of what later passes need again.
 pub fn kept_bytes(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> KeptBytes {
     let bytes = |kept| {
-        let schedule = RowSchedule { rows: 1, lanes: 1, vectors: None, kept, exact: false, in_subgroup: false };
+        let schedule = RowSchedule { rows: 1, lanes: 1, vectors: None, kept, exact: false, subgroup_lanes: 1 };
         let emitter = RowEmitter::new(rows, sound, schedule, caps);
         emitter.kept.iter().map(|&value| rows.program.type_of(value).compute().size()).sum()
     };
@@ -92,6 +92,8 @@ pub fn emit_rows(
     let mut text = emitter.head(parameters);
     define(&mut text, "LANES", format_args!("{}u", schedule.lanes));
     define(&mut text, "ROWS", format_args!("{}u", schedule.rows));
+    define(&mut text, "SUBGROUP_LANES", format_args!("{}u", schedule.subgroup_lanes));
+    define(&mut text, "PARTIALS", "(LANES / SUBGROUP_LANES)");
     let _ = writeln!(text, "layout(local_size_x = {}) in;", schedule.rows * schedule.lanes);
     emitter.rows(&mut text);
     text
@@ -211,7 +213,7 @@ impl<'a> RowEmitter<'a> {
         let parts: Vec<_> = accumulators.flat_map(|accumulator| accumulator.parts).collect();
         if !parts.is_empty() {
             files.push("reduce.glsl");
-            if self.schedule.in_subgroup {
+            if self.schedule.subgroup_lanes > 1 {
                 files.push("exchange.glsl");
             }
             let complex = |node: &Node| program.reduction_of(node).is_some_and(|(_, ty)| ty.is_complex());
@@ -291,15 +293,15 @@ impl<'a> RowEmitter<'a> {
                 let _ = writeln!(text, "shared {} kept{value}[ROWS * {count}u];", self.glsl(value));
             }
         }
-        if self.schedule.lanes == 1 || self.schedule.in_subgroup {
+        if self.schedule.lanes == self.schedule.subgroup_lanes {
             return;
         }
-        let accumulators = self.program().nodes.iter().filter_map(|node| self.accumulator(node));
-        let parts: BTreeSet<_> = accumulators
-            .flat_map(|accumulator| accumulator.parts.iter().map(|part| part.glsl()).enumerate().collect::<Vec<_>>())
-            .collect();
-        for (i, part) in parts {
-            let _ = writeln!(text, "shared {part} partial{i}_{part}[ROWS * LANES];");
+        // Each reduction has memory of its own, so that none waits until all have read another's.
+        for (i, node) in self.program().nodes.iter().enumerate() {
+            let (value, accumulator) = (self.program().inputs.len() + i, self.accumulator(node));
+            for (i, part) in accumulator.iter().flat_map(|accumulator| accumulator.parts.iter().enumerate()) {
+                let _ = writeln!(text, "shared {} partial{value}_{i}[ROWS * PARTIALS];", part.glsl());
+            }
         }
     }
 
