@@ -38,6 +38,8 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
 #define SHARED_EXCHANGE 
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0;
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 2048
@@ -64,5 +66,7 @@ void element(IDX o, IDX r, out double e0) {
 #define REDUCED_VECTORS 0
 #define UNROLLED 8
 #define SHARED_EXCHANGE 
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -42,7 +42,9 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define REDUCTION_THREADS 32
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
-#define UNROLLED 4
-#define SHARED_EXCHANGE 
+#define UNROLLED 1
+#define SUBGROUP_EXCHANGE 
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));
 #include "lib/loops/reduce.glsl"

@@ -44,5 +44,7 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
 #define SUBGROUP_EXCHANGE 
+#define LANES 8
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));
 #include "lib/loops/reduce.glsl"

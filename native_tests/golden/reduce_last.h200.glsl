@@ -39,7 +39,9 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define REDUCTION_THREADS 256
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
-#define UNROLLED 4
+#define UNROLLED 1
 #define SHARED_EXCHANGE 
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -42,7 +42,9 @@ void load_scalar(IDX r, IDX index0, out double q0) {
 #define REDUCTION_THREADS 256
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
-#define UNROLLED 4
+#define UNROLLED 1
 #define SHARED_EXCHANGE 
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));
 #include "lib/loops/reduce.glsl"

@@ -28,7 +28,9 @@ void element(IDX o, IDX r, out uint e0) {
 #define REDUCTION_THREADS 256
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
-#define UNROLLED 8
+#define UNROLLED 3
 #define SHARED_EXCHANGE 
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(uint8_t, p.result, index) = uint8_t(to_u8(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -29,5 +29,7 @@ void element(IDX o, IDX r, out uint e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(uint8_t, p.result, index) = uint8_t(to_u8(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -28,7 +28,9 @@ void element(IDX o, IDX r, out double e0) {
 #define REDUCTION_THREADS 2
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
-#define UNROLLED 8
-#define SHARED_EXCHANGE 
+#define UNROLLED 3
+#define SUBGROUP_EXCHANGE 
+#define LANES 2
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

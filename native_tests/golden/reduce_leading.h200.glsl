@@ -36,10 +36,12 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum
 #define OUTPUT_THREADS 2
-#define REDUCTION_THREADS 128
+#define REDUCTION_THREADS 256
 #define OUTPUT_VECTORS 1
 #define REDUCED_VECTORS 0
-#define UNROLLED 4
+#define UNROLLED 3
 #define SHARED_EXCHANGE 
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -40,6 +40,8 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 4
 #define REDUCED_VECTORS 0
 #define UNROLLED 1
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0;
 #include "lib/loops/reduce.glsl"
 // 64 workgroups, chunk 8
@@ -65,5 +67,7 @@ void element(IDX o, IDX r, out double e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -40,5 +40,7 @@ void load_scalar(IDX r, IDX index0, out uint16_t q0) {
 #define OUTPUT_VECTORS 4
 #define REDUCED_VECTORS 0
 #define UNROLLED 1
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(to_bf16(a##_0)));
 #include "lib/loops/reduce.glsl"

@@ -1,4 +1,4 @@
-// 240 workgroups, chunk 68
+// 64 workgroups, chunk 1000
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
@@ -24,37 +24,13 @@ void element(IDX o, IDX r, out int e0) {
 #define PART0 int
 #define IDENTITY0 lowest_int()
 #define COMBINE_PARTS combine_max
-#define OUTPUT_THREADS 32
-#define REDUCTION_THREADS 8
+#define OUTPUT_THREADS 8
+#define REDUCTION_THREADS 128
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
-#define UNROLLED 8
+#define UNROLLED 7
 #define SHARED_EXCHANGE 
-#define STORE_OUTPUT(a, index) AT(int, p.partial_out0, chunk * p.outputs + index) = a##_0;
-#include "lib/loops/reduce.glsl"
-// 8 workgroups, chunk 15
-#include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return workgroup(); }
-#define LAST_WINS false
-#include "lib/reduce.glsl"
-void element(IDX o, IDX r, out int e0) {
-  e0 = AT(int, p.partial0, r * p.outputs + o);
-}
-#define BASES(w, o) 
-#define LOAD_VECTOR(k, w, r) 
-#define LOAD_SCALAR(k, w, r) 
-#define VECTOR_STORED(k, w, c) 
-#define SCALAR_STORED(k, w) 
-#define PARTS 1
-#define PART0 int
-#define IDENTITY0 lowest_int()
-#define COMBINE_PARTS combine_max
-#define OUTPUT_THREADS 64
-#define REDUCTION_THREADS 4
-#define OUTPUT_VECTORS 0
-#define REDUCED_VECTORS 0
-#define UNROLLED 8
-#define SHARED_EXCHANGE 
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int8_t, p.result, index) = int8_t(to_s8(a##_0));
 #include "lib/loops/reduce.glsl"

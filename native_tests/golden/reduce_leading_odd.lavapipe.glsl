@@ -29,5 +29,7 @@ void element(IDX o, IDX r, out int e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int8_t, p.result, index) = int8_t(to_s8(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -43,5 +43,7 @@ void load_scalar(IDX r, IDX index0, out vec2 q0) {
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
 #define SUBGROUP_EXCHANGE 
+#define LANES 8
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(vec2, p.result, index) = vec2(to_c64(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -37,5 +37,7 @@ void element(IDX o, IDX r, out float e0) {
 #define UNROLLED 4
 #define WINDOW_BLOCKS 2
 #define WINDOW_REST 1
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(a##_0);
 #include "lib/loops/reduce.glsl"

@@ -40,5 +40,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define UNROLLED 4
 #define WINDOW_BLOCKS 2
 #define WINDOW_REST 1
+#define LANES 1
+#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));
 #include "lib/loops/reduce.glsl"

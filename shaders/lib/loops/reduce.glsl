@@ -8,6 +8,8 @@
 //   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
 //   WINDOW_BLOCKS, WINDOW_REST          of a window, whose loop is unrolled: how often it has UNROLLED elements, and what is left
 //   SHARED_EXCHANGE, SUBGROUP_EXCHANGE  one of them where threads share outputs
+//   LANES               threads of a subgroup that share an output; more than 1 needs lib/exchange.glsl
+//   NEIGHBOURS_SHARE    1 where neighbouring threads share an output, 0 where they have neighbouring ones
 //   PARTS, PART0, PART1, IDENTITY0, IDENTITY1   the parts of an accumulator, one or two: types and identities
 //   COMBINE_PARTS       the function of lib/reduce.glsl that combines two accumulators in the first
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
@@ -78,19 +80,36 @@ layout(local_size_x = THREADS) in;
 #define STEPS(n) EACH(n, LOAD) EACH(n, TAKE) EACH(n, COMBINE_TAKEN)
 #define WINDOW_BLOCK { STEPS(UNROLLED) } r += UNROLLED;
 
-#if defined SUBGROUP_EXCHANGE
+// Neighbours along the reduced axes are this many threads apart.
+#if NEIGHBOURS_SHARE
+#define APART 1
+#else
+#define APART OUTPUT_THREADS
+#endif
+#if LANES > 1
 #include "lib/exchange.glsl"
 #if PARTS == 2
-#define DECLARE_OTHER(d) PART0 other_0 = from_lane(a_0_0_0, d); PART1 other_1 = from_lane(a_0_0_1, d);
+#define HAND_ON(d, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), from_lane(a_##w##_##c##_0, d), from_lane(a_##w##_##c##_1, d));
 #else
-#define DECLARE_OTHER(d) PART0 other_0 = from_lane(a_0_0_0, d);
+#define HAND_ON(d, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), from_lane(a_##w##_##c##_0, d));
 #endif
-#define HAND_ON(d) { DECLARE_OTHER(d * OUTPUT_THREADS) COMBINE(a_0_0, other) }
-#elif defined SHARED_EXCHANGE
-shared PART0 shared_0[THREADS * OUTPUTS];
-#define SLOT(w, c) (4 * w + c) * THREADS + lane
+#define EXCHANGE_LANES(k, w, c) \
+  if (LANES > 1) { HAND_ON(APART, w, c) } \
+  if (LANES > 2) { HAND_ON(2 * APART, w, c) } \
+  if (LANES > 4) { HAND_ON(4 * APART, w, c) } \
+  if (LANES > 8) { HAND_ON(8 * APART, w, c) } \
+  if (LANES > 16) { HAND_ON(16 * APART, w, c) } \
+  if (LANES > 32) { HAND_ON(32 * APART, w, c) } \
+  if (LANES > 64) { HAND_ON(64 * APART, w, c) }
+#endif
+#if defined SHARED_EXCHANGE
+// Of the threads that have exchanged by shuffles one goes on.
+#define PARTIALS (REDUCTION_THREADS / LANES)
+#define SHARED (OUTPUT_THREADS * PARTIALS)
+shared PART0 shared_0[SHARED * OUTPUTS];
+#define SLOT(w, c) (4 * w + c) * SHARED + slot
 #if PARTS == 2
-shared PART1 shared_1[THREADS * OUTPUTS];
+shared PART1 shared_1[SHARED * OUTPUTS];
 #define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0; shared_1[SLOT(w, c)] = a_##w##_##c##_1;
 #define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), \
   shared_0[SLOT(w, c) + s * OUTPUT_THREADS], shared_1[SLOT(w, c) + s * OUTPUT_THREADS]);
@@ -100,10 +119,21 @@ shared PART1 shared_1[THREADS * OUTPUTS];
 #endif
 #endif
 
+// What is stored may be computed from more loads, which wait for the store before them: each output has a thread of its own.
+#if defined SHARED_EXCHANGE && OUTPUT_VECTORS == 1 && REDUCTION_THREADS >= OUTPUTS
+#define SPREAD_STORES 1
+#else
+#define SPREAD_STORES 0
+#endif
 #define STORE_LANE(k, w, c) STORE_OUTPUT(a_##w##_##c, OUTPUT_OF(w, c))
 
 void main() {
-  uint lane = INVOCATION, x = lane % OUTPUT_THREADS, y = lane / OUTPUT_THREADS;
+  uint lane = INVOCATION;
+#if NEIGHBOURS_SHARE
+  uint x = lane / REDUCTION_THREADS, y = lane % REDUCTION_THREADS;
+#else
+  uint x = lane % OUTPUT_THREADS, y = lane / OUTPUT_THREADS;
+#endif
   IDX group = traversed_group();
   IDX chunk = group % p.chunks;
   IDX o = ((group / p.chunks) * OUTPUT_THREADS + x) * OUTPUTS;
@@ -137,32 +167,30 @@ void main() {
     COMBINE(a_0_0, a_0_2)
 #endif
   }
-#if defined SUBGROUP_EXCHANGE
-#if REDUCTION_THREADS > 64
-  HAND_ON(64)
+#if LANES > 1
+  EACH_OUTPUT(EXCHANGE_LANES)
 #endif
-#if REDUCTION_THREADS > 32
-  HAND_ON(32)
-#endif
-#if REDUCTION_THREADS > 16
-  HAND_ON(16)
-#endif
-#if REDUCTION_THREADS > 8
-  HAND_ON(8)
-#endif
-#if REDUCTION_THREADS > 4
-  HAND_ON(4)
-#endif
-#if REDUCTION_THREADS > 2
-  HAND_ON(2)
-#endif
-  HAND_ON(1)
-#elif defined SHARED_EXCHANGE
-  EACH_OUTPUT(PUT)
-  for (uint s = REDUCTION_THREADS / 2; s > 0; s >>= 1) {
+#if defined SHARED_EXCHANGE
+  bool goes_on = y % LANES == 0;
+  uint slot = x + y / LANES * OUTPUT_THREADS;
+  if (goes_on) { EACH_OUTPUT(PUT) }
+  for (uint s = PARTIALS / 2; s > 0; s >>= 1) {
     barrier();
-    if (y < s) { EACH_OUTPUT(GET) EACH_OUTPUT(PUT) }
+    if (goes_on && y / LANES < s) { EACH_OUTPUT(GET) EACH_OUTPUT(PUT) }
   }
 #endif
+#if SPREAD_STORES
+  barrier();
+  if (y < OUTPUTS && o < p.outputs) {
+    uint slot_of_output = y * SHARED + x;
+    DECLARE(total)
+    total_0 = shared_0[slot_of_output];
+#if PARTS == 2
+    total_1 = shared_1[slot_of_output];
+#endif
+    STORE_OUTPUT(total, o + y)
+  }
+#else
   if (y == 0 && o < p.outputs) { EACH_OUTPUT(STORE_LANE) }
+#endif
 }

@@ -81,6 +81,8 @@ impl Emitter<'_> {
             Exchange::Subgroup => define(text, "SUBGROUP_EXCHANGE", ""),
             Exchange::SharedMemory => define(text, "SHARED_EXCHANGE", ""),
         }
+        define(text, "LANES", schedule.lanes);
+        define(text, "NEIGHBOURS_SHARE", u32::from(schedule.neighbours_share));
     }
 
     /// Stores the accumulator `a` as the output `index`, or as its partial result.

@@ -82,6 +82,10 @@ pub struct ReduceSchedule {
     pub unrolled: u32,
     /// How the threads that share an output hand each other their accumulators.
     pub exchange: Exchange,
+    /// Threads of a subgroup that share an output: they hand each other their accumulators by shuffles first.
+    pub lanes: u32,
+    /// Whether neighbouring threads share an output, in place of having neighbouring ones.
+    pub neighbours_share: bool,
     /// Whether the reduced axes are a window: their extents are constants of the kernel, whose loops over them are unrolled.
     pub window: bool,
     /// Whether the kernel reads partial results in place of the program's inputs.
@@ -95,9 +99,9 @@ pub struct ReduceSchedule {
 pub enum Exchange {
     /// Each output is one thread's.
     None,
-    /// By subgroup shuffles: the workgroup is one subgroup.
+    /// By subgroup shuffles: all threads that share an output are of one subgroup.
     Subgroup,
-    /// Through shared memory.
+    /// Through shared memory, after shuffles within subgroups.
     SharedMemory,
 }
 

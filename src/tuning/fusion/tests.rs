@@ -142,8 +142,13 @@ fn few_columns_are_reduced_in_one_pass_by_narrow_workgroups() {
         assert_eq!(reduce.output_threads, output_threads, "{rows} × {columns}");
         assert!(u64::from(reduce.reduction_threads) * MAX_ONE_PASS_ELEMENTS >= rows);
     }
-    // Longer columns take several workgroups each, which are wide, and so are those of many columns.
-    let chosen = chosen(&sum(&[3072, 768], &[0]), &h200());
+    // Larger workgroups take longer columns, which threads load at once.
+    let long = reduce(&sum(&[3072, 768], &[0]), &h200());
+    assert_eq!((long.output_threads, long.reduction_threads, long.unrolled), (2, 512, 6));
+    let small = Capabilities { max_shared: 16 << 10, ..h200() };
+    assert_eq!(reduce(&sum(&[3072, 768], &[0]), &small).reduction_threads, 256);
+    // Still longer columns take several workgroups each, which are wide, and so are those of many columns.
+    let chosen = chosen(&sum(&[12_288, 768], &[0]), &h200());
     let FusionStrategy::TwoPasses { partial, .. } = chosen else { panic!("{chosen:?}") };
     let LoopNest::Reduce(columns) = partial.schedule.nest else { panic!("{partial:?}") };
     assert_eq!(columns.output_threads, 32);
@@ -155,13 +160,22 @@ fn threads_read_neighbours() {
     // Along rows threads share an output, along columns they have outputs of their own.
     let rows = reduce(&sum(&[4096, 1000], &[1]), &h200());
     assert_eq!((rows.output_threads, rows.reduction_threads, rows.output_vectors), (1, 256, 0));
-    assert_eq!((rows.vectors.vec4, rows.exchange), (1, Exchange::SharedMemory));
+    assert_eq!((rows.vectors.vec4, rows.exchange, rows.lanes), (1, Exchange::SharedMemory, 32));
     let columns = reduce(&sum(&[64, 1 << 17], &[0]), &h200());
     assert_eq!((columns.output_threads, columns.output_vectors, columns.vectors.vec4), (64, 1, 1));
     let rows = reduce(&sum(&[4096, 1000], &[1]), &lavapipe());
     assert_eq!((rows.output_threads, rows.reduction_threads, rows.exchange), (1, 8, Exchange::Subgroup));
     let columns = reduce(&sum(&[64, 1 << 17], &[0]), &lavapipe());
     assert_eq!((columns.output_threads, columns.output_vectors, columns.exchange), (8, 4, Exchange::None));
+}
+
+#[test]
+fn threads_of_many_short_rows_are_of_one_subgroup_and_load_them_at_once() {
+    let rows = reduce(&sum(&[50_257, 768], &[1]), &h200());
+    assert_eq!((rows.output_threads, rows.reduction_threads, rows.unrolled), (8, 32, 6));
+    assert_eq!((rows.exchange, rows.neighbours_share), (Exchange::Subgroup, true));
+    let without = reduce(&sum(&[50_257, 768], &[1]), &Capabilities { subgroup: 0, ..h200() });
+    assert_eq!((without.reduction_threads, without.exchange, without.lanes), (64, Exchange::SharedMemory, 1));
 }
 
 #[test]
