@@ -2,7 +2,7 @@
 // once, in vectors of four neighbours. With ALONG_K 0 neighbours lie along the columns, which lanes share among them; with 1 they lie
 // along k, and lanes sum different parts of the same COLUMNS columns.
 //
-// Algorithm: sums of products. A gather of eight lanes is some forty instructions of a CPU, which looks ahead to few gathers
+// Algorithm: sums of products. A gather of eight lanes is tens of instructions of a CPU, which looks ahead to few gathers
 //   for that reason, and would wait for memory with few cache lines under way. A block of the matrix is touched first, therefore: one gather
 //   for as many cache lines as there are lanes.
 // Domain: all numbers. The number of columns and k are such that vectors are whole; there are BN columns or more.
