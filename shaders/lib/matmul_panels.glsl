@@ -7,9 +7,8 @@
 // patterns.
 //
 // The including kernel defines MULTIPLY_ADD(a, b, c), a·b + c, STORE(i, j, value) for an element of C in `batch`,
-// KEEP(k, value), a store that never happens, ROLLED_STORES, 1 where STORE is long and should be in the kernel once, SEPARATE_LOADS, 1
-// where loads must not be scheduled between arithmetic, and PAIR_STORES, 1 where pairs of columns of C are words: then also C_OFFSET(i, j)
-// of an element and RESULT(value, old), its new value.
+// KEEP(k, value), a store that never happens, SEPARATE_LOADS, 1 where loads must not be scheduled between arithmetic, and PAIR_STORES, 1
+// where pairs of columns of C are words: then also C_OFFSET(i, j) of an element and RESULT(value, old), its new value.
 
 layout(local_size_x = LANES) in;
 
@@ -60,14 +59,6 @@ void main() {
     at_a += STEPS * BM * SIZE;
     at_b += STEPS * BN * SIZE;
   }
-#if ROLLED_STORES
-  ACCUMULATOR results[2 * PANELS * BM];
-  [[unroll]] for (uint e = 0; e < 2 * PANELS * BM; e++) results[e] = sums[e / 2][e % 2];
-  [[dont_unroll]] for (uint e = 0; e < 2 * PANELS * BM; e++) {
-    IDX i = row_panels * (PANELS * BM) + e / 2, j = column_panel * BN + 2 * lane + e % 2;
-    if (group < p.groups && i < p.m && j < p.n) STORE(i, j, results[e]);
-  }
-#else
   [[unroll]] for (uint r = 0; r < PANELS * BM; r++) {
     IDX i = row_panels * (PANELS * BM) + r, j = column_panel * BN + 2 * lane;
     bool within = group < p.groups && i < p.m;
@@ -84,5 +75,4 @@ void main() {
     if (within && j < p.n) STORE(i, j, sums[r][1]);
 #endif
   }
-#endif
 }

@@ -58,6 +58,12 @@ impl EpilogueProgram {
         nodes.iter().any(|node| compute_bound(node) || self.program.is_complex(node))
     }
 
+    /// Whether an element's indices in what it reads take more than one division.
+    pub fn divides_often(&self) -> bool {
+        let strided = |view: &View| view.pattern == Pattern::Strided;
+        self.layout.dims.len() > 2 && self.layout.views.iter().any(strided)
+    }
+
     /// The epilogue without what are parameters of its kernel.
     pub fn without_parameters(&self) -> Self {
         Self { program: self.program.without_parameters(), layout: self.layout.without_parameters(false), ..*self }

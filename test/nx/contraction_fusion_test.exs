@@ -1,7 +1,7 @@
 defmodule Nx.Vulkan.ContractionFusionTest do
   @moduledoc """
-  Products with what leads to them and follows them: how many kernels a definition makes of them, and that the
-  results have the bits of the same operations one by one.
+  Products and convolutions with what leads to them and follows them: how many kernels a definition makes of them, and
+  that the results have the bits of the same operations one by one.
   """
 
   use Nx.Vulkan.Test.Case, async: true
@@ -202,6 +202,87 @@ defmodule Nx.Vulkan.ContractionFusionTest do
         args = [x, List.last(args)]
         check_bits(fun, args)
       end
+    end
+  end
+
+  @last_channels_of_one [
+    input_permutation: [0, 2, 1],
+    kernel_permutation: [2, 1, 0],
+    output_permutation: [0, 2, 1]
+  ]
+  @last_channels [
+    input_permutation: [0, 3, 1, 2],
+    kernel_permutation: [3, 2, 0, 1],
+    output_permutation: [0, 3, 1, 2]
+  ]
+
+  # Shapes of an input, a kernel and the bias of four features, and the options of convolutions with one and two
+  # spatial axes.
+  @convolutions [
+    {{2, 3, 9}, {4, 3, 3}, {1, 4, 1}, []},
+    {{2, 9, 3}, {3, 3, 4}, {1, 1, 4}, [padding: :same] ++ @last_channels_of_one},
+    {{2, 3, 6, 7}, {4, 3, 3, 2}, {1, 4, 1, 1}, [padding: :same]},
+    {{2, 6, 7, 3}, {3, 2, 3, 4}, {4}, [strides: [2, 1]] ++ @last_channels},
+    {{2, 4, 6, 5}, {4, 1, 3, 2}, {1, 4, 1, 1}, [feature_group_size: 4]},
+    {{1, 4, 6, 5}, {4, 2, 3, 2}, {4, 1, 1}, [feature_group_size: 2, kernel_dilation: [1, 2]]},
+    {{4, 3, 5, 5}, {4, 3, 2, 2}, {1, 4, 1, 1}, [batch_group_size: 2]}
+  ]
+
+  defp convolution(type, {input, kernel, bias, _options}),
+    do: [tensor(input, type), tensor(kernel, type), Nx.reshape(tensor({4}, type), bias)]
+
+  describe "element-wise operations that follow a convolution are part of its kernel:" do
+    test "bias and activation" do
+      for type <- [{:f, 32}, {:bf, 16}, {:s, 32}],
+          {_, _, _, options} = convolution <- @convolutions do
+        args = convolution(type, convolution)
+        relu = fn x, w, b -> Nx.max(Nx.add(Nx.conv(x, w, options), b), 0) end
+        check(relu, args, 1, {type, convolution})
+      end
+
+      {input, kernel, bias, options} = Enum.at(@convolutions, 3)
+
+      gelu = fn x, w, b ->
+        x = Nx.add(Nx.conv(x, w, options), Nx.reshape(b, {1, 1, 1, 4}))
+        Nx.multiply(Nx.multiply(x, 0.5), Nx.add(Nx.erf(Nx.divide(x, 1.4142135)), 1))
+      end
+
+      check(gelu, convolution({:f, 32}, {input, kernel, bias, options}), 1)
+    end
+
+    test "a residual, a scale and the order of axes" do
+      args = [x, w, b] = convolution({:f, 32}, Enum.at(@convolutions, 2))
+      conv = fn x, w -> Nx.conv(x, w, padding: :same) end
+      residual = tensor({2, 4, 6, 7}, :f32)
+      check(fn x, w, b, r -> Nx.add(Nx.add(conv.(x, w), b), r) end, args ++ [residual], 1)
+      check(fn x, w, b -> {Nx.max(Nx.add(conv.(x, w), b), 0), conv.(x, w)} end, args, 1)
+
+      last = fn x, w, b ->
+        Nx.add(Nx.transpose(conv.(x, w), axes: [0, 2, 3, 1]), Nx.squeeze(b))
+      end
+
+      check(last, [x, w, b], 1)
+      check(fn x, w -> Nx.reshape(Nx.negate(conv.(x, w)), {2, :auto}) end, [x, w], 1)
+    end
+
+    test "with its gradients" do
+      for index <- [0, 3, 4],
+          {_, _, _, options} = convolution <- [Enum.at(@convolutions, index)] do
+        gradient = fn x, w, b ->
+          Nx.Defn.grad({x, w, b}, fn {x, w, b} ->
+            Nx.sum(Nx.multiply(Nx.max(Nx.add(Nx.conv(x, w, options), b), 0), 2))
+          end)
+        end
+
+        check_bits(gradient, convolution({:f, 32}, convolution), convolution)
+      end
+    end
+
+    test "but for those with a dilated input, which are several kernels" do
+      [x, w] = [tensor({2, 3, 6}, :f32), tensor({4, 3, 3}, :f32)]
+      dilated = fn x, w -> Nx.max(Nx.conv(x, w, input_dilation: [2]), 0) end
+      assert calls(dilated, [x, w]) > 1
+      check_bits(dilated, [x, w])
     end
   end
 

@@ -124,9 +124,7 @@ impl OrderedContraction<'_> {
             MatmulOperand { allocation: operands[i], ty: operand.ty, offset: operand.offset }
         };
         let panels = Panels { groups, a: operand(0), b: operand(1), inner: shape.inner(), accumulator, tile };
-        self.store(epilogue, |destination, rolled| {
-            panels.run(cx, PanelResult::Stored { ty: shape.ty, destination, rolled })
-        })
+        self.store(epilogue, |destination, _rolled| panels.run(cx, PanelResult::Stored { ty: shape.ty, destination }))
     }
 
     fn by_few_rows(&self, few_rows: FewRows, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {

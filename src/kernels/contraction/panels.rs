@@ -8,7 +8,6 @@
 
 use super::indexing::{self, Indexing};
 use super::matmul::multiply_add;
-use super::stores::KernelEpilogue;
 use crate::device::Capabilities;
 use crate::error::Attempt;
 use crate::graph::{Context, Params};
@@ -17,6 +16,7 @@ use crate::kernels::{KernelSpec, launch};
 use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
 use crate::program::emit::{EPILOGUE_PARAMETERS, EmittedEpilogue, assign, convert, element, head, of_compute, stored};
+use crate::program::epilogue::EpilogueProgram;
 use crate::program::types::Compute;
 use crate::tuning::contraction::{AxisGroups, MIN_BUSY_WORKGROUPS, PANEL_STEPS, PanelTile, of_accumulator};
 
@@ -42,8 +42,8 @@ impl MatmulOperand<'_> {
 /// What becomes of a product.
 #[derive(Clone, Copy)]
 pub enum PanelResult<'a> {
-    /// Its elements, of this type, are stored; with a `rolled` epilogue in a loop.
-    Stored { ty: Type, destination: Destination<'a>, rolled: bool },
+    /// Its elements, of this type, are stored.
+    Stored { ty: Type, destination: Destination<'a> },
     /// It is subtracted from a matrix.
     Subtracted(MatmulOperand<'a>),
 }
@@ -84,9 +84,7 @@ impl<'a> Panels<'a> {
         let panels_b = self.pack(cx, 'b', self.b, [2 * lanes, column_panels, depth, batch])?;
         let (ty, subtract, epilogue) = match result {
             PanelResult::Subtracted(c) => (c.ty, true, None),
-            PanelResult::Stored { ty, destination, rolled } => {
-                (ty, false, destination.epilogue(false).map(|program| KernelEpilogue { program, rolled }))
-            }
+            PanelResult::Stored { ty, destination } => (ty, false, destination.epilogue(false)),
         };
         let kernel = PanelKernel {
             elements: self.elements(),
@@ -115,7 +113,7 @@ impl<'a> Panels<'a> {
     fn stores_pairs(&self, result: PanelResult) -> bool {
         let (ty, start) = match result {
             PanelResult::Subtracted(c) => (c.ty, c.start()),
-            PanelResult::Stored { ty, destination: Destination::Buffer(_), .. } => (ty, 0),
+            PanelResult::Stored { ty, destination: Destination::Buffer(_) } => (ty, 0),
             PanelResult::Stored { .. } => return false,
         };
         let single = [ty, self.inner].iter().all(|&ty| ty == Type::F32) && self.accumulator == Compute::Float;
@@ -275,7 +273,7 @@ struct PanelKernel {
     /// Whether pairs of the result's columns are words.
     pair_stores: bool,
     indexing: Indexing,
-    epilogue: Option<KernelEpilogue>,
+    epilogue: Option<EpilogueProgram>,
 }
 
 struct PanelArgs<'a> {
@@ -296,7 +294,7 @@ impl KernelSpec for PanelKernel {
         let storage = self.ty.storage();
         match result {
             PanelResult::Subtracted(c) => params.update_at(c.allocation, c.start(), storage, "c"),
-            PanelResult::Stored { ty, destination, .. } => destination.operands(ty, "c", params),
+            PanelResult::Stored { ty, destination } => destination.operands(ty, "c", params),
         }
         params.read(a, packed, "a");
         params.read(b, packed, "b");
@@ -321,14 +319,14 @@ impl KernelSpec for PanelKernel {
         } else {
             "(v)".into()
         };
-        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(&epilogue.program, "c", caps));
+        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(epilogue, "c", caps));
         let mut storages = vec![ty.storage(), self.elements.packed().storage()];
         let mut computes = vec![ty.compute(), self.elements.compute, self.accumulator];
         let (store, keep) = match (&epilogue, &self.epilogue) {
-            (Some(emitted), Some(KernelEpilogue { program, .. })) => {
+            (Some(emitted), Some(epilogue)) => {
                 storages.extend_from_slice(&emitted.storages);
                 computes.extend_from_slice(&emitted.computes);
-                let result = program.program.result().storage();
+                let result = epilogue.program.result().storage();
                 (
                     format!("store_element({target}, {})", stored(ty, (value, sum))),
                     format!("AT({result}, p.{EPILOGUE_PARAMETERS}result, k) = {result}(v)"),
@@ -349,7 +347,6 @@ impl KernelSpec for PanelKernel {
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
              #define KEEP(k, v) {keep}\n\
-             #define ROLLED_STORES {rolled}\n\
              #include \"lib/matmul_panels.glsl\"\n",
             head = head(caps, false, &storages, &computes, parameters),
             epilogue = epilogue.map(|epilogue| epilogue.includes(&[]) + &epilogue.functions).unwrap_or_default(),
@@ -363,7 +360,6 @@ impl KernelSpec for PanelKernel {
             // True where vectors of addresses, 64 bits a lane, have 512 bits and vectors of sums have fewer.
             separate_loads = u8::from(self.elements.lanes * self.accumulator.size() <= 32),
             multiply_add = multiply_add(caps, self.accumulator),
-            rolled = u8::from(self.epilogue.as_ref().is_some_and(|epilogue| epilogue.rolled)),
         )
     }
 }

@@ -37,7 +37,13 @@ pub fn epilogue_use(method: &Method, epilogue: &EpilogueProgram, caps: &Capabili
     };
     let program = &epilogue.program;
     let emulated = (0..program.inputs.len() + program.nodes.len()).any(|i| program.type_of(i).compute().is_emulated());
-    let slow = matches!(method, Method::Tiles(tiling) if tiling.splits == 1 && is_slow(tiling, epilogue));
+    let slow = match method {
+        Method::Tiles(tiling) => tiling.splits == 1 && is_slow(tiling, epilogue),
+        // Convolutions with GELU take lavapipe 1.1 to 1.6 times as long in one kernel, and one of 1 × 1 with the bias of channels that
+        // come first 1.2 to 1.4 times.
+        Method::Panels(..) => epilogue.is_compute_bound() || epilogue.divides_often(),
+        Method::Zeros | Method::Reduction(_) | Method::FewRows(_) => false,
+    };
     if caps.exponential_loops || emulated || slow || epilogue.layout.index64 && !index64 {
         EpilogueUse::Separate
     } else if epilogue.is_compute_bound() {
@@ -55,6 +61,7 @@ fn is_slow(tiling: &Tiling, epilogue: &EpilogueProgram) -> bool {
         TileMethod::Shared => {
             let sums = tiling.tile.thread_rows * tiling.tile.thread_columns;
             epilogue.is_compute_bound() && sums > MAX_COMPUTE_BOUND_SUMS
+                || epilogue.divides_often() && elements > MAX_MATRIX_ELEMENTS
         }
         TileMethod::Matrix => epilogue.is_compute_bound() || elements > MAX_MATRIX_ELEMENTS,
     }
@@ -64,7 +71,7 @@ fn is_slow(tiling: &Tiling, epilogue: &EpilogueProgram) -> bool {
 mod tests {
     use super::*;
     use crate::program::types::Compute;
-    use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
+    use crate::program::{Attribute, Input, Node, Program, Source, Type, dense_strides, op};
     use crate::tuning::contraction::{PanelTile, TILES, Tile};
     use crate::tuning::devices::{h200, lavapipe};
 
@@ -80,6 +87,18 @@ mod tests {
         let mut epilogue = EpilogueProgram::new(program, 0, false).unwrap();
         epilogue.layout.index64 = index64;
         epilogue
+    }
+
+    /// The sum of a result and what is read with these strides.
+    fn with_bias(shape: &[u64], strides: &[i64]) -> EpilogueProgram {
+        let view =
+            |strides: &[i64]| Input { ty: Type::F32, source: Source::View { offset: 0, strides: strides.into() } };
+        let dense: Vec<i64> = dense_strides(shape).to_vec();
+        let args = [0, 1].into_iter().collect();
+        let node = Node { op: op::find("add").unwrap(), ty: Type::F32, args, attribute: Attribute::None };
+        let inputs = [view(&dense), view(strides)].into_iter().collect();
+        let nodes = [node].into_iter().collect();
+        EpilogueProgram::new(Program { inputs, nodes, ..Program::over(shape.into()) }, 0, false).unwrap()
     }
 
     fn tiles(splits: u64, index64: bool) -> Method {
@@ -113,7 +132,7 @@ mod tests {
         for method in [tiles(1, false), tiles(4, false), Method::Reduction(Type::F64), panels] {
             assert_eq!(epilogue_use(&method, &epilogue("add", false), &h200()), EpilogueUse::Unrolled);
         }
-        for method in [tiles(4, false), Method::Reduction(Type::F64), panels, tiled(TILES[8])] {
+        for method in [tiles(4, false), Method::Reduction(Type::F64), tiled(TILES[8])] {
             assert_eq!(epilogue_use(&method, &epilogue("tanh", false), &h200()), EpilogueUse::Rolled);
         }
         assert_eq!(epilogue_use(&Method::Zeros, &epilogue("add", false), &h200()), EpilogueUse::Separate);
@@ -129,6 +148,21 @@ mod tests {
         let mut large = epilogue("add", false);
         large.program.shape = [4096, 4096].into_iter().collect();
         assert_eq!(epilogue_use(&matrix, &large, &h200()), EpilogueUse::Separate);
+    }
+
+    #[test]
+    fn panels_take_cheap_epilogues_that_divide_at_most_once_for_an_element() {
+        let panels = Method::Panels(PanelTile { lanes: 8, rows: 8, panels: 1 }, Compute::Float);
+        let uses = |epilogue| epilogue_use(&panels, &epilogue, &lavapipe());
+        assert_eq!(uses(epilogue("add", false)), EpilogueUse::Unrolled);
+        assert_eq!(uses(epilogue("tanh", false)), EpilogueUse::Separate);
+        assert_eq!(uses(with_bias(&[6, 4], &[0, 1])), EpilogueUse::Unrolled);
+        assert_eq!(uses(with_bias(&[2, 4, 3], &[0, 1, 0])), EpilogueUse::Separate);
+        // Tiles divide where there are few elements.
+        let few = with_bias(&[2, 4, 3], &[0, 1, 0]);
+        assert_eq!(epilogue_use(&tiles(1, false), &few, &h200()), EpilogueUse::Unrolled);
+        let many = with_bias(&[1 << 10, 4, 1 << 12], &[0, 1, 0]);
+        assert_eq!(epilogue_use(&tiles(1, false), &many, &h200()), EpilogueUse::Separate);
     }
 
     #[test]

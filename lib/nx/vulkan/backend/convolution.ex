@@ -20,7 +20,7 @@ defmodule Nx.Vulkan.Backend.Convolution do
   def conv(%T{type: type} = out, input, kernel, options) do
     args = [input, kernel, options]
     {input, options} = dilate(input, options)
-    combinations = combinations(phases(out, kernel, options))
+    combinations = combinations(phases(dense(out), dense(kernel), options))
 
     if Enum.all?(options[:input_dilation], &(&1 == 1)) do
       Dispatch.result(
@@ -141,18 +141,36 @@ defmodule Nx.Vulkan.Backend.Convolution do
   defp contraction(%T{type: type} = out, input, kernel, options, phases) do
     {ref, input_type, _} = Storage.buffer(input)
     {kernel_ref, kernel_type, _} = Storage.buffer(kernel)
-    {first, axes, swap?} = axes(out, input, kernel, options, phases)
-
-    {a, b, axes} =
-      if swap?,
-        do: {{ref, input_type, 0}, {kernel_ref, kernel_type, first}, swap(axes)},
-        else: {{kernel_ref, kernel_type, first}, {ref, input_type, 0}, axes}
-
+    [result, of_input, of_kernel] = Enum.map([out, input, kernel], &dense/1)
+    {first, axes, input_first?} = axes(result, of_input, of_kernel, options, phases)
+    operands = [{ref, input_type, 0}, {kernel_ref, kernel_type, first}]
+    [a, b] = if input_first?, do: operands, else: Enum.reverse(operands)
     Native.call(contract(type, a, b, axes))
   end
 
-  # The kernel's first element, and the axes. The strides of an axis are those in the kernel, in the input
-  # and in the result, then the padding that it meets and by how much it steps along it.
+  defp dense(%T{shape: shape}), do: {shape, Movement.strides(shape)}
+
+  @typedoc "The shape of a tensor and its strides, which need not be in the order of its axes."
+  @type strided :: {tuple(), [integer()]}
+
+  @doc """
+  The axes of the contraction that is a convolution of an input without dilation, as the NIF `contract` takes them, and
+  whether the input is its first operand.
+  """
+  @spec axes(strided(), strided(), strided(), keyword()) :: {:ok, tuple(), boolean()} | :error
+  def axes(out, input, kernel, options) do
+    with true <- Enum.all?(options[:input_dilation], &(&1 == 1)),
+         [phases] <- combinations(phases(out, kernel, options)) do
+      {0, axes, input_first?} = axes(out, input, kernel, options, phases)
+      {:ok, axes, input_first?}
+    else
+      _ -> :error
+    end
+  end
+
+  # The kernel's first element, the axes, and whether the input is the first operand. Before operands are swapped the
+  # strides of an axis are those in the kernel, in the input and in the result, then the padding that it meets and by
+  # how much it steps along it.
   defp axes(out, input, kernel, options, phases) do
     [{batch, in_batch}, {_, in_channel} | in_space] = steps(input, options[:input_permutation])
 
@@ -193,14 +211,14 @@ defmodule Nx.Vulkan.Backend.Convolution do
       paddings
     }
 
-    {first, axes, out_feature == 1}
+    if out_feature == 1, do: {first, swap(axes), true}, else: {first, axes, false}
   end
 
   defp indexed(lists), do: lists |> Enum.zip() |> Enum.with_index()
 
   # Extents and strides of a tensor's axes in the order of `permutation`.
-  defp steps(%T{shape: shape}, permutation) do
-    strides = List.to_tuple(Movement.strides(shape))
+  defp steps({shape, strides}, permutation) do
+    strides = List.to_tuple(strides)
     Enum.map(permutation, &{elem(shape, &1), elem(strides, &1)})
   end
 

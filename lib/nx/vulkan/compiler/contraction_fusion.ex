@@ -2,8 +2,8 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   @moduledoc false
   # Decides which products become a group with what leads to them and follows them: a group of element-wise
   # operations that goes through the product's elements ends its kernel, a transpose of it says in which order it is
-  # written, and operands that are transposes or slices are read as they are. It knows the groups of
-  # `Nx.Vulkan.Compiler.Fusion` and changes none of them.
+  # written, and operands that are transposes or slices are read as they are. A convolution is a product here, whose
+  # operands are tensors. It knows the groups of `Nx.Vulkan.Compiler.Fusion` and changes none of them.
   #
   # A product that others read as well is kept: the kernel writes it beside what follows. What follows may then read
   # nothing else that depends on the product, or the group would wait for itself.
@@ -12,6 +12,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Compiler.{ContractionGroup, Fusion}
 
+  @products [:dot, :conv]
   @views [:transpose, :slice, :squeeze]
 
   @typedoc "A group with the tensors that it reads, the one that it ends with, and its product."
@@ -32,7 +33,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   def contractions(order, state, steps) do
     state = Map.merge(state, %{steps: steps, found: %{}})
 
-    if Enum.any?(order, &(&1.data.op == :dot)) do
+    if Enum.any?(order, &(&1.data.op in @products)) do
       state = Map.put(state, :readers, stored_readers(order, state))
       # Both branches of a condition may read a product, one of them with what follows it.
       state = Map.put(state, :keeps?, not Enum.any?(order, &(&1.data.op == :cond)))
@@ -129,7 +130,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   # The product that an input is, and the reshapes in between, which cost nothing.
   defp product(id, reshapes, state) do
     case state.tensors[id] do
-      %T{data: %Expr{op: :dot}} = product ->
+      %T{data: %Expr{op: op}} = product when op in @products ->
         {:ok, product, reshapes}
 
       tensor ->
@@ -213,7 +214,9 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
     do: Enum.any?(Map.values(state.found), &(&1.product.data.id == product.data.id))
 
   # The members with the views that the product's operands are.
-  defp views(members, %T{data: %Expr{args: [left, _, _, right, _, _]}}, state) do
+  defp views(members, %T{data: %Expr{op: :conv}}, _state), do: members
+
+  defp views(members, %T{data: %Expr{op: :dot, args: [left, _, _, right, _, _]}}, state) do
     for operand <- [left, right],
         id = id(operand),
         state.kinds[id] == :view and state.tensors[id].data.op in @views,

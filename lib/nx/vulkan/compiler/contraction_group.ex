@@ -1,32 +1,41 @@
 defmodule Nx.Vulkan.Compiler.ContractionGroup do
   @moduledoc false
-  # A product with what follows it, as a block of an expression: one kernel, or what the native side makes of it.
-  # Operands that are views, transposes say, are read as they are, and the result is written in the order in which
-  # it is wanted. It runs such groups; which operations form one is decided in
+  # A product or a convolution with what follows it, as a block of an expression: one kernel, or what the native side
+  # makes of it. Operands that are views, transposes say, are read as they are, and the result is written in the order
+  # in which it is wanted. It runs such groups; which operations form one is decided in
   # `Nx.Vulkan.Compiler.ContractionFusion`.
 
   require Nx.Vulkan.Native, as: Native
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, Dot, Movement, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Backend.{Convolution, Dispatch, Dot, Movement, ProgramRecorder, Storage}
   alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
   alias Nx.Vulkan.ProgramBuilder
 
-  @enforce_keys [:steps, :dot, :keeps_dot, :type, :shape, :operands, :axes, :epilogue]
+  @enforce_keys [
+    :steps,
+    :contraction,
+    :keeps_contraction,
+    :type,
+    :shape,
+    :operands,
+    :axes,
+    :epilogue
+  ]
   defstruct @enforce_keys
 
   @typedoc """
-  The operations in order, and the index of the product among them, which is a result, too, where it is kept.
+  The operations in order, and the index of the contraction among them, which is a result, too, where it is kept.
 
-  The product has a type and, as it is written, a shape. Its operands are `{index of the tensor, type, offset}`, its
-  axes those of `Nx.Vulkan.Backend.Dot.axes/3`. The epilogue is a program and the index of its input that stands for
-  the product.
+  The contraction has a type and, as it is written, a shape. Its operands are `{index of the tensor, type, offset}`, its
+  axes those of `Nx.Vulkan.Backend.Dot.axes/3` or `Nx.Vulkan.Backend.Convolution.axes/4`. The epilogue is a program and
+  the index of its input that stands for the contraction.
   """
   @type t :: %__MODULE__{
           steps: [Lowering.step()],
-          dot: non_neg_integer(),
-          keeps_dot: boolean(),
+          contraction: non_neg_integer(),
+          keeps_contraction: boolean(),
           type: Nx.Type.t(),
           shape: tuple(),
           operands: [{non_neg_integer(), Nx.Type.t(), integer()}],
@@ -35,49 +44,60 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
         }
 
   @doc """
-  The group of these steps, one of which is a product; `inputs` are the templates of the tensors that they read.
+  The group of these steps, one of which is a product or a convolution; `inputs` are the templates of the tensors that
+  they read.
   """
   @spec new([Lowering.step()], [T.t()], boolean()) :: {:ok, t()} | :error
-  def new(steps, inputs, keeps_dot) do
-    {:dot, out, args} = step = Enum.find(steps, &match?({:dot, _, _}, &1))
-
-    [
-      left,
-      {:other, contract},
-      {:other, batch},
-      right,
-      {:other, right_contract},
-      {:other, right_batch}
-    ] = args
-
+  def new(steps, inputs, keeps_contraction) do
+    {op, out, args} = step = Enum.find(steps, fn {op, _, _} -> op in [:dot, :conv] end)
+    {options, [first, second]} = Enum.split_with(args, &match?({:other, _}, &1))
     {builder, values} = Lowering.values(steps, inputs)
     templates = templates(steps, inputs)
 
     with true <- ProgramBuilder.fits?(builder),
-         {:ok, {left, left_strides}} <- operand(left, values, templates),
-         {:ok, {right, right_strides}} <- operand(right, values, templates),
+         {:ok, first} <- operand(first, values, templates),
+         {:ok, second} <- operand(second, values, templates),
          {:ok, shape, strides, epilogue} <-
            result(builder, values[{:step, length(steps) - 1}], out),
-         true <- not keeps_dot or strides == Movement.strides(out.shape) do
-      left_factor = {templates[elem(left, 3)].shape, left_strides, contract, batch}
-      right_factor = {templates[elem(right, 3)].shape, right_strides, right_contract, right_batch}
-      {axes, swap?} = Dot.axes(left_factor, right_factor, strides)
-      operands = for {index, type, offset, _arg} <- [left, right], do: {index, type, offset}
-
+         true <- not keeps_contraction or strides == Movement.strides(out.shape),
+         options = for({:other, option} <- options, do: option),
+         {:ok, operands, axes} <- axes(op, {out.shape, strides}, [first, second], options) do
       {:ok,
        %__MODULE__{
          steps: steps,
-         dot: Enum.find_index(steps, &(&1 == step)),
-         keeps_dot: keeps_dot,
+         contraction: Enum.find_index(steps, &(&1 == step)),
+         keeps_contraction: keeps_contraction,
          type: out.type,
          shape: shape,
-         operands: if(swap?, do: Enum.reverse(operands), else: operands),
+         operands: operands,
          axes: axes,
          epilogue: epilogue
        }}
     else
       _ -> :error
     end
+  end
+
+  # The operands in their order, and the axes.
+  defp axes(
+         :dot,
+         {_shape, strides},
+         [{left, {left_shape, left_strides}}, {right, {right_shape, right_strides}}],
+         [contract, batch, right_contract, right_batch]
+       ) do
+    {axes, swap?} =
+      Dot.axes(
+        {left_shape, left_strides, contract, batch},
+        {right_shape, right_strides, right_contract, right_batch},
+        strides
+      )
+
+    {:ok, if(swap?, do: [right, left], else: [left, right]), axes}
+  end
+
+  defp axes(:conv, out, [{input, of_input}, {kernel, of_kernel}], [options]) do
+    with {:ok, axes, input_first?} <- Convolution.axes(out, of_input, of_kernel, options),
+         do: {:ok, if(input_first?, do: [input, kernel], else: [kernel, input]), axes}
   end
 
   # The tensors of inputs and steps by their references.
@@ -87,18 +107,18 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
     Map.new(inputs ++ steps)
   end
 
-  # An operand of the product, and the strides of its axes.
+  # An operand of the contraction, with its shape and strides.
   defp operand({kind, _} = arg, values, templates) when kind in [:input, :step] do
     %T{shape: shape} = templates[arg]
 
     case values[arg] do
       {:dense, {{:input, index}, type, from}} ->
         if Nx.size(from) == Nx.size(shape),
-          do: {:ok, {{index, type, 0, arg}, Movement.strides(shape)}},
+          do: {:ok, {{index, type, 0}, {shape, Movement.strides(shape)}}},
           else: :error
 
       {:view, {{:input, index}, type, offset, strides}, ^shape} ->
-        {:ok, {{index, type, offset, arg}, strides}}
+        {:ok, {{index, type, offset}, {shape, strides}}}
 
       _ ->
         :error
@@ -107,11 +127,11 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
 
   defp operand(_arg, _values, _templates), do: :error
 
-  # The shape of the product as it is written, the strides of its axes there, and the program that follows.
-  defp result(_builder, {:dense, {:dot, _type, shape}}, out),
+  # The shape of the contraction as it is written, the strides of its axes there, and the program that follows.
+  defp result(_builder, {:dense, {:contraction, _type, shape}}, out),
     do: {:ok, shape, Movement.strides(out.shape), nil}
 
-  defp result(_builder, {:view, {:dot, _type, 0, strides}, shape}, out),
+  defp result(_builder, {:view, {:contraction, _type, 0, strides}, shape}, out),
     do:
       with({:ok, strides} <- permuted(out.shape, shape, strides), do: {:ok, shape, strides, nil})
 
@@ -119,15 +139,23 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
     {nodes, inputs, shape} = ProgramBuilder.program(builder)
 
     with [{product, index}] <-
-           for({input, i} <- Enum.with_index(inputs), elem(input, 0) == :dot, do: {input, i}),
+           for(
+             {input, i} <- Enum.with_index(inputs),
+             elem(input, 0) == :contraction,
+             do: {input, i}
+           ),
          {:ok, strides} <- product_strides(product, out.shape, shape),
          do: {:ok, shape, strides, {nodes, List.delete_at(inputs, index), index}}
   end
 
   defp result(_builder, _value, _out), do: :error
 
-  defp product_strides({:dot, _type, shape}, from, shape), do: {:ok, Movement.strides(from)}
-  defp product_strides({:dot, _type, 0, strides}, from, shape), do: permuted(from, shape, strides)
+  defp product_strides({:contraction, _type, shape}, from, shape),
+    do: {:ok, Movement.strides(from)}
+
+  defp product_strides({:contraction, _type, 0, strides}, from, shape),
+    do: permuted(from, shape, strides)
+
   defp product_strides(_product, _from, _shape), do: :error
 
   # The strides that the axes of a tensor have in one of shape `to`, through which it is read by `strides`: as its
@@ -151,10 +179,10 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
   end
 
   @doc """
-  The expressions of the result and of the product, where it is kept, as those of a block that reads these tensors.
+  The expressions of the result and of the contraction, where it is kept, as those of a block that reads these tensors.
   """
   @spec expressions(t(), [T.t()], T.t(), T.t()) :: {T.t(), T.t() | nil}
-  def expressions(%__MODULE__{keeps_dot: false} = group, inputs, result, _product),
+  def expressions(%__MODULE__{keeps_contraction: false} = group, inputs, result, _product),
     do: {%{result | data: block(result.data, group, inputs, result)}, nil}
 
   def expressions(%__MODULE__{} = group, inputs, result, product) do
@@ -194,15 +222,18 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
   defp contract(type, [a, b], axes), do: Native.call(contract(type, a, b, axes))
 
   defp contract(type, [a, b], axes, {nodes, inputs, index}, group, args) do
-    epilogue = {nodes, bind(inputs, args), group.shape, index, group.keeps_dot}
+    epilogue = {nodes, bind(inputs, args), group.shape, index, group.keeps_contraction}
     Native.call(contract_with_epilogue(type, a, b, axes, epilogue))
   end
 
-  # As programs, the steps of a loop.
+  # As programs, the steps of a loop. Those of convolutions have no padding.
+  defp record(%__MODULE__{axes: {_, _, _, _, [_ | _]}}, _operands, _args),
+    do: {:error, :unsupported, "a convolution is no program"}
+
   defp record(%__MODULE__{type: type, shape: shape} = group, [a, b], args) do
     with {:ok, product} <- Dispatch.compute(Dot.program(type, a, b, group.axes)),
          {:ok, result} <- follow(group.epilogue, {product, type, shape}, args),
-         do: {:ok, if(group.keeps_dot, do: {result, product}, else: result)}
+         do: {:ok, if(group.keeps_contraction, do: {result, product}, else: result)}
   end
 
   defp follow(nil, {product, _type, _shape}, _args), do: {:ok, product}

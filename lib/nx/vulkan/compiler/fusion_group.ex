@@ -73,9 +73,11 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     {Nx.put_slice(target, UpdateGroup.starts(starts, inputs), update)}
   end
 
-  defp default(%ContractionGroup{steps: steps, dot: dot, keeps_dot: true}, inputs) do
-    values = values(steps, inputs)
-    {Map.fetch!(values, {:step, length(steps) - 1}), Map.fetch!(values, {:step, dot})}
+  defp default(%ContractionGroup{keeps_contraction: true} = group, inputs) do
+    values = values(group.steps, inputs)
+
+    {Map.fetch!(values, {:step, length(group.steps) - 1}),
+     Map.fetch!(values, {:step, group.contraction})}
   end
 
   defp default(%{steps: steps}, inputs),

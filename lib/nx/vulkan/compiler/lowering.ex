@@ -34,8 +34,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   end
 
   @doc """
-  The program of the steps, and the values of inputs and steps by their references. A step may be a product: it is no part
-  of the program, which has `:dot` for its reference.
+  The program of the steps, and the values of inputs and steps by their references. A step may be a product or a
+  convolution: it is no part of the program, which has `:contraction` for its reference.
   """
   @spec values([step()], [T.t()]) :: {ProgramBuilder.t(), map()}
   def values(steps, inputs) do
@@ -163,8 +163,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   # A value is `{:node, key}`, or an input that is read: `{:dense, operand}` or `{:view, operand, shape}`.
 
-  defp lower(:dot, out, _args, _space, {builder, _values}),
-    do: {{:dense, {:dot, out.type, out.shape}}, builder}
+  defp lower(op, out, _args, _space, {builder, _values}) when op in [:dot, :conv],
+    do: {{:dense, {:contraction, out.type, out.shape}}, builder}
 
   defp lower(:squeeze, out, [operand, {:other, axes}], space, {builder, values}) do
     case value(operand, values) do
