@@ -299,9 +299,10 @@ defmodule Nx.Vulkan.Backend.Storage do
       else: backend.from_binary(tensor, to_binary(tensor, Nx.size(tensor)), options)
   end
 
-  # Words are copied, if the buffer is made of them.
-  defp copy_buffer(tensor, ref, size) do
-    {type, shape} = if rem(size, 4) == 0, do: {{:u, 32}, {div(size, 4)}}, else: {{:u, 8}, {size}}
+  # Words are copied, if the buffer is made of them: one of elements that the device lacks is.
+  defp copy_buffer(%T{type: {_, bits}} = tensor, ref, size) do
+    width = if rem(size, 4) == 0, do: 32, else: max(min(bits, 16), 8)
+    {type, shape} = {{:u, width}, {div(size, div(width, 8))}}
     {nodes, inputs, shape} = ProgramBuilder.single(:as_type, type, [{ref, type, shape}], shape)
 
     case Native.call(run(nodes, inputs, shape)) do
