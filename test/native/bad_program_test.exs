@@ -21,9 +21,10 @@ defmodule Nx.Vulkan.BadProgramTest do
     max = {:reduce_max, @f32, [0], [1]}
     less = {:subtract, @f32, [0, 1]}
     rows = fn nodes -> Native.call(run_rows(nodes, [input], {2, 2})) end
-    right = rows.({[max, less], 1, [1, 2]})
     # A driver may be unable to build kernels of several loops: row_group_test.exs says which.
-    assert match?({:ok, {_, _}}, right) or match?({:error, :unsupported, _}, right)
+    unsupported? = &match?({:error, :unsupported, _}, &1)
+    right = rows.({[max, less], 1, [1, 2]})
+    assert match?({:ok, {_, _}}, right) or unsupported?.(right)
 
     for nodes <- [
           :rows,
@@ -47,8 +48,8 @@ defmodule Nx.Vulkan.BadProgramTest do
       assert_refused(fn -> rows.(nodes) end, nodes)
     end
 
-    assert {:error, :size_mismatch} =
-             Native.call(run_rows({[max, less], 1, [2]}, [{a, @f32, {3, 3}}], {3, 3}))
+    short = Native.call(run_rows({[max, less], 1, [2]}, [{a, @f32, {3, 3}}], {3, 3}))
+    assert short == {:error, :size_mismatch} or unsupported?.(short)
   end
 
   test "programs that make no sense", %{a: a} do
