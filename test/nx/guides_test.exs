@@ -28,8 +28,9 @@ defmodule Nx.Vulkan.GuidesTest do
   for guide <- @guides do
     text = File.read!(guide)
 
-    if text =~ "iex> ",
-      do: doctest_file(guide, tags: if(text =~ "io_call", do: [:nx_1_0], else: []))
+    # BinaryBackend's log1p, which takes f64 where the device does not, loses digits.
+    tags = for {tag, part} <- [nx_1_0: "io_call", float64: "log1p"], text =~ part, do: tag
+    if text =~ "iex> ", do: doctest_file(guide, tags: tags)
   end
 
   # Configuration is for a project's own files.
