@@ -81,6 +81,16 @@ defmodule Nx.Vulkan.UpdateGroupTest do
         do: assert(Nx.to_binary(compiled.(x, i)) == Nx.to_binary(fun.(host(x), host(i))))
   end
 
+  test "types that a device lacks are put as by the operations one by one" do
+    x = to_device(Nx.iota({6, 4}, type: :f64))
+    u = to_device(Nx.iota({4, 2}, type: :f64))
+    fun = fn x, u -> Nx.put_slice(x, [1, 0], Nx.add(Nx.transpose(u), 1)) end
+    compiled = Nx.Vulkan.jit(fun)
+
+    for _ <- 1..3,
+        do: assert(Nx.to_binary(compiled.(x, u)) == Nx.to_binary(fun.(host(x), host(u))))
+  end
+
   test "updates of a tensor follow each other" do
     rows = to_device(Generators.tensor({300, 64}, {:f, 32}, {:float, -1.0, 1.0}))
     exact = Nx.add(Nx.multiply(host(rows), 2), 1)

@@ -109,12 +109,15 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
   defp operand(tensor, _type), do: Storage.operand(tensor)
 
   # The result of the callback `op`; `args` are the callback's arguments after `out`, for the fallback.
-  def copy(op, args, %T{type: type, shape: shape} = out, regions) do
+  def copy(op, args, out, regions), do: Dispatch.result(assemble(out, regions), op, out, args)
+
+  @doc "What the NIF answers to the regions of a tensor like `out`: a reference, or an error."
+  def assemble(%T{type: type, shape: shape}, regions) do
     # Where nothing is converted only the width matters.
     moves? = Enum.all?(regions, &moves?(&1, type))
     stored = if moves?, do: &Movement.storage_type/1, else: & &1
     regions = Enum.map(regions, &with_nodes(&1, stored.(type), stored))
-    Dispatch.result(ProgramRecorder.assemble(stored.(type), shape, regions), op, out, args)
+    ProgramRecorder.assemble(stored.(type), shape, regions)
   end
 
   defp moves?({[operand | _], _, _, _, _}, type), do: elem(operand, 1) == type

@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Compiler.UpdateGroup do
   # `Nx.Vulkan.Compiler.UpdateFusion`.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Movement, Storage, StridedCopy}
+  alias Nx.Vulkan.Backend.{Dispatch, Movement, Storage, StridedCopy}
   alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
   alias Nx.Vulkan.ProgramBuilder
 
@@ -56,20 +56,17 @@ defmodule Nx.Vulkan.Compiler.UpdateGroup do
     for start <- starts, do: with({:input, index} <- start, do: Enum.at(inputs, index))
   end
 
-  @spec run(t(), {T.t()}, [T.t()]) :: {T.t()}
+  @spec run(t(), {T.t()}, [T.t()]) :: {T.t()} | :default
   def run(%__MODULE__{program: {nodes, inputs, shape}} = group, {out}, [target | _] = args) do
     operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
 
     inputs =
       for input <- inputs, do: put_elem(FusionGroup.bind(input, operands), 1, elem(input, 1))
 
-    starts = starts(group.starts, args)
-    region = StridedCopy.at(out, starts, inputs, shape) |> Tuple.insert_at(0, nodes)
-    update = %{out | shape: shape}
+    region = StridedCopy.at(out, starts(group.starts, args), inputs, shape)
+    regions = [StridedCopy.whole(out, target), Tuple.insert_at(region, 0, nodes)]
 
-    {StridedCopy.copy(:put_slice, [target, starts, update], out, [
-       StridedCopy.whole(out, target),
-       region
-     ])}
+    with %T{} = result <- Dispatch.block(StridedCopy.assemble(out, regions), :fused, out),
+         do: {result}
   end
 end
