@@ -10,19 +10,16 @@ defmodule Nx.Vulkan.Compiler.Convergence do
   alias Nx.Tensor, as: T
 
   @doc """
-  The id of that operation for each tensor that has one. `order` has all tensors, each after those that it reads, `readers` the
-  ids of what reads each, and `kinds` what each is to `Nx.Vulkan.Compiler.Fusion`.
+  The id of that operation for each tensor that has one. `order` has all tensors, each after those that it reads, and `state`
+  what `Nx.Vulkan.Compiler.Fusion` knows of them.
   """
-  @spec find([T.t()], map(), map()) :: %{reference() => reference()}
-  def find(order, readers, kinds) do
-    positions =
-      order |> Enum.with_index() |> Map.new(fn {t, index} -> {t.data.id, {index, t}} end)
-
+  @spec find([T.t()], map()) :: %{reference() => reference()}
+  def find(order, %{readers: readers, kinds: kinds, positions: positions} = state) do
     order
     |> Enum.reverse()
     |> Enum.reduce(%{}, fn %T{data: %Expr{id: id}} = tensor, found ->
       with true <- kinds[id] in [:elementwise, :view, :reshape],
-           true <- Enum.all?(readers[id], &same_elements?(&1, tensor, positions, kinds)),
+           true <- Enum.all?(readers[id], &same_elements?(&1, tensor, state)),
            {:ok, meeting} <- meeting(readers[id], found, positions),
            do: Map.put(found, id, meeting),
            else: (_ -> found)
@@ -30,11 +27,11 @@ defmodule Nx.Vulkan.Compiler.Convergence do
   end
 
   # A reduction goes through its operand's elements, and nothing after it does.
-  defp same_elements?(:outside, _tensor, _positions, _kinds), do: false
+  defp same_elements?(:outside, _tensor, _state), do: false
 
-  defp same_elements?(reader, %T{shape: shape}, positions, kinds) do
-    {_index, %T{shape: read_over}} = positions[reader]
-    kinds[reader] == :reduction or (kinds[reader] == :elementwise and read_over == shape)
+  defp same_elements?(reader, %T{shape: shape}, %{kinds: kinds, tensors: tensors}) do
+    kinds[reader] == :reduction or
+      (kinds[reader] == :elementwise and tensors[reader].shape == shape)
   end
 
   defp meeting([reader | readers], found, positions) do
@@ -52,7 +49,7 @@ defmodule Nx.Vulkan.Compiler.Convergence do
   defp intersect(_a, nil, _found, _positions), do: nil
 
   defp intersect(a, b, found, positions) do
-    if elem(positions[a], 0) < elem(positions[b], 0),
+    if positions[a] < positions[b],
       do: intersect(found[a], b, found, positions),
       else: intersect(a, found[b], found, positions)
   end

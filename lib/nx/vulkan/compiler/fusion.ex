@@ -62,9 +62,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     positions =
       order |> Enum.with_index() |> Map.new(fn {tensor, index} -> {tensor.data.id, index} end)
 
-    meetings = Convergence.find(order, readers, kinds)
     state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}, positions: positions}
-    state = Map.put(state, :meetings, meetings)
+    state = Map.put(state, :meetings, Convergence.find(order, state))
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     rows = if shares?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, scope: scope})
