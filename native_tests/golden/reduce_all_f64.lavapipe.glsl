@@ -40,7 +40,6 @@ void load_scalar(IDX r, IDX index0, out double q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
-#define SUBGROUP_EXCHANGE 
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0; AT(double, p.partial_out1, chunk * p.outputs + index) = a##_1;
@@ -71,7 +70,6 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
-#define SUBGROUP_EXCHANGE 
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));

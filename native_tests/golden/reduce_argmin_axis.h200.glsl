@@ -43,7 +43,6 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 1
-#define SUBGROUP_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));

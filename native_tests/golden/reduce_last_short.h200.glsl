@@ -29,7 +29,6 @@ void element(IDX o, IDX r, out double e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 3
-#define SUBGROUP_EXCHANGE 
 #define LANES 2
 #define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));

@@ -42,7 +42,6 @@ void load_scalar(IDX r, IDX index0, out vec2 q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
-#define SUBGROUP_EXCHANGE 
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(vec2, p.result, index) = vec2(to_c64(a##_0));

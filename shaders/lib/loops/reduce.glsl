@@ -7,7 +7,7 @@
 //   REDUCED_VECTORS     1 where a thread reads vectors along the reduced axes, otherwise 0
 //   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
 //   WINDOW_BLOCKS, WINDOW_REST          of a window, whose loop is unrolled: how often it has UNROLLED elements, and what is left
-//   SHARED_EXCHANGE, SUBGROUP_EXCHANGE  one of them where threads share outputs
+//   SHARED_EXCHANGE     where more threads share an output than LANES
 //   LANES               threads of a subgroup that share an output; more than 1 needs lib/exchange.glsl
 //   NEIGHBOURS_SHARE    1 where neighbouring threads share an output, 0 where they have neighbouring ones
 //   PARTS, PART0, PART1, IDENTITY0, IDENTITY1   the parts of an accumulator, one or two: types and identities

@@ -30,8 +30,8 @@ pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
 pub use schedule::{
-    Exchange, LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile,
-    VECTORS_PER_THREAD, VectorInputs,
+    LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile, VECTORS_PER_THREAD,
+    VectorInputs,
 };
 pub use values::{assign, convert, element, load, of_compute, store, stored};
 pub use workgroup::{WorkgroupSchedule, check_number, emit_program, shared_bytes};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::values::{assign, convert, of_compute, stored};
-use super::{Accumulator, Emitter, Exchange, ReduceSchedule, define};
+use super::{Accumulator, Emitter, ReduceSchedule, define};
 use crate::program::op::Reduction;
 use crate::program::{Attribute, Type};
 
@@ -76,10 +76,8 @@ impl Emitter<'_> {
             define(text, "WINDOW_BLOCKS", reduced / u64::from(unrolled));
             define(text, "WINDOW_REST", reduced % u64::from(unrolled));
         }
-        match schedule.exchange {
-            Exchange::None => {}
-            Exchange::Subgroup => define(text, "SUBGROUP_EXCHANGE", ""),
-            Exchange::SharedMemory => define(text, "SHARED_EXCHANGE", ""),
+        if schedule.shares_memory() {
+            define(text, "SHARED_EXCHANGE", "");
         }
         define(text, "LANES", schedule.lanes);
         define(text, "NEIGHBOURS_SHARE", u32::from(schedule.neighbours_share));

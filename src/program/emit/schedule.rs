@@ -80,8 +80,6 @@ pub struct ReduceSchedule {
     pub output_vectors: u32,
     /// Elements (or vectors along the reduced axes) of an output that a thread loads before it combines them.
     pub unrolled: u32,
-    /// How the threads that share an output hand each other their accumulators.
-    pub exchange: Exchange,
     /// Threads of a subgroup that share an output: they hand each other their accumulators by shuffles first.
     pub lanes: u32,
     /// Whether neighbouring threads share an output, in place of having neighbouring ones.
@@ -94,15 +92,11 @@ pub struct ReduceSchedule {
     pub to_partial: bool,
 }
 
-/// How threads that share an output hand each other what they have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Exchange {
-    /// Each output is one thread's.
-    None,
-    /// By subgroup shuffles: all threads that share an output are of one subgroup.
-    Subgroup,
-    /// Through shared memory, after shuffles within subgroups.
-    SharedMemory,
+impl ReduceSchedule {
+    /// Whether threads that share an output exchange through shared memory, after shuffles within subgroups.
+    pub fn shares_memory(&self) -> bool {
+        self.reduction_threads > self.lanes
+    }
 }
 
 /// Two axes of the iteration space, in tiles of `width` by `height` for each workgroup. Along `output_axis` results are neighbours in

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::iter;
 
 use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
-use crate::program::emit::{Accumulator, Exchange, LoopNest, ReduceSchedule, VectorInputs};
+use crate::program::emit::{Accumulator, LoopNest, ReduceSchedule, VectorInputs};
 use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
 
 /// The fewest outputs for which an unrolled window pays off. Of 65,536 2×2 or 3×3 windows it saves lavapipe 0.6 to 2 ms a
@@ -107,11 +107,6 @@ impl FusionProblem<'_> {
     fn reduce_schedule(&self, threads: ReduceThreads, parts: usize, window: bool) -> ReduceSchedule {
         let ReduceThreads { output_threads, reduction_threads, vectors, output_vectors, neighbours_share } = threads;
         let lanes = self.exchanging_lanes(threads);
-        let exchange = match reduction_threads {
-            1 => Exchange::None,
-            all if all == lanes => Exchange::Subgroup,
-            _ => Exchange::SharedMemory,
-        };
         let unrolled = match output_vectors {
             _ if self.caps.exponential_loops => 1,
             0 if vectors.vec4 == 0 && parts == 1 && !self.caps.cpu => 8,
@@ -124,7 +119,6 @@ impl FusionProblem<'_> {
             vectors,
             output_vectors,
             unrolled,
-            exchange,
             lanes,
             neighbours_share,
             window,

@@ -2,7 +2,7 @@
 
 use super::reduce::MAX_ONE_PASS_ELEMENTS;
 use super::*;
-use crate::program::emit::{Exchange, ReduceSchedule, VectorInputs};
+use crate::program::emit::{ReduceSchedule, VectorInputs};
 use crate::program::{Attribute, Axes, Input, Source, Type, dense_strides, op};
 use crate::tuning::devices::{h200, lavapipe, packs_elements};
 
@@ -160,22 +160,22 @@ fn threads_read_neighbours() {
     // Along rows threads share an output, along columns they have outputs of their own.
     let rows = reduce(&sum(&[4096, 1000], &[1]), &h200());
     assert_eq!((rows.output_threads, rows.reduction_threads, rows.output_vectors), (1, 256, 0));
-    assert_eq!((rows.vectors.vec4, rows.exchange, rows.lanes), (1, Exchange::SharedMemory, 32));
+    assert_eq!((rows.vectors.vec4, rows.shares_memory(), rows.lanes), (1, true, 32));
     let columns = reduce(&sum(&[64, 1 << 17], &[0]), &h200());
     assert_eq!((columns.output_threads, columns.output_vectors, columns.vectors.vec4), (64, 1, 1));
     let rows = reduce(&sum(&[4096, 1000], &[1]), &lavapipe());
-    assert_eq!((rows.output_threads, rows.reduction_threads, rows.exchange), (1, 8, Exchange::Subgroup));
+    assert_eq!((rows.output_threads, rows.reduction_threads, rows.lanes), (1, 8, 8));
     let columns = reduce(&sum(&[64, 1 << 17], &[0]), &lavapipe());
-    assert_eq!((columns.output_threads, columns.output_vectors, columns.exchange), (8, 4, Exchange::None));
+    assert_eq!((columns.output_threads, columns.output_vectors, columns.reduction_threads), (8, 4, 1));
 }
 
 #[test]
 fn threads_of_many_short_rows_are_of_one_subgroup_and_load_them_at_once() {
     let rows = reduce(&sum(&[50_257, 768], &[1]), &h200());
     assert_eq!((rows.output_threads, rows.reduction_threads, rows.unrolled), (8, 32, 6));
-    assert_eq!((rows.exchange, rows.neighbours_share), (Exchange::Subgroup, true));
+    assert_eq!((rows.shares_memory(), rows.lanes, rows.neighbours_share), (false, 32, true));
     let without = reduce(&sum(&[50_257, 768], &[1]), &Capabilities { subgroup: 0, ..h200() });
-    assert_eq!((without.reduction_threads, without.exchange, without.lanes), (64, Exchange::SharedMemory, 1));
+    assert_eq!((without.reduction_threads, without.shares_memory(), without.lanes), (64, true, 1));
 }
 
 #[test]
