@@ -192,6 +192,42 @@ defmodule Nx.Vulkan.CompilerContractTest do
       end
     end
 
+    defn in_false_predicates(x, y) do
+      first = io_hook(x + 1, :first)
+      second = io_hook(y + 1, :second)
+
+      {chosen, _} =
+        cond do
+          Nx.any(first > 100) -> {y, x}
+          Nx.any(second > 100) -> {x, y}
+          Nx.any(first > 50) -> {first, second}
+          true -> {Nx.sort(second), y}
+        end
+
+      chosen + first
+    end
+
+    defn in_the_false_predicate_of_a_loop(x, y) do
+      {_, x, _} =
+        while {i = 0, x, y}, i < 2 do
+          first = io_hook(x + i, :first)
+          {i + 1, if(Nx.any(first > 100), do: y, else: Nx.sort(first)), y}
+        end
+
+      x
+    end
+
+    # Nx.Defn.Evaluator runs them again for each clause that is not chosen.
+    test "in predicates that are false run once" do
+      args = [to_device(Nx.tensor([2, 1])), to_device(Nx.tensor([4, 3]))]
+
+      assert called(&in_false_predicates/2, args, Compiler) ==
+               {[first: [3, 2], second: [5, 4]], [7, 7]}
+
+      assert called(&in_the_false_predicate_of_a_loop/2, args, Compiler) ==
+               {[first: [2, 1], first: [2, 3]], [2, 3]}
+    end
+
     test "that are functions run in each call" do
       fun = fn x, y ->
         x = io_hook(Nx.add(x, 1), &send(self(), {:plain, Nx.to_number(&1)}))

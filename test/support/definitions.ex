@@ -30,19 +30,74 @@ defmodule Nx.Vulkan.Test.Definitions do
   @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
   @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
 
+  @doc "The numbers of some steps, the last one always first, whose values are a definition's results."
+  def results(steps) do
+    count = length(steps)
+    [count - 1 | Enum.take_random(0..(count - 1), 2)]
+  end
+
   @doc """
-  The steps as a function of the tuple of inputs. Some of the values are its results, the last one always. `hook` gets
-  the value of each iteration and each branch.
+  The steps as a function of the tuple of inputs. `hook` gets the value of each iteration and each branch.
   """
-  def fun(steps, hook \\ & &1) do
-    results = Enum.take_random(1..length(steps), 2)
+  def fun(steps, results \\ nil, hook \\ & &1) do
+    results = results || results(steps)
 
     fn inputs ->
       inputs = Tuple.to_list(inputs)
       values = Enum.reduce(steps, inputs, &(&2 ++ [perform(&1, &2, hook)]))
       made = Enum.drop(values, length(inputs))
-      List.to_tuple([List.last(made) | Enum.map(results, &Enum.at(made, &1 - 1))])
+      results |> Enum.map(&Enum.at(made, &1)) |> List.to_tuple()
     end
+  end
+
+  @doc """
+  What `fun/3` gives, without `Nx.Defn`: each value that a result needs is computed once, in the order in which the
+  operations read them.
+  """
+  def run(steps, results, inputs, hook) do
+    inputs = Tuple.to_list(inputs)
+    known = inputs |> Enum.with_index() |> Map.new(fn {value, index} -> {index, value} end)
+    steps = inputs |> Enum.concat(steps) |> List.to_tuple()
+    results = Enum.map(results, &(&1 + length(inputs)))
+    known = Enum.reduce(results, known, &demand(&1, steps, &2, hook))
+    results |> Enum.map(&known[&1]) |> List.to_tuple()
+  end
+
+  defp demand(index, _steps, known, _hook) when is_map_key(known, index), do: known
+
+  defp demand(index, steps, known, hook) do
+    step = elem(steps, index)
+    known = step |> read() |> Enum.reduce(known, &demand(&1, steps, &2, hook))
+    Map.put(known, index, at_once(step, known, hook))
+  end
+
+  defp read({:binary, _op, a, b}), do: [a, b]
+  defp read({:select, a, b, c}), do: [a, b, c]
+  defp read({:repeat, a, _most, _steps}), do: [a]
+  defp read({:branch, a, _limit, _then, _otherwise}), do: [a]
+  defp read({:number, _op, a, _number}), do: [a]
+  defp read({:type, a, _type}), do: [a]
+  defp read({_kind, _name, a}), do: [a]
+
+  defp at_once({:repeat, a, most, steps}, known, hook),
+    do: Enum.reduce_while(1..most//1, known[a], &iterate(&1, &2, steps, hook))
+
+  defp at_once({:branch, a, limit, then, otherwise}, known, hook) do
+    steps = if Nx.to_number(Nx.any(Nx.equal(known[a], limit))) != 0, do: then, else: otherwise
+    last_at_once(known[a], steps, hook)
+  end
+
+  defp at_once(step, known, _hook), do: perform(step, known)
+
+  defp iterate(_n, x, steps, hook) do
+    if Nx.to_number(Nx.any(Nx.not_equal(x, 3))) != 0,
+      do: {:cont, last_at_once(x, steps, hook)},
+      else: {:halt, x}
+  end
+
+  defp last_at_once(x, steps, hook) do
+    {last} = run(steps, [length(steps) - 1], {x}, hook)
+    last |> fit(x) |> hook.()
   end
 
   @doc "An element-wise operation, a view or a conversion."
@@ -106,7 +161,7 @@ defmodule Nx.Vulkan.Test.Definitions do
   defp index(values), do: :rand.uniform(length(values)) - 1
 
   defp perform(step, values, hook \\ & &1) do
-    at = &Enum.at(values, &1)
+    at = &value(values, &1)
 
     case step do
       {:unary, op, a} -> apply(Nx, op, [at.(a)])
@@ -121,6 +176,9 @@ defmodule Nx.Vulkan.Test.Definitions do
       {:branch, a, _, _, _} -> branch(at.(a), step: step, hook: hook)
     end
   end
+
+  defp value(values, index) when is_map(values), do: Map.fetch!(values, index)
+  defp value(values, index), do: Enum.at(values, index)
 
   defn repeat(x, opts \\ []) do
     {x, _} =

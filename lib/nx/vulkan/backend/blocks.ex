@@ -12,6 +12,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
     DeviceLoop,
     FusionGroup,
     HookValue,
+    HostCond,
     HostLoop,
     MapGroup,
     RowGroup,
@@ -34,6 +35,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   defp native(%UpdateGroup{} = group, outs, args), do: UpdateGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)
   defp native(%HookValue{} = value, _out, [tensor]), do: HookValue.run(value, tensor)
+  defp native(%HostCond{} = block, _out, [pred, result]), do: HostCond.run(block, pred, result)
 
   defp native(%ContractionGroup{} = group, outs, args),
     do: ContractionGroup.run(group, outs, args)

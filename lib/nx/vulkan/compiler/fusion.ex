@@ -29,6 +29,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     Convergence,
     DeviceLoop,
     FusionGroup,
+    HostCond,
     HostLoop,
     MapFusion,
     RowFusion,
@@ -379,7 +380,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp rebuild(_kind, %T{data: %Expr{op: :cond} = expr} = tensor, state, done) do
     {args, done} = Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))
-    {DeviceLoop.lower_cond(%{tensor | data: %{expr | args: args}}, state.readers), done}
+
+    case DeviceLoop.lower_cond(%{tensor | data: %{expr | args: args}}, state.readers) do
+      %T{data: %Expr{op: :block}} = block -> {block, done}
+      branches -> {HostCond.lower(branches), done}
+    end
   end
 
   defp rebuild(_kind, %T{data: %Expr{op: op, args: args} = expr} = tensor, state, done) do
