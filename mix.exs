@@ -79,7 +79,7 @@ defmodule NxVulkan.MixProject do
         ["README.md", "livebooks/intro.livemd"] ++
           pages("guides", ~w(which_gpu coming_from_exla)) ++
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
-          pages("guides", ~w(chains sampling diagnostics kernels serving spirv)) ++
+          pages("guides", ~w(quantization chains sampling diagnostics kernels serving spirv)) ++
           pages("guides", ~w(without_rust platforms)) ++
           pages("guides", ~w(troubleshooting)) ++
           [
@@ -119,6 +119,7 @@ defmodule NxVulkan.MixProject do
           Nx.Vulkan.MCMC.Plots,
           Nx.Vulkan.MCMC.Transform,
           Nx.Vulkan.Kernel,
+          Nx.Vulkan.Quantization,
           Nx.Vulkan.Fallback,
           Nx.Vulkan.Support
         ],
