@@ -15,7 +15,7 @@ defmodule Nx.Vulkan.HostLoopTest do
   # Compares with the evaluation on BinaryBackend, and the arguments with what they were.
   defp check(fun, args) do
     expected = apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), args)
-    given = Enum.map(args, &to_device/1)
+    given = Enum.map(args, &Nx.Defn.Composite.traverse(&1, fn tensor -> to_device(tensor) end))
     compiled = Nx.Defn.jit(fun, compiler: Compiler)
 
     # Evaluated, recorded, and replayed from the first iteration on.
@@ -26,7 +26,8 @@ defmodule Nx.Vulkan.HostLoopTest do
           do: assert_same(got, host(want), :while)
     end
 
-    for {got, want} <- Enum.zip(given, args), do: assert_same(got, want, :arguments)
+    for {got, want} <- Enum.zip(Enum.flat_map(given, &flat/1), Enum.flat_map(args, &flat/1)),
+        do: assert_same(got, want, :arguments)
   end
 
   defn(halved(x), do: while(x, Nx.any(x > 1), do: x / 2))
@@ -73,7 +74,7 @@ defmodule Nx.Vulkan.HostLoopTest do
   # Sorting keeps a loop of few elements with the host.
   defn drawn(a, b, v, n, opts \\ []) do
     {a, b, v, i, _n} =
-      while {a, b, v = Nx.sort(v), i = 0, n}, i < n[0] do
+      while {a, b, v = Nx.sort(v), i = 0, n}, ahead(i, n, opts[:bound]) do
         {a, b, v} = steps(a, b, v, i, opts[:steps])
         {a, b, Nx.sort(v), i + 1, n}
       end
@@ -101,6 +102,9 @@ defmodule Nx.Vulkan.HostLoopTest do
     end
   end
 
+  deftransformp(ahead(i, n, :known), do: Nx.less(i, n[0]))
+  deftransformp(ahead(i, n, :computed), do: Nx.less(Nx.multiply(i, 2), Nx.multiply(n[0], 2)))
+
   defp bounded(tensor), do: Nx.remainder(tensor, 97)
 
   test "drawn at random, of any number of iterations" do
@@ -109,7 +113,7 @@ defmodule Nx.Vulkan.HostLoopTest do
       size = Enum.random([2, 5, 40])
       matrix = fn -> Generators.tensor({size, size}, {:s, 32}, {:integer, -9..9}) end
       v = Generators.tensor({7}, {:s, 32}, {:integer, -20..20})
-      loop = &drawn(&1, &2, &3, &4, steps: steps)
+      loop = &drawn(&1, &2, &3, &4, steps: steps, bound: Enum.random([:known, :computed]))
       iterations = Nx.tensor([Enum.random([0, 1, 2, 5, 70])], type: :s32)
       check(loop, [matrix.(), matrix.(), v, iterations])
     end
@@ -124,9 +128,10 @@ defmodule Nx.Vulkan.HostLoopTest do
     for go <- [0, 1], do: check(&awaited/2, [Nx.tensor([3, 1]), Nx.tensor([go], type: :u8)])
   end
 
+  # Ends by what it computes: no bound is known before.
   defn counting(x, n) do
     {x, i, _} =
-      while({x, i = 0, n}, i < n[0], do: {Nx.sort(Nx.reverse(x) + i), i + 1, n})
+      while({x, i = 0, n}, i * 2 < n[0] * 2, do: {Nx.sort(Nx.reverse(x) + i), i + 1, n})
 
     {x, i}
   end
@@ -146,7 +151,7 @@ defmodule Nx.Vulkan.HostLoopTest do
   end
 
   defn long(x, n) do
-    {x, _, _} = while({x, i = 0, n}, i < n[0], do: {sorted(x, i), i + 1, n})
+    {x, _, _} = while({x, i = 0, n}, i * 2 < n[0] * 2, do: {sorted(x, i), i + 1, n})
     x
   end
 
@@ -159,6 +164,86 @@ defmodule Nx.Vulkan.HostLoopTest do
     compiled = Nx.Defn.jit(&long/2, compiler: Compiler)
     args = Enum.map([Nx.tensor([3, 1, 2]), Nx.tensor([5])], &to_device/1)
     assert programs(fn -> apply(compiled, args) end, iterations_finish: 1) == 0
+  end
+
+  # The loop that goes by steps of `step` while the counter compares so to the bound, in each order of the two.
+  defn towards(x, first, last, opts \\ []) do
+    {x, i, last} =
+      while {x, i = first[0], last}, compared(i, last[0], opts) do
+        {Nx.sort(Nx.reverse(x) + Nx.as_type(i, :s32)), advanced(i, opts), last}
+      end
+
+    {x, i, last}
+  end
+
+  deftransformp compared(i, last, opts) do
+    [a, b] = if opts[:reversed], do: [last, i], else: [i, last]
+    apply(Nx, opts[:comparison], [a, b])
+  end
+
+  deftransformp advanced(i, opts) do
+    step = Nx.tensor(abs(opts[:step]), type: i.type)
+    if opts[:step] < 0, do: Nx.subtract(i, step), else: Nx.add(step, i)
+  end
+
+  test "that an induction variable ends read no condition" do
+    x = Nx.tensor([3, 1, 2])
+
+    for comparison <- [:less, :less_equal, :greater, :greater_equal],
+        reversed <- [false, true],
+        type <- [s: 8, s: 32, s: 64],
+        bound_type <- [type, {:u, 8}] do
+      up? = comparison in [:less, :less_equal]
+      # Towards the bound.
+      sign = if up? == reversed, do: -1, else: 1
+      step = sign * Enum.random([1, 3])
+      distance = Enum.random([-2, 0, 1, 3, 4, 9])
+      last = Enum.random(12..40)
+
+      first = Nx.tensor([last - sign * distance], type: type)
+      last = Nx.tensor([last], type: bound_type)
+
+      opts = [comparison: comparison, reversed: reversed, step: step]
+      check(&towards(&1, &2, &3, opts), [x, first, last])
+      compiled = Nx.Defn.jit(&towards(&1, &2, &3, opts), compiler: Compiler)
+      args = Enum.map([x, first, last], &to_device/1)
+      for _ <- 1..3, do: apply(compiled, args)
+      assert programs(fn -> apply(compiled, args) end, buf_read: 3) == 2
+      assert programs(fn -> apply(compiled, args) end, iterations_finish: 1) == 0
+    end
+  end
+
+  test "whose induction variable wraps end as they do on BinaryBackend" do
+    # 120, 127, and then -122: above the bound after it was reached.
+    args = [Nx.tensor([3, 1]), Nx.tensor([113], type: :s8), Nx.tensor([125], type: :s8)]
+    check(&towards(&1, &2, &3, comparison: :less_equal, step: 7), args)
+    # The bound is what the counter cannot reach.
+    args = [Nx.tensor([3, 1]), Nx.tensor([-100], type: :s8), Nx.tensor([-120], type: :s8)]
+    check(&towards(&1, &2, &3, comparison: :greater, step: -9), args)
+  end
+
+  defn many(values, n) do
+    {values, _i, _n} = while({values, i = 0, n}, i < n, do: {shifted(values), i + 1, n})
+    values
+  end
+
+  deftransformp(shifted(values),
+    do: values |> Tuple.to_list() |> Enum.map(&Nx.sort(Nx.add(&1, 1))) |> List.to_tuple()
+  )
+
+  test "of many values" do
+    values = for(i <- 1..40, do: Nx.tensor([i, -i])) |> List.to_tuple()
+    check(&many/2, [values, Nx.tensor(4)])
+    compiled = Nx.Defn.jit(&many/2, compiler: Compiler)
+
+    args = [
+      values |> Tuple.to_list() |> Enum.map(&to_device/1) |> List.to_tuple(),
+      to_device(Nx.tensor(4))
+    ]
+
+    for _ <- 1..3, do: apply(compiled, args)
+    # The first iterations are evaluated and recorded.
+    assert programs(fn -> apply(compiled, args) end, definition_run: 2) in 4..5
   end
 
   defn grown(x, table) do

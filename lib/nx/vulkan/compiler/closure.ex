@@ -8,7 +8,7 @@ defmodule Nx.Vulkan.Compiler.Closure do
   alias Nx.Vulkan.HookOperation
   alias Nx.Vulkan.VulkanoBackend, as: B
 
-  # Arguments of a block: `default/1` has a clause for each number.
+  # Arguments of a block that other backends may run: `default/1` has a clause for each number.
   @most_arguments 24
   # Operations that do more than compute, or that this process must not run to find out.
   @effects [:runtime_call | HookOperation.names()]
@@ -16,7 +16,13 @@ defmodule Nx.Vulkan.Compiler.Closure do
   @doc "Whether an expression may become a block of these arguments."
   @spec possible?(Nx.Container.t(), [T.t()]) :: boolean()
   def possible?(expr, args),
-    do: length(args) in 1..@most_arguments and Composite.reduce(expr, %{}, &effects/2) != :effect
+    do: arguments?(args) and Composite.reduce(expr, %{}, &effects/2) != :effect
+
+  # Another backend runs a block when all of its arguments are literals, which are tensors of the host.
+  defp arguments?(args) do
+    length(args) in 1..@most_arguments or
+      Enum.any?(args, &(&1.data.op not in [:tensor, :constant]))
+  end
 
   # The expressions without such an operation that were seen, or `:effect`.
   defp effects(_tensor, :effect), do: :effect
@@ -39,6 +45,10 @@ defmodule Nx.Vulkan.Compiler.Closure do
       do: fn block, unquote_splicing(args) -> block.evaluate.(unquote(args)) end
   end
 
+  # A function has at most 255 arguments.
+  defp default(_count),
+    do: fn _block, _args -> raise "a block of so many arguments runs on #{inspect(B)} alone" end
+
   @doc "The tensors that an expression captured."
   @spec captured(Nx.Container.t()) :: [T.t()]
   def captured(expr) do
@@ -53,6 +63,14 @@ defmodule Nx.Vulkan.Compiler.Closure do
     do:
       Tree.apply_args(tensor, :scope, Map.put(seen, id, tensor), &{&1, captured(&1, &2)})
       |> elem(1)
+
+  @doc "The indices of the parameters that an expression reads."
+  @spec parameters(Nx.Container.t()) :: [non_neg_integer()]
+  def parameters(expr) do
+    for %T{data: %Expr{op: :parameter, args: [index]}} <-
+          Map.values(Composite.reduce(expr, %{}, &captured/2)),
+        do: index
+  end
 
   @doc """
   The tensors that the scope of the expression with this id reads and does not compute itself, because others read them,

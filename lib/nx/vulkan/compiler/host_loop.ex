@@ -10,6 +10,9 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   # `Native` bounds the kernels of a chunk. Where the device has no conditional rendering, or an iteration has more kernels
   # or cannot be under a condition, the host reads each one.
   #
+  # A loop whose end an induction variable decides, by a bound that no iteration changes, counts: the host reads both
+  # once, and nothing after that.
+  #
   # A loop with another within that the host reads stays what it was. As long as the host knows the condition, from
   # counters that it holds, the operations run one by one: nothing is read then, and the definition around the loop may
   # have a graph.
@@ -17,7 +20,8 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{ProgramRecorder, Storage}
-  alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, DeviceLoop, Fusion, Simplification}
+  alias Nx.Vulkan.Compiler.{Closure, DefinitionGraph, DeviceLoop, Fusion, LoopBound}
+  alias Nx.Vulkan.Compiler.Simplification
   alias Nx.Vulkan.Error
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -27,16 +31,18 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   @short_chunk 5
   @long_chunk 20
 
-  @enforce_keys [:count, :condition, :step, :graph, :changed, :evaluate]
-  defstruct [:count, :condition, :step, :graph, :changed, :evaluate]
+  @enforce_keys [:count, :induction, :condition, :step, :graph, :changed, :evaluate]
+  defstruct [:count, :induction, :condition, :step, :graph, :changed, :evaluate]
 
   @typedoc """
   `count` is the number of values, which are the first arguments. `condition` and `step` are functions of the arguments:
   `step` gives the next condition and the next values, and `graph` is its graph. `changed` says of each argument whether
-  iterations change it. `evaluate` runs the loop operation by operation.
+  iterations change it. `induction` has the induction variable and a function of the arguments that gives its bound.
+  `evaluate` runs the loop operation by operation.
   """
   @type t :: %__MODULE__{
           count: pos_integer(),
+          induction: {LoopBound.induction(), ([T.t()] -> T.t())} | nil,
           condition: ([T.t()] -> T.t()),
           step: ([T.t()] -> tuple()),
           graph: DefinitionGraph.t() | nil,
@@ -56,13 +62,18 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
     if Closure.possible?({pred, block}, args) and not reads?({pred, block}) do
       known = for {arg, index} <- Enum.with_index(args), index >= count, do: {arg, index}
-      step = step(Closure.on_arguments(scope, known), count)
+      scope_on_arguments = Closure.on_arguments(scope, known)
+      step = step(scope_on_arguments, count)
       changed = changed(scope, args)
       {on_parameters, _} = Composite.traverse(initial, 0, &{Closure.parameter(&1, &2), &2 + 1})
       whole = Closure.with_outputs(loop, [on_parameters, arg, pred, block], values)
 
       block = %__MODULE__{
         count: count,
+        induction:
+          if(LoopBound.iterations(values, scope) == nil,
+            do: induction(scope_on_arguments, args, changed)
+          ),
         condition: pred |> Closure.on_arguments(known) |> Closure.evaluator(args),
         step: Closure.evaluator(step, args),
         graph: DefinitionGraph.new(step, changed, :iteration),
@@ -99,6 +110,14 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
             not match?(%T{data: %Expr{op: :parameter, args: [^index]}}, Enum.at(next, index))
   end
 
+  # The induction variable with its bound, where no iteration changes that.
+  defp induction(scope, args, changed) do
+    with %{bound: bound} = induction <- LoopBound.induction(scope),
+         false <- bound |> Closure.parameters() |> Enum.any?(&Enum.at(changed, &1)),
+         do: {induction, Closure.evaluator(bound, args)},
+         else: (_ -> nil)
+  end
+
   # The next condition and the next values.
   defp step({pred, block}, count) do
     next = Composite.flatten_list([block])
@@ -118,7 +137,18 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   def run(%__MODULE__{count: count} = loop, outs, args) do
     if ProgramRecorder.recording?(), do: raise("the host reads the condition of this loop")
     {values, captured} = Enum.split(args, count)
-    values = iterate(loop, loop.condition.(args), values, captured)
+
+    values =
+      case iterations(loop, args) do
+        nil ->
+          iterate(loop, loop.condition.(args), values, captured)
+
+        0 ->
+          values
+
+        iterations ->
+          repeat(loop, iterations, owned(loop, values), Enum.map(captured, &own(&1, false)))
+      end
 
     {outs, []} =
       Composite.traverse(outs, values, fn out, [value | rest] ->
@@ -126,6 +156,21 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
       end)
 
     outs
+  end
+
+  # How many iterations the loop makes, where that is known before the first one.
+  defp iterations(%__MODULE__{induction: nil}, _args), do: nil
+
+  defp iterations(%__MODULE__{induction: {induction, bound}}, args) do
+    first = args |> Enum.at(induction.index) |> Nx.to_number()
+    LoopBound.count(induction, first, Nx.to_number(bound.(args)))
+  end
+
+  defp repeat(_loop, 0, values, _captured), do: values
+
+  defp repeat(loop, iterations, values, captured) do
+    [_pred | values] = evaluate(loop, values, captured)
+    repeat(loop, iterations - 1, values, captured)
   end
 
   defp iterate(loop, %T{data: %B{scalar: {_, _}}} = pred, values, captured) do
@@ -139,10 +184,13 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
   # The graph may write the next values in place of those that it is given, which the caller keeps.
   defp iterate(loop, pred, values, captured) do
-    values = for {value, changed?} <- Enum.zip(values, loop.changed), do: own(value, changed?)
+    values = owned(loop, values)
     captured = Enum.map(captured, &own(&1, false))
     if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
   end
+
+  defp owned(loop, values),
+    do: for({value, changed?} <- Enum.zip(values, loop.changed), do: own(value, changed?))
 
   # Numbers of the host become buffers once, and not in each iteration.
   defp own(%T{data: %B{scalar: {_, _}}} = tensor, _changed?) do
@@ -206,11 +254,16 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
     end
   end
 
-  # One iteration, whose condition the host reads: it is evaluated, or recorded as a graph.
+  # One iteration, whose condition the host reads.
   defp step(loop, values, captured) do
+    [pred | values] = evaluate(loop, values, captured)
+    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
+  end
+
+  # The next condition and the next values: evaluated, or by the graph.
+  defp evaluate(loop, values, captured) do
     evaluate = fn [inputs] -> [loop.step.(inputs)] end
     [results] = DefinitionGraph.run(loop.graph, [values ++ captured], evaluate)
-    [pred | values] = Tuple.to_list(results)
-    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
+    Tuple.to_list(results)
   end
 end
