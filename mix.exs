@@ -81,7 +81,7 @@ defmodule NxVulkan.MixProject do
           pages("guides", ~w(configuration devices memory fallbacks precision definitions)) ++
           pages("guides", ~w(quantization chains sampling diagnostics kernels serving spirv)) ++
           pages("guides", ~w(without_rust platforms)) ++
-          pages("guides", ~w(troubleshooting)) ++
+          pages("guides", ~w(telemetry troubleshooting)) ++
           [
             # Nx's names: https://hexdocs.pm/nx/backend_documentation-convention.html
             "guides/backend_documentation/index.md": [filename: "backend_documentation"],

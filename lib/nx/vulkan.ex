@@ -56,6 +56,8 @@ defmodule Nx.Vulkan do
   | `[:nx_vulkan, :fallback]` | `:duration` in native time units | `:op`, `:shapes`, `:types`, `:reason` |
   | `[:nx_vulkan, :compile]`: a call compiled kernels, which the driver may build on | `:pipelines`, `:from_disk` of them, `:nanoseconds` of the call | `:call` |
   | `[:nx_vulkan, :memory]`: a process collects its garbage before the pool grows, or as it is exhausted | those of `memory_info/0` | `:reason`: `:pool_grows` or `:out_of_memory` |
+
+  The [guide](telemetry.md) has metrics of them for `Telemetry.Metrics`.
   """
 
   require Nx.Vulkan.Native, as: Native

@@ -3,6 +3,8 @@ Code.require_file("support/native_case.exs", __DIR__)
 defmodule Nx.Vulkan.DoctorTest do
   use Nx.Vulkan.Test.NativeCase, async: true
 
+  import ExUnit.CaptureIO
+
   # Machines may be busy, and each test starts a BEAM.
   @moduletag timeout: 1_800_000
 
@@ -29,6 +31,22 @@ defmodule Nx.Vulkan.DoctorTest do
     code = "IO.puts(elem(Nx.Vulkan.Doctor.report(), 1))"
     assert in_own_beam(code, [{"NX_VULKAN_DEVICE", "0"}]) =~ "chosen: NX_VULKAN_DEVICE=0"
     assert in_own_beam(code, [{"NX_VULKAN_DEVICE", nil}]) =~ "chosen: the first that can be used"
+  end
+
+  test "the task reports on the device that it is given, and ends with status 1 where there is none" do
+    {:ok, info} = Nx.Vulkan.device_info()
+    device = Enum.find(info.devices, &(&1.index == info.index))
+    doctor = fn arguments -> Mix.Tasks.NxVulkan.Doctor.run(arguments) end
+
+    for asked <- ["#{device.index}", device.uuid] do
+      report = capture_io(fn -> doctor.([asked]) end)
+      assert report =~ "asked for: #{asked}"
+      assert report =~ "#{device.index}: #{device.name} (#{device.type}, this one)"
+    end
+
+    none = fn -> assert catch_exit(doctor.(["no such device"])) == {:shutdown, 1} end
+    assert capture_io(none) =~ "no such device fits none of the devices"
+    assert_raise Mix.Error, fn -> doctor.(["0", "1"]) end
   end
 
   test "without a device it is an error that says what to install" do

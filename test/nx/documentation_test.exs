@@ -34,6 +34,20 @@ defmodule Nx.Vulkan.DocumentationTest do
     end
   end
 
+  test "the telemetry guide names every event" do
+    guide = File.read!("guides/telemetry.md")
+    sources = Path.wildcard("lib/nx/**/*.ex")
+
+    events =
+      for path <- sources,
+          [_, names] <-
+            Regex.scan(~r/(?:emit\(\[|execute\(\s*\[:nx_vulkan, )([^|\]]+)\]/, File.read!(path)),
+          do: names
+
+    assert Enum.sort(events) == Enum.sort(~w(:memory :compile :fallback) ++ [":mcmc, :progress"])
+    for event <- events, do: assert(guide =~ "| `[:nx_vulkan, #{event}]` |")
+  end
+
   describe "the troubleshooting guide" do
     @guide File.read!("guides/troubleshooting.md")
 

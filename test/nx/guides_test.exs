@@ -33,7 +33,7 @@ defmodule Nx.Vulkan.GuidesTest do
     if text =~ "iex> ", do: doctest_file(guide, tags: tags)
   end
 
-  # Configuration is for a project's own files.
+  # Configuration is for a project's own files, and telemetry_metrics a package that is not installed here.
   for path <- @guides ++ @notebooks,
       Enum.any?(Cells.read(path), &(elem(&1, 0) in ~w(elixir sh))) do
     if File.read!(path) =~ "glslc" and !System.find_executable("glslc"),
@@ -47,7 +47,12 @@ defmodule Nx.Vulkan.GuidesTest do
     test "the cells of #{path} run" do
       capture_io(:stderr, fn ->
         capture_io(fn ->
-          Cells.run(unquote(path), ["Mix.install(", "import Config", "config :"])
+          Cells.run(unquote(path), [
+            "Mix.install(",
+            "import Config",
+            "config :",
+            "import Telemetry.Metrics"
+          ])
         end)
       end)
     end

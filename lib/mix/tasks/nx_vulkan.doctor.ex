@@ -7,15 +7,29 @@ defmodule Mix.Tasks.NxVulkan.Doctor do
   status is 1.
 
       mix nx_vulkan.doctor
+      mix nx_vulkan.doctor 1
+
+  The argument names another device than the global one: its index, its UUID or part of its name (`Nx.Vulkan.devices/0`).
   """
   use Mix.Task
 
   @requirements ["app.config"]
 
   @impl true
-  def run(_args) do
-    {status, report} = Nx.Vulkan.Doctor.report()
+  def run(args) do
+    {status, report} = args |> device() |> Nx.Vulkan.Doctor.report()
     Mix.shell().info(report)
     if status == :error, do: exit({:shutdown, 1})
   end
+
+  defp device([]), do: nil
+
+  defp device([device]) do
+    case Integer.parse(device) do
+      {index, ""} when index >= 0 -> index
+      _ -> device
+    end
+  end
+
+  defp device(_args), do: Mix.raise("expected mix nx_vulkan.doctor [DEVICE]")
 end

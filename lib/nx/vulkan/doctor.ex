@@ -24,7 +24,7 @@ defmodule Nx.Vulkan.Doctor do
           # Before the check, whose memory would count as the clock's.
           clock = clock(info.index)
           {status, check} = check(info.index)
-          {status, device(info) ++ clock ++ memory(info.index) ++ cache(info) ++ [check]}
+          {status, device(info, device) ++ clock ++ memory(info.index) ++ cache(info) ++ [check]}
 
         # A setting that is wrong: nothing to install.
         {:error, "NX_VULKAN_" <> _ = message} ->
@@ -49,16 +49,7 @@ defmodule Nx.Vulkan.Doctor do
     error in RuntimeError -> {:error, error.message}
   end
 
-  defp device(info) do
-    chosen =
-      case System.get_env("NX_VULKAN_DEVICE") do
-        unset when unset in [nil, ""] ->
-          "chosen: the first that can be used, discrete before integrated, virtual and CPU"
-
-        wanted ->
-          "chosen: NX_VULKAN_DEVICE=#{wanted}"
-      end
-
+  defp device(info, asked) do
     slow =
       if info.type == :cpu,
         do: [
@@ -76,7 +67,7 @@ defmodule Nx.Vulkan.Doctor do
       end
 
     [
-      {"Device", ["#{info.name} (#{info.type})", chosen | slow]},
+      {"Device", ["#{info.name} (#{info.type})", chosen(asked) | slow]},
       {"Driver", ["#{info.driver}, Vulkan #{info.api_version}"]},
       {"Devices", others},
       {"Features",
@@ -85,6 +76,18 @@ defmodule Nx.Vulkan.Doctor do
          for({name, reason} <- info.refused, do: "refused #{name}: #{reason}")}
     ]
   end
+
+  defp chosen(nil) do
+    case System.get_env("NX_VULKAN_DEVICE") do
+      unset when unset in [nil, ""] ->
+        "chosen: the first that can be used, discrete before integrated, virtual and CPU"
+
+      wanted ->
+        "chosen: NX_VULKAN_DEVICE=#{wanted}"
+    end
+  end
+
+  defp chosen(device), do: "asked for: #{device}"
 
   defp clock(device) do
     case Native.call(clock(device)) do
