@@ -323,6 +323,36 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
     for x <- [[3, 1, 2], [1, 2, 1]], do: check_results(&sorted_branch/1, [Nx.tensor(x)])
   end
 
+  defn rows_in_branches(x, y) do
+    spread = spread(x)
+
+    chosen =
+      if Nx.any(y > 5) do
+        {z, _} = while({z = x, i = 0}, Nx.any(z > 1), do: {Nx.sort(z / 2, axis: 1), i + 1})
+        rows(z) + spread(z)
+      else
+        if Nx.any(y > 2), do: rows(x) - spread, else: rows(x * 2)
+      end
+
+    chosen * spread
+  end
+
+  # Reductions that share a kernel with each other, and with what reads them.
+  defn(spread(x), do: reduced(x, &Nx.reduce_max/2) - reduced(x, &Nx.reduce_min/2))
+  defn(rows(x), do: (x - reduced(x, &Nx.reduce_max/2)) * reduced(x, &Nx.sum/2))
+  deftransformp(reduced(x, fun), do: fun.(x, axes: [1], keep_axes: true))
+
+  test "a branch that is not chosen is not computed, whatever its kernels share" do
+    x = Generators.tensor({3, 4}, {:f, 32}, {:integer, -9..9})
+
+    for {y, sorts?} <- [{1, false}, {3, false}, {9, true}] do
+      check_results(&rows_in_branches/2, [x, Nx.tensor([0, y])])
+      args = [to_device(Nx.add(x, 20)), to_device(Nx.tensor([0, y]))]
+      compiled = Nx.Defn.compile(&rows_in_branches/2, args, compiler: Compiler)
+      assert programs(fn -> apply(compiled, args) end, sort: 6) > 0 == sorts?
+    end
+  end
+
   defn(of_numbers(a, b), do: if(a > b, do: a - b, else: {a * 2, b} |> elem(0)))
 
   test "integers that the host holds stay there" do

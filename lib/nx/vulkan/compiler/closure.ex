@@ -102,9 +102,9 @@ defmodule Nx.Vulkan.Compiler.Closure do
   defp inner?(id, %{inner: inner} = state) when is_map_key(inner, id), do: {inner[id], state}
 
   defp inner?(id, state) do
+    # Without readers it is a part of an operation that is inside.
     {inner?, state} =
-      Enum.reduce(Map.get(state.readers, id, [:outside]), {true, state}, fn reader,
-                                                                            {inner?, state} ->
+      Enum.reduce(Map.get(state.readers, id, []), {true, state}, fn reader, {inner?, state} ->
         {reader?, state} = inner?(reader, state)
         {inner? and reader?, state}
       end)

@@ -24,6 +24,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   alias Nx.Vulkan.Compiler.{
     AttentionFusion,
+    Branches,
     ContractionFusion,
     ContractionGroup,
     Convergence,
@@ -64,6 +65,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       order |> Enum.with_index() |> Map.new(fn {tensor, index} -> {tensor.data.id, index} end)
 
     state = %{kinds: kinds, tensors: tensors, readers: readers, groups: %{}, positions: positions}
+    state = Map.put(state, :branches, Branches.find(order, readers))
     state = Map.put(state, :meetings, Convergence.find(order, state))
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
     rows = if shares?, do: RowFusion.find(order, state), else: %{}
@@ -72,9 +74,17 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Map.put(state, :contractions, contractions)
     maps = if shares?, do: MapFusion.find(order, state), else: %{}
     updates = UpdateFusion.find(order, state)
-    state = Map.put(state, :shared, rows |> Map.merge(maps) |> Map.merge(updates))
+    state = with_shared(state, rows |> Map.merge(maps) |> Map.merge(updates))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
+  end
+
+  # Each block is read by its results.
+  defp with_shared(%{readers: readers} = state, shared) do
+    ids = for {_id, %{outputs: outputs}} <- shared, into: %{}, do: {outputs, make_ref()}
+    shared = Map.new(shared, fn {id, group} -> {id, Map.put(group, :id, ids[group.outputs])} end)
+    readers = Map.merge(readers, Map.new(ids, fn {outputs, id} -> {id, outputs} end))
+    Map.merge(state, %{shared: shared, readers: readers})
   end
 
   ## The operations and what reads them
@@ -310,7 +320,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
     case position && shared_block(shared, state, done) do
       {%T{} = block, done} ->
-        {%{tensor | data: %{expr | id: make_ref(), op: :elem, args: [block, position]}}, done}
+        {%{tensor | data: %{expr | op: :elem, args: [block, position]}}, done}
 
       _ ->
         rebuild(state.kinds[id], tensor, state, done)
@@ -332,7 +342,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
           {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
           outs = for id <- outputs, do: state.tensors[id]
           args = [group, inputs, List.to_tuple(outs), FusionGroup.default(length(inputs))]
-          expr = %{hd(outs).data | id: make_ref(), op: :block, args: args}
+          expr = %{hd(outs).data | id: shared.id, op: :block, args: args}
           type = {:tuple, length(outs)}
           block = %T{shape: {}, names: [], type: type, data: expr}
           {block, Map.put(done, key, block)}
@@ -378,12 +388,23 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     end
   end
 
-  defp rebuild(_kind, %T{data: %Expr{op: :cond} = expr} = tensor, state, done) do
-    {args, done} = Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))
+  # What has several results is no step of a program on the device: its operations are groups of their own there.
+  defp rebuild(_kind, %T{data: %Expr{op: :cond, id: id}} = tensor, state, done) do
+    {within, others} =
+      Map.split_with(state.shared, fn {output, group} ->
+        not is_map_key(group, :update) and Branches.within?(state.branches[output], id)
+      end)
 
-    case DeviceLoop.lower_cond(%{tensor | data: %{expr | args: args}}, state.readers) do
-      %T{data: %Expr{op: :block}} = block -> {block, done}
-      branches -> {HostCond.lower(branches), done}
+    with true <- within != %{},
+         {%T{data: %Expr{op: :block}}, _done} = lowered <-
+           lower_cond(tensor, %{state | shared: others}, done) do
+      lowered
+    else
+      _ ->
+        case lower_cond(tensor, state, done) do
+          {%T{data: %Expr{op: :cond}} = branches, done} -> {HostCond.lower(branches), done}
+          lowered -> lowered
+        end
     end
   end
 
@@ -401,6 +422,11 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       end
 
     {%{tensor | data: %{expr | args: args}}, done}
+  end
+
+  defp lower_cond(%T{data: expr} = tensor, state, done) do
+    {args, done} = Tree.apply_args(tensor, :scope, done, &rebuild(&1, state, &2))
+    {DeviceLoop.lower_cond(%{tensor | data: %{expr | args: args}}, state.readers), done}
   end
 
   defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)

@@ -132,6 +132,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
 
   # Goes through the kernels in their order, from those on that compute what the reduction reads.
   defp grow(%T{data: %Expr{id: id}}, space, stored, found, state) do
+    state = Map.put(state, :branch, state.branches[id])
     before = producers([id], space, found, state, MapSet.new())
 
     Enum.find_value([before, MapSet.new()], fn seeds ->
@@ -198,6 +199,8 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
 
     cond do
       is_map_key(found, id) -> nil
+      # A branch of a `cond` computes its own values alone.
+      state.branches[id] != state.branch -> nil
       kind == :reduction -> if space(tensor, state) == space and not unfit?.(), do: :row
       kind not in [:elementwise, :reshape] -> nil
       kind == :elementwise and own == shape -> if not unfit?.(), do: :element
