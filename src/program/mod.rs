@@ -4,6 +4,7 @@
 //! need, [`emit`] writes the kernel, and `kernels::fusion` runs it.
 
 pub mod chain;
+mod cost;
 pub mod emit;
 pub mod epilogue;
 pub mod layout;
@@ -353,20 +354,6 @@ impl Program {
     /// Whether the node gives or takes complex numbers.
     pub fn is_complex(&self, node: &Node) -> bool {
         node.ty.is_complex() || node.args.iter().any(|&arg| self.type_of(arg).is_complex())
-    }
-
-    /// How many nodes have formulas that take longer than loading their operands.
-    pub fn compute_bound_nodes(&self) -> usize {
-        let formula = |node: &Node| if self.is_complex(node) { node.op.complex } else { node.op.real };
-        self.nodes.iter().filter(|node| formula(node).is_some_and(|formula| formula.compute_bound)).count()
-    }
-
-    /// Whether the kernel should hold the program once, and not for several elements of a thread: compilers take seconds for
-    /// copies of such a formula.
-    pub fn has_compute_bound_complex(&self) -> bool {
-        self.nodes
-            .iter()
-            .any(|node| node.op.complex.is_some_and(|formula| formula.compute_bound) && self.is_complex(node))
     }
 
     /// Elements of the iteration space.

@@ -163,7 +163,7 @@ pub static OPS: &[Op] = &numbered([
     op("multiply", 2, Own(Reals), cheap("ops/arithmetic.glsl"), cheap("complex/arithmetic.glsl")),
     op("divide", 2, Divide, cheap("math/divide.glsl"), compute_bound("complex/arithmetic.glsl")),
     op("quotient", 2, Own(Integers), cheap("ops/remainder.glsl"), None),
-    op("remainder", 2, Own(Reals), cheap("ops/remainder.glsl"), None),
+    op("remainder", 2, Own(Reals), compute_bound("ops/remainder.glsl"), None),
     op("pow", 2, Own(Reals), compute_bound("ops/pow.glsl"), compute_bound("complex/pow.glsl")),
     op("atan2", 2, Own(Floats), compute_bound("math/atan.glsl"), compute_bound("complex/log.glsl")),
     op("max", 2, Own(Reals), cheap("ops/extrema.glsl"), None),

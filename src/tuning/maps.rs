@@ -60,7 +60,7 @@ fn in_vectors(part: &MapPart, layout: &Layout) -> bool {
     let read = |view: &View| view.input.is_none_or(|input| aligned(program.type_of(input), view));
     let mut stored = part.stored(layout);
     let first = layout.views.len() - part.stores.len();
-    !program.has_compute_bound_complex()
+    !program.stands_once()
         && !types.into_iter().any(|ty| ty.compute().is_emulated())
         && layout.views[..first].iter().all(read)
         && stored.all(|(store, view)| view.pattern == Pattern::Linear && aligned(program.type_of(store.value), view))

@@ -53,7 +53,7 @@ pub enum LoopNest {
 pub enum MapTraversal {
     /// A chunk, whose extent is a parameter, in a loop.
     Chunk,
-    /// One a thread, without a loop, for compilers that are slow with those.
+    /// One a thread, without a loop: for compilers that are slow with those, and for long programs.
     Single,
     /// [`SCALARS_PER_THREAD`] or [`VECTORS_PER_THREAD`] a thread, unrolled: the loads overlap.
     Unrolled,

@@ -114,9 +114,7 @@ impl FusionProblem<'_> {
     fn map(&self) -> FusionLaunch {
         let (cpu, outputs) = (self.caps.cpu, self.layout.outputs());
         if self.caps.exponential_loops {
-            let (threads, traversal) = (MIN_MAP_THREADS, MapTraversal::Single);
-            let nest = LoopNest::Map { threads, traversal, vectors: None };
-            return self.launch(nest, 0, outputs.div_ceil(threads.into()));
+            return self.single();
         }
         if let Some(mut tile) = self.tile() {
             tile.staging = match (self.tile_in_vectors(&tile), cpu) {
@@ -140,6 +138,9 @@ impl FusionProblem<'_> {
             let nest = LoopNest::Map { threads, traversal: MapTraversal::Chunk, vectors };
             return self.launch(nest, chunk, runs.div_ceil(chunk));
         }
+        if self.program.is_long() {
+            return self.single();
+        }
         let elements = if vectors.is_some() { 4 * VECTORS_PER_THREAD } else { SCALARS_PER_THREAD };
         let threads = self.map_threads(elements);
         let traversal =
@@ -147,6 +148,13 @@ impl FusionProblem<'_> {
         // Vectors and the scalars that they leave over.
         let groups = (outputs + 3).div_ceil((threads * elements).into());
         self.launch(LoopNest::Map { threads, traversal, vectors }, 0, groups)
+    }
+
+    /// An element a thread.
+    fn single(&self) -> FusionLaunch {
+        let (threads, traversal) = (MIN_MAP_THREADS, MapTraversal::Single);
+        let nest = LoopNest::Map { threads, traversal, vectors: None };
+        self.launch(nest, 0, self.layout.outputs().div_ceil(threads.into()))
     }
 
     /// Threads of an element-wise workgroup on a GPU, whose threads make `elements` elements each. It should move

@@ -28,6 +28,17 @@ fn sum(shape: &[u64], axes: &[usize]) -> Program {
     program(shape, input, "sum", Attribute::Axes(Axes::from_slice(axes)))
 }
 
+/// A sine of a sine, `count` of them.
+fn sines(shape: &[u64], count: usize) -> Program {
+    let mut sines = program(shape, view(Type::F32, 0, &dense_strides(shape)), "sin", Attribute::None);
+    for i in 1..count {
+        let next = Node { args: [i].into_iter().collect(), ..sines.nodes[0].clone() };
+        sines.nodes.push(next);
+    }
+    assert!(sines.check().is_ok());
+    sines
+}
+
 fn chosen(program: &Program, caps: &Capabilities) -> FusionStrategy {
     choose(program, &Layout::new(program).unwrap(), caps)
 }
@@ -102,6 +113,16 @@ fn compute_bound_programs_have_small_groups_and_complex_ones_stand_once() {
     assert_eq!(map("exp", Type::F64), (MIN_MAP_THREADS, MapTraversal::Unrolled));
     assert_eq!(map("exp", Type::C64), (MIN_MAP_THREADS, MapTraversal::Rolled));
     assert_eq!(map("negate", Type::U8), (512, MapTraversal::Unrolled));
+}
+
+#[test]
+fn programs_of_many_functions_stand_once_in_a_kernel() {
+    let map = |count, caps: &Capabilities| match one_pass(&sines(&[1 << 20], count), caps).schedule.nest {
+        LoopNest::Map { traversal, vectors, .. } => (traversal, vectors.is_some()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([8, 9].map(|n| map(n, &h200())), [(MapTraversal::Unrolled, true), (MapTraversal::Single, false)]);
+    assert_eq!([8, 9].map(|n| map(n, &lavapipe())), [(MapTraversal::Chunk, true), (MapTraversal::Chunk, false)]);
 }
 
 #[test]
@@ -211,15 +232,7 @@ fn where_branches_in_loops_take_exponential_time_a_loop_takes_one_stored_element
 #[test]
 fn where_long_kernels_take_minutes_to_build_programs_have_few_functions() {
     let slow = Capabilities { exponential_loops: true, ..lavapipe() };
-    let functions = |count: usize| {
-        let mut sines = program(&[30], view(Type::F32, 0, &[1]), "sin", Attribute::None);
-        for i in 1..count {
-            let next = Node { args: [i].into_iter().collect(), ..sines.nodes[0].clone() };
-            sines.nodes.push(next);
-        }
-        assert!(sines.check().is_ok());
-        sines
-    };
+    let functions = |count| sines(&[30], count);
     assert!(builds_in_seconds([&functions(MAX_SLOW_COMPUTE_BOUND)], &slow));
     assert!(!builds_in_seconds([&functions(MAX_SLOW_COMPUTE_BOUND), &functions(1)], &slow));
     assert!(builds_in_seconds([&functions(100)], &lavapipe()));

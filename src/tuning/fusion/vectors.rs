@@ -11,7 +11,7 @@ impl FusionProblem<'_> {
     pub(super) fn map_vectors(&self) -> Option<VectorInputs> {
         let type_bytes = |ty: Type| vec4_bytes(ty.storage());
         let types = self.program.inputs.iter().map(|input| input.ty).chain([self.program.result()]);
-        if self.program.has_compute_bound_complex()
+        if self.program.stands_once()
             || types.into_iter().any(|ty| ty.compute().is_emulated())
             || !self.layout.result_offset(self.program).is_multiple_of(type_bytes(self.program.result()))
         {
@@ -50,7 +50,7 @@ impl FusionProblem<'_> {
         let transposed = |view: &&View| view.input.is_some_and(|input| input < 32 && tile.inputs >> input & 1 == 1);
         let mut transposed = self.layout.views.iter().filter(transposed);
         tile.inputs != 0
-            && !self.program.has_compute_bound_complex()
+            && !self.program.stands_once()
             && (self.program.output.is_none() || self.layout.views.last().is_some_and(|v| v.pattern == Pattern::Linear))
             && dims[output_axis].is_multiple_of(4)
             && dims[input_axis].is_multiple_of(4)
@@ -77,7 +77,7 @@ impl FusionProblem<'_> {
     /// What a thread reads for four neighbours along an axis.
     fn vectors(&self, axis: usize) -> VectorInputs {
         let mut vectors = VectorInputs::default();
-        if self.program.has_compute_bound_complex() {
+        if self.program.stands_once() {
             return vectors;
         }
         for view in &self.layout.views {
