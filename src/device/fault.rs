@@ -12,7 +12,7 @@ pub fn point(_device: &Device, _call: &'static str) -> Result<(), vk::Result> {
 }
 
 #[cfg(test)]
-pub use injected::{inject, point};
+pub use injected::{Fault, inject, point, withdraw};
 
 #[cfg(test)]
 mod injected {
@@ -21,23 +21,45 @@ mod injected {
 
     use super::*;
 
-    /// A call of a device that is to fail, and how.
-    type Fault = (vk::Device, &'static str, vk::Result);
+    /// A call of a device that is to fail.
+    pub struct Fault {
+        /// The call's name.
+        pub call: &'static str,
+        /// How often it is left alone before.
+        pub after: usize,
+        /// What it returns. A device that is lost or hangs stays so: all later calls return it, too.
+        pub result: vk::Result,
+    }
 
-    static FAULTS: Mutex<Vec<Fault>> = Mutex::new(vec![]);
+    static FAULTS: Mutex<Vec<(vk::Device, Fault)>> = Mutex::new(vec![]);
 
-    /// Has the device's next call of this name fail, and all that follow where the device is lost.
-    pub fn inject(device: &Device, call: &'static str, result: vk::Result) {
-        FAULTS.lock().push((device.handle(), call, result));
+    /// Has a call of the device fail.
+    pub fn inject(device: &Device, fault: Fault) {
+        FAULTS.lock().push((device.handle(), fault));
+    }
+
+    /// Takes back what has not failed yet, and says how much that was.
+    pub fn withdraw(device: &Device) -> usize {
+        let mut faults = FAULTS.lock();
+        let before = faults.len();
+        faults.retain(|(of, _)| *of != device.handle());
+        before - faults.len()
     }
 
     /// Stands before a call of Vulkan, which fails in its place where a test wants it to.
     pub fn point(device: &Device, call: &'static str) -> Result<(), vk::Result> {
         let mut faults = FAULTS.lock();
-        let found = faults.iter().position(|fault| (fault.0, fault.1) == (device.handle(), call));
-        found.map_or(Ok(()), |index| match faults[index].2 {
-            lost @ vk::Result::ERROR_DEVICE_LOST => Err(lost),
-            _ => Err(faults.swap_remove(index).2),
-        })
+        let Some(index) = faults.iter().position(|(of, fault)| (*of, fault.call) == (device.handle(), call)) else {
+            return Ok(());
+        };
+        let fault = &mut faults[index].1;
+        if fault.after > 0 {
+            fault.after -= 1;
+            return Ok(());
+        }
+        match fault.result {
+            lasting @ (vk::Result::ERROR_DEVICE_LOST | vk::Result::TIMEOUT) => Err(lasting),
+            _ => Err(faults.swap_remove(index).1.result),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Cooperative matrices: what the device has of them, and the device made with bfloat16, which vulkano does not know yet.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
 use ash::vk;
@@ -126,12 +126,14 @@ pub fn open_with_bfloat16(
         vulkan_memory_model_device_scope,
         cooperative_matrix,
         conditional_rendering,
+        device_fault,
         ..
     } = create_info.enabled_features;
     let mut bfloat16 = Bfloat16Features { ty: 1, cooperative_matrix: 1, ..Bfloat16Features::new() };
     let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(cooperative_matrix);
     let mut conditional =
         vk::PhysicalDeviceConditionalRenderingFeaturesEXT::default().conditional_rendering(conditional_rendering);
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(device_fault);
     let mut v11 = vk::PhysicalDeviceVulkan11Features::default()
         .storage_buffer16_bit_access(storage_buffer16_bit_access)
         .variable_pointers_storage_buffer(variable_pointers_storage_buffer);
@@ -155,21 +157,15 @@ pub fn open_with_bfloat16(
         .push_next(&mut matrices)
         .push_next(&mut v11)
         .push_next(&mut v12);
-    let DeviceExtensions { khr_push_descriptor, khr_cooperative_matrix, ext_conditional_rendering, .. } =
-        create_info.enabled_extensions;
-    // Without the extension its structure may not be in the chain.
-    if ext_conditional_rendering {
+    let extensions = &create_info.enabled_extensions;
+    // Without the extensions their structures may not be in the chain.
+    if extensions.ext_conditional_rendering {
         features = features.push_next(&mut conditional);
     }
-    let names: Vec<_> = [
-        (khr_push_descriptor, ash::khr::push_descriptor::NAME),
-        (khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
-        (ext_conditional_rendering, ash::ext::conditional_rendering::NAME),
-        (true, BFLOAT16_EXTENSION),
-    ]
-    .into_iter()
-    .filter_map(|(has, name)| has.then_some(name.as_ptr()))
-    .collect();
+    if extensions.ext_device_fault {
+        features = features.push_next(&mut fault);
+    }
+    let names = extension_names(extensions);
     let queues: Vec<_> = create_info
         .queue_create_infos
         .iter()
@@ -183,9 +179,37 @@ pub fn open_with_bfloat16(
     bfloat16.p_next = (&raw mut features).cast();
     let mut info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&names);
     info.p_next = (&raw const bfloat16).cast();
+    // SAFETY: all structures live over the call; the device has the features and extensions that are asked for, and `create_info` names them.
+    unsafe { create(physical, &info, create_info.clone()) }
+}
+
+/// The names of the extensions, with that of bfloat16.
+fn extension_names(extensions: &DeviceExtensions) -> Vec<*const c_char> {
+    [
+        (extensions.khr_push_descriptor, ash::khr::push_descriptor::NAME),
+        (extensions.khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
+        (extensions.ext_conditional_rendering, ash::ext::conditional_rendering::NAME),
+        (extensions.ext_device_fault, ash::ext::device_fault::NAME),
+        (true, BFLOAT16_EXTENSION),
+    ]
+    .into_iter()
+    .filter_map(|(has, name)| has.then_some(name.as_ptr()))
+    .collect()
+}
+
+/// Makes a device with one queue by Vulkan's own structure.
+///
+/// # Safety
+///
+/// The structure is valid, the device has what it asks for, and `create_info` says the same.
+unsafe fn create(
+    physical: &Arc<PhysicalDevice>,
+    info: &vk::DeviceCreateInfo,
+    create_info: DeviceCreateInfo,
+) -> Result<(Arc<Device>, Arc<Queue>)> {
     let mut handle = vk::Device::null();
-    // SAFETY: all structures live over the call; the device has the features and extensions that are asked for.
-    unsafe { (physical.instance().fns().v1_0.create_device)(physical.handle(), &info, std::ptr::null(), &mut handle) }
+    // SAFETY: as the caller promises.
+    unsafe { (physical.instance().fns().v1_0.create_device)(physical.handle(), info, std::ptr::null(), &mut handle) }
         .result()
         .map_err(|e| Error::NoDevice(format!("no Vulkan device: {e:?}")))?;
     // SAFETY: the device was made from `physical` with what `create_info` says.

@@ -4,6 +4,7 @@
 mod capabilities;
 mod choose;
 mod clock;
+mod failure;
 pub mod fault;
 mod matrix;
 mod open;
@@ -14,6 +15,7 @@ mod timeline;
 pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
 pub use choose::{Listed, choose, find, instance, listed, names, physical_devices, usable};
 pub use clock::{Clock, ClockState};
+pub use failure::failure;
 pub use matrix::MatrixTypes;
 pub use open::open;
 pub use probe::{Probed, doubles_are_fast, fma_rounds_once};
@@ -21,4 +23,6 @@ pub use probe_process::{
     DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, end, line,
     set_probe_executable, supervise,
 };
+#[cfg(test)]
+pub use timeline::HUNG;
 pub use timeline::Timeline;

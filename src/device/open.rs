@@ -31,12 +31,14 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         vulkan_memory_model_device_scope: true,
         cooperative_matrix: matrices.float16 || matrices.bfloat16,
         conditional_rendering: !disabled.has("conditional_rendering"),
+        device_fault: true,
         ..DeviceFeatures::empty()
     };
     let extensions = DeviceExtensions {
         khr_push_descriptor: !disabled.has("push_descriptor"),
         khr_cooperative_matrix: wanted.cooperative_matrix,
         ext_conditional_rendering: wanted.conditional_rendering,
+        ext_device_fault: wanted.device_fault,
         ..DeviceExtensions::empty()
     };
     let create_info = DeviceCreateInfo {

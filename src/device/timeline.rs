@@ -9,7 +9,7 @@ use vulkano::VulkanObject;
 use vulkano::device::Device;
 use vulkano::sync::semaphore::{Semaphore, SemaphoreCreateInfo, SemaphoreType};
 
-use super::fault;
+use super::{failure, fault};
 use crate::error::{Error, Result};
 
 /// Counts finished submissions: value n is reached once the n-th submission has run.
@@ -32,6 +32,8 @@ const CPU_SPIN: Duration = Duration::from_micros(20);
 const NONBLOCKING_SPIN: Duration = Duration::from_micros(250);
 /// A device that finishes no submission for this long counts as hung: a kernel of a user's may loop forever.
 const HUNG_AFTER: Duration = Duration::from_secs(600);
+/// The point at which a test lets that time pass.
+pub const HUNG: &str = "the time after which a device counts as hung";
 
 impl Timeline {
     /// A timeline at value 0. `cpu` says whether the device needs the cores that wait for it.
@@ -68,7 +70,7 @@ impl Timeline {
         let result = fault::point(&self.device, "vkGetSemaphoreCounterValue").and_then(|()| unsafe {
             (fns.v1_2.get_semaphore_counter_value)(self.device.handle(), self.semaphore.handle(), &mut value).result()
         });
-        result.map_err(|e| Error::vulkan("reading the timeline", e))?;
+        result.map_err(|e| failure(&self.device, "reading the timeline", e))?;
         self.completed.fetch_max(value, Relaxed);
         Ok(value)
     }
@@ -130,12 +132,12 @@ impl Timeline {
                         (seen, since) = (now, Instant::now());
                     } else if self.abandoned.load(Relaxed) {
                         return Err(Error::DispatchFailed("the commands were not submitted".into()));
-                    } else if since.elapsed() > HUNG_AFTER {
+                    } else if since.elapsed() > HUNG_AFTER || fault::point(&self.device, HUNG).is_err() {
                         let seconds = HUNG_AFTER.as_secs();
                         return Err(Error::DispatchFailed(format!("the device has finished nothing for {seconds} s")));
                     }
                 }
-                error => return Err(Error::vulkan("waiting for the device", error)),
+                error => return Err(failure(&self.device, "waiting for the device", error)),
             }
         }
     }

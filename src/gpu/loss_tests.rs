@@ -2,14 +2,15 @@
 //! of their own therefore, with two devices of one physical device.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use ash::vk::Result as Vk;
 
+use super::devices::opened;
 use super::*;
-use crate::device::fault;
+use crate::device::{HUNG, fault};
 use crate::memory::{Allocation, Buffer};
 use crate::pipeline::KernelSource;
 use crate::stream::Dispatch;
@@ -24,14 +25,18 @@ const COUNT: &str = "#version 460
     layout(buffer_reference) buffer Words { uint word[]; };
     layout(push_constant) uniform Parameters { Words words; };
     void main() { words.word[gl_LocalInvocationID.x] += 1u; }";
-/// The most that a process may take: what waits for a lost device waits a second at most.
+/// The most that a process may take besides a soak: what waits for a lost device waits a second at most.
 const MAX_TIME: Duration = Duration::from_secs(200);
+/// Seconds that the soak runs.
+const SOAK_SECONDS: &str = "NX_VULKAN_SOAK_SECONDS";
+/// The time between two faults of the soak.
+const FAULT_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs a test alone, in processes in which a CPU device is used as one, and as a GPU.
 fn in_own_process(name: &str, test: fn()) {
     if env::var(CHILD).is_ok() {
         thread::spawn(|| {
-            thread::sleep(MAX_TIME);
+            thread::sleep(MAX_TIME + soak_time());
             std::process::abort();
         });
         return test();
@@ -39,14 +44,24 @@ fn in_own_process(name: &str, test: fn()) {
     let wanted = env::var("NX_VULKAN_DEVICE").unwrap_or("0".into());
     for disabled in ["", "cpu"] {
         let output = Command::new(env::current_exe().unwrap())
-            .args(["--exact", &format!("gpu::loss_tests::{name}"), "--nocapture"])
+            .args(["--exact", &format!("gpu::loss_tests::{name}"), "--nocapture", "--include-ignored"])
             .env_remove("NX_VULKAN_DEVICE")
             .envs([(CHILD, "1"), ("NX_VULKAN_DEVICES", &format!("{wanted},{wanted}")), ("NX_VULKAN_DISABLE", disabled)])
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("1 passed"), "{disabled}: {text}");
+        text.lines().filter(|line| line.contains(" faults, ")).for_each(|line| println!("{line}"));
     }
+}
+
+fn soak_time() -> Duration {
+    Duration::from_secs(env::var(SOAK_SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
+}
+
+/// Has a call of the device fail, the first one after as many as `after` says.
+fn inject(gpu: &Gpu, call: &'static str, after: usize, result: Vk) {
+    fault::inject(&gpu.device, fault::Fault { call, after, result });
 }
 
 fn words(gpu: &Gpu, buffer: &Buffer) -> Attempt<Vec<u32>> {
@@ -64,8 +79,13 @@ fn work(gpu: &Gpu) -> Attempt<Vec<u32>> {
 }
 
 fn count(gpu: &Gpu, buffer: &Buffer) -> Attempt<()> {
-    let source = || KernelSource { name: "count".into(), glsl: COUNT.into() };
-    let pipeline = &gpu.pipelines.kernel(1, 8, Blocking::Allowed, source)?;
+    count_by(gpu, 1, buffer)
+}
+
+/// Counts by the kernel of a key: each key has a pipeline of its own.
+fn count_by(gpu: &Gpu, key: u64, buffer: &Buffer) -> Attempt<()> {
+    let source = || KernelSource { name: "count".into(), glsl: format!("{COUNT}\n// {key}\n") };
+    let pipeline = &gpu.pipelines.kernel(key.into(), 8, Blocking::Allowed, source)?;
     let handle = buffer.allocation()?;
     let allocation: &Allocation = &handle;
     let (push, groups) = (&allocation.address.to_ne_bytes(), [1; 3]);
@@ -104,7 +124,7 @@ fn what_submits_or_waits_and_fails_loses_its_device_alone() {
         ] {
             let gpu = gpu_at(Some(1)).unwrap();
             let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-            fault::inject(&gpu.device, call, error);
+            inject(gpu, call, 0, error);
             assert_lost(work(gpu), call);
 
             // What was there before is lost, the error is the first one, and the next use opens the device anew.
@@ -136,18 +156,153 @@ fn what_submits_or_waits_and_fails_loses_its_device_alone() {
 fn what_only_allocates_or_builds_and_fails_is_the_error_of_one_call() {
     in_own_process("what_only_allocates_or_builds_and_fails_is_the_error_of_one_call", || {
         let gpu = gpu_at(Some(1)).unwrap();
-        for (call, times) in [("vkCreateComputePipelines", 1), ("vkAllocateMemory", 2)] {
-            let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-            gpu.pool.trim();
-            (0..times).for_each(|_| fault::inject(&gpu.device, call, Vk::ERROR_OUT_OF_DEVICE_MEMORY));
-            assert!(matches!(work(gpu), Err(Unfinished::Failed(Error::OutOfMemory(_)))), "{call}");
+        let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
+        let calls =
+            ["vkCreateComputePipelines", "vkCreateShaderModule", "vkCreatePipelineLayout", "vkCreatePipelineCache"];
+        for (key, call) in (100..).zip(calls) {
+            inject(gpu, call, 0, Vk::ERROR_OUT_OF_DEVICE_MEMORY);
+            let buffer = gpu.upload(bytemuck::cast_slice(&[6_u32; 64]), Blocking::Allowed).unwrap();
+            let counted = |buffer: &Buffer| count_by(gpu, key, buffer).and_then(|()| words(gpu, buffer));
+            assert!(matches!(counted(&buffer), Err(Unfinished::Failed(Error::OutOfMemory(_)))), "{call}");
+            assert_eq!(fault::withdraw(&gpu.device), 0, "{call}");
+            // What the kernel was to write is not known, and nothing else has suffered.
+            let buffer = gpu.upload(bytemuck::cast_slice(&[6_u32; 64]), Blocking::Allowed).unwrap();
+            assert_eq!(counted(&buffer), Ok(vec![7; 64]), "{call}");
             assert_eq!(words(gpu, &old).unwrap(), [5; 64], "{call}");
-            assert_eq!(work(gpu).unwrap(), [7; 64], "{call}");
-            assert!(std::ptr::eq(gpu_at(Some(1)).unwrap(), gpu) && losses() == 0);
         }
-        // Free memory goes back to the driver, and the allocation is tried again.
-        fault::inject(&gpu.device, "vkAllocateMemory", Vk::ERROR_OUT_OF_DEVICE_MEMORY);
-        assert_eq!(gpu.zeroed(3 << 20, Blocking::Allowed).map(|buffer| buffer.len()), Ok(3 << 20));
+        assert!(std::ptr::eq(gpu_at(Some(1)).unwrap(), gpu) && losses() == 0);
+    });
+}
+
+#[test]
+fn each_allocation_in_turn_may_find_no_memory() {
+    in_own_process("each_allocation_in_turn_may_find_no_memory", || {
+        let gpu = gpu_at(Some(1)).unwrap();
+        let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
+        let mut refused = 0;
+        let allocations = (0..).take_while(|&after| {
+            gpu.stream.finish().unwrap();
+            gpu.pool.trim();
+            // An allocation that fails once is tried again, after free memory has gone back to the driver.
+            inject(gpu, "vkAllocateMemory", after, Vk::ERROR_OUT_OF_DEVICE_MEMORY);
+            assert_eq!(work(gpu), Ok(vec![7; 64]), "{after}");
+            fault::withdraw(&gpu.device);
+            gpu.pool.trim();
+            (0..2).for_each(|_| inject(gpu, "vkAllocateMemory", after, Vk::ERROR_OUT_OF_DEVICE_MEMORY));
+            let result = work(gpu);
+            // What is tried again may find memory that has become free, and the second fault meets another allocation.
+            let left = fault::withdraw(&gpu.device);
+            let out_of_memory = left == 0 && matches!(result, Err(Unfinished::Failed(Error::OutOfMemory(_))));
+            assert!(out_of_memory || result == Ok(vec![7; 64]), "{after}: {result:?}");
+            refused += u32::from(out_of_memory);
+            assert_eq!(words(gpu, &old), Ok(vec![5; 64]), "{after}");
+            left < 2
+        });
+        assert!(allocations.count() >= 3 && refused >= 1, "{refused} refused");
+        assert!(std::ptr::eq(gpu_at(Some(1)).unwrap(), gpu) && losses() == 0);
+    });
+}
+
+#[test]
+fn a_device_that_finishes_nothing_is_lost() {
+    in_own_process("a_device_that_finishes_nothing_is_lost", || {
+        let gpu = gpu_at(Some(1)).unwrap();
+        inject(gpu, "vkWaitSemaphores", 0, Vk::TIMEOUT);
+        inject(gpu, HUNG, 0, Vk::TIMEOUT);
+        let result = work(gpu);
+        assert!(format!("{result:?}").contains("the device has finished nothing for 600 s"), "{result:?}");
+        assert_lost(result, HUNG);
+        assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64]);
+    });
+}
+
+#[test]
+fn a_profile_that_has_no_queries_is_an_error() {
+    in_own_process("a_profile_that_has_no_queries_is_an_error", || {
+        let profiled = |call| {
+            let gpu = gpu_at(Some(1)).unwrap();
+            gpu.stream.start_profile().unwrap();
+            inject(gpu, call, 0, Vk::ERROR_OUT_OF_HOST_MEMORY);
+            let worked = work(gpu);
+            (worked, gpu.stream.stop_profile().map(drop))
+        };
+        // Commands without queries are not submitted, and what depends on them is lost.
+        let (worked, stopped) = profiled("vkCreateQueryPool");
+        assert_lost(worked, "vkCreateQueryPool");
+        assert!(matches!(stopped, Err(Error::DeviceLost(_))), "{stopped:?}");
+        let (worked, stopped) = profiled("vkGetQueryPoolResults");
+        assert_eq!(worked, Ok(vec![7; 64]));
+        assert!(matches!(stopped, Err(Error::OutOfMemory(_))), "{stopped:?}");
+    });
+}
+
+/// Seconds are given by `NX_VULKAN_SOAK_SECONDS`.
+#[test]
+#[ignore = "it takes as long as it is told to"]
+fn a_soak_with_faults_loses_nothing() {
+    in_own_process("a_soak_with_faults_loses_nothing", || {
+        let faults = [
+            ("vkQueueSubmit", Vk::ERROR_DEVICE_LOST),
+            ("vkWaitSemaphores", Vk::ERROR_DEVICE_LOST),
+            ("vkAllocateMemory", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+            ("vkEndCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
+            ("vkGetSemaphoreCounterValue", Vk::ERROR_DEVICE_LOST),
+            ("vkCreateComputePipelines", Vk::ERROR_OUT_OF_HOST_MEMORY),
+        ];
+        let (ended, next_key) = (&AtomicBool::new(false), &AtomicU64::new(1000));
+        let round = move |index, seed: u32| {
+            let gpu = gpu_at(Some(index))?;
+            let buffer = gpu.upload(bytemuck::cast_slice(&[seed; 64]), Blocking::Allowed)?;
+            (0..20).try_for_each(|_| count(gpu, &buffer))?;
+            if seed.is_multiple_of(16) {
+                count_by(gpu, next_key.fetch_add(1, Relaxed), &buffer)?;
+            }
+            let expected = seed + 20 + u32::from(seed.is_multiple_of(16));
+            assert_eq!(words(gpu, &buffer)?, [expected; 64]);
+            Ok::<_, Unfinished>(())
+        };
+        let rounds = |index, may_fail: bool| {
+            let mut done = [0, 0];
+            for seed in 1.. {
+                match round(index, seed) {
+                    Ok(()) => done[0] += 1,
+                    Err(Unfinished::Failed(Error::DeviceLost(_) | Error::OutOfMemory(_))) if may_fail => done[1] += 1,
+                    Err(error) => panic!("device {index}: {error:?}"),
+                }
+                if ended.load(Relaxed) {
+                    break;
+                }
+            }
+            done
+        };
+        let (on_faulty, on_other, injected) = thread::scope(|scope| {
+            let on_faulty: Vec<_> = (0..2).map(|_| scope.spawn(|| rounds(1, true))).collect();
+            let on_other = scope.spawn(|| rounds(0, false));
+            let start = Instant::now();
+            let mut injected = 0;
+            while start.elapsed() < soak_time() {
+                let (call, result) = faults[injected % faults.len()];
+                inject(gpu_at(Some(1)).unwrap(), call, injected % 3, result);
+                injected += 1;
+                thread::sleep(FAULT_EVERY);
+            }
+            ended.store(true, Relaxed);
+            (
+                on_faulty.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>(),
+                on_other.join().unwrap(),
+                injected,
+            )
+        });
+        assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64]);
+        let retired = (0..3_000).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            opened().iter().filter(|gpu| gpu.stream.is_lost()).all(|gpu| gpu.pool.info().pool == 0)
+        });
+        assert!(retired, "memory of lost devices is held");
+        println!(
+            "{injected} faults, {} devices lost, rounds on the faulty device and those that failed: {on_faulty:?}, on the other one: {on_other:?}",
+            losses()
+        );
     });
 }
 
@@ -179,7 +334,7 @@ fn every_thread_learns_of_a_loss() {
                 }
             });
             thread::sleep(Duration::from_millis(100));
-            fault::inject(&lost.device, "vkQueueSubmit", Vk::ERROR_DEVICE_LOST);
+            inject(lost, "vkQueueSubmit", 0, Vk::ERROR_DEVICE_LOST);
             on_lost.into_iter().for_each(|thread| assert_lost::<()>(Err(thread.join().unwrap()), "threads"));
             ended.store(true, Relaxed);
             on_other.join().unwrap();

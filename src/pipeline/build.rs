@@ -147,6 +147,11 @@ impl Pipeline {
         if create_info.push_bytes > 0 {
             info = info.push_constant_ranges(&range);
         }
+        if create_info.bindings > 0 {
+            fault::point(&self.device, "vkCreateDescriptorSetLayout")
+                .map_err(|e| Error::vulkan("descriptor set layout", e))?;
+        }
+        fault::point(&self.device, "vkCreatePipelineLayout").map_err(|e| Error::vulkan("pipeline layout", e))?;
         // SAFETY: the create infos and what they point at live over the calls; the device is alive.
         unsafe {
             if create_info.bindings > 0 {
@@ -163,6 +168,8 @@ impl Pipeline {
 
     fn make(&self, words: &[u32], entry_point: &str, driver_data: &[u8]) -> Result<(vk::Pipeline, Vec<u8>)> {
         let cache_info = PipelineCacheCreateInfo { initial_data: driver_data.to_vec(), ..Default::default() };
+        fault::point(&self.device, "vkCreatePipelineCache").map_err(|e| Error::vulkan("pipeline cache", e))?;
+        fault::point(&self.device, "vkCreateShaderModule").map_err(|e| Error::vulkan("shader module", e))?;
         // SAFETY: the data is empty or was read from a file with a checksum that the same device and driver wrote.
         let cache = unsafe { PipelineCache::new(self.device.clone(), cache_info) }
             .map_err(|e| Error::DispatchFailed(format!("pipeline cache: {e:?}")))?;

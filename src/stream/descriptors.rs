@@ -9,6 +9,7 @@ use vulkano::descriptor_set::layout::DescriptorType;
 use vulkano::descriptor_set::pool::{DescriptorPool, DescriptorPoolCreateInfo};
 use vulkano::device::Device;
 
+use crate::device::fault;
 use crate::error::{Error, Result};
 
 /// Descriptor sets of a pool: the largest batch takes four pools.
@@ -109,8 +110,10 @@ impl Descriptors {
         let mut set = vk::DescriptorSet::null();
         let fns = self.device.fns();
         // SAFETY: pool and layout are alive, and `&mut self` is the only way to the pool; there is room for one set.
-        unsafe { (fns.v1_0.allocate_descriptor_sets)(self.device.handle(), &info, &mut set) }
-            .result()
+        let mut allocate =
+            || unsafe { (fns.v1_0.allocate_descriptor_sets)(self.device.handle(), &info, &mut set) }.result();
+        fault::point(&self.device, "vkAllocateDescriptorSets")
+            .and_then(|()| allocate())
             .map_err(|e| failed(e.to_string()))?;
         (pool.sets, pool.buffers) = (pool.sets - 1, pool.buffers.saturating_sub(buffers));
         Ok(set)
@@ -122,6 +125,7 @@ impl Descriptors {
             pool_sizes: [(DescriptorType::StorageBuffer, POOL_BUFFERS)].into_iter().collect(),
             ..Default::default()
         };
+        fault::point(&self.device, "vkCreateDescriptorPool").map_err(|e| Error::vulkan("descriptor pool", e))?;
         let pool = DescriptorPool::new(self.device.clone(), create_info)
             .map_err(|e| Error::OutOfMemory(format!("descriptor pool: {e:?}")))?;
         Ok(SetPool { pool, sets: POOL_SETS, buffers: POOL_BUFFERS })

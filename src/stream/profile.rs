@@ -12,6 +12,7 @@ use vulkano::device::{Device, Queue};
 use vulkano::query::{QueryPool, QueryPoolCreateInfo, QueryResultFlags, QueryType};
 
 use super::batch::{Batch, Command};
+use crate::device::fault;
 use crate::error::{Error, Result};
 
 /// The most commands of a profile: a sample takes about 100 bytes, and its two queries 16 of the device's memory.
@@ -101,6 +102,7 @@ impl Profiler {
         let mut all: Vec<(RecordedSample, [u64; 2])> = vec![];
         for TimedBatch { samples, queries } in self.encoded.lock().drain(..) {
             let mut ticks = vec![0_u64; 2 * samples.len()];
+            fault::point(&self.device, "vkGetQueryPoolResults").map_err(|e| Error::vulkan("timestamps", e))?;
             let available = queries
                 .get_results(0..ticks.len() as u32, &mut ticks, QueryResultFlags::WAIT)
                 .map_err(|e| Error::DispatchFailed(format!("timestamps: {e:?}")))?;
@@ -137,6 +139,7 @@ impl BatchSamples {
         let device = &self.profiler.device;
         let query_count = 2 * self.list.len() as u32;
         let info = QueryPoolCreateInfo { query_count, ..QueryPoolCreateInfo::query_type(QueryType::Timestamp) };
+        fault::point(device, "vkCreateQueryPool").map_err(|e| Error::vulkan("queries of timestamps", e))?;
         let queries = QueryPool::new(device.clone(), info)
             .map_err(|e| Error::OutOfMemory(format!("queries of timestamps: {e:?}")))?;
         // SAFETY: the command buffer is in the recording state, and nothing else uses the queries.

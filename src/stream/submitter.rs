@@ -13,7 +13,7 @@ use vulkano::{VulkanError, VulkanObject};
 
 use super::batch::Batch;
 use super::encoder::Encoder;
-use crate::device::{Timeline, fault};
+use crate::device::{Timeline, failure, fault};
 use crate::error::{Error, Result};
 
 /// Batches that wait for the queue, and the first failure of a submission.
@@ -211,7 +211,7 @@ impl Submitter {
                 (self.device.fns().v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
             })
         });
-        result.map_err(|e| Error::vulkan("submitting to the device", e))?;
+        result.map_err(|e| failure(&self.device, "submitting to the device", e))?;
         self.submitted.store(value, Relaxed);
         Ok(())
     }

@@ -68,6 +68,36 @@ defmodule Nx.Vulkan.DocumentationTest do
         assert @guide =~ "`#{message}`", "guides/troubleshooting.md does not explain: #{message}"
       end
     end
+
+    test "explains every message of a device or a driver that fails" do
+      messages =
+        for path <- Path.wildcard("src/**/*.rs"),
+            not String.ends_with?(path, "_tests.rs"),
+            message <- native_messages(path),
+            message not in ["…", "…: …"],
+            do: message
+
+      assert length(messages) > 40
+
+      for message <- Enum.uniq(messages) do
+        assert @guide =~ "`#{message}`", "guides/troubleshooting.md does not explain: #{message}"
+      end
+    end
+  end
+
+  # The texts of errors of these reasons in Rust, with … for what is interpolated. Those of the others are about the call that
+  # they are an answer to.
+  @error ~r/Error::(?:NoDevice|OutOfMemory|DispatchFailed|DeviceLost)\(\s*(?:format!\(\s*)?"((?:[^"\\]|\\.)*)"/
+  @vulkan ~r/(?:Error::vulkan|failure)\((?:&self\.device, )?"([^"]*)"/
+
+  defp native_messages(path) do
+    [code | _tests] = path |> File.read!() |> String.split("#[cfg(test)]\nmod ")
+    texts = for [_, text] <- Regex.scan(@error, code), do: text
+    calls = for [_, call] <- Regex.scan(@vulkan, code), do: call <> ": …"
+
+    for text <- texts ++ calls do
+      text |> String.replace(~r/\\\s*\n\s*/, "") |> String.replace(~r/\{[^}]*\}/, "…")
+    end
   end
 
   # The texts of a file's `raise`, with … for what is interpolated.
