@@ -98,7 +98,11 @@ defmodule NxVulkan.MixProject do
           ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"],
       # Developers' pages name a module without documentation.
       skip_code_autolink_to: ["Nx.Vulkan.Catalogue"],
-      assets: %{"docs/images" => "docs/images", "docs/performance/images" => "images"},
+      assets: %{
+        "docs/images" => "docs/images",
+        "docs/performance/images" => "images",
+        "guides/images" => "images"
+      },
       groups_for_extras: [
         "Getting started": ~r"^livebooks/",
         "Backend documentation": ~r"^guides/backend_documentation/",

@@ -8,6 +8,9 @@ plot.py sweep TITLE OUT.png OURS.jsonl PEERS.jsonl...
     The cost of an eager operation over the number of elements, from the JSON lines of the sets `sweep` and
     `binary_backend`: {case: "add_1e3", value, unit: "us/op"}, with {peer} where the value is a peer's. Other lines are
     ignored.
+
+plot.py profile TITLE TRACE.json OUT.png
+    A trace that Nx.Vulkan.Profile.to_chrome_trace/1 wrote, as Perfetto shows it.
 """
 import json
 import re
@@ -77,8 +80,40 @@ def sweep(title, out, *files):
     figure.savefig(out, dpi=110)
 
 
+def profile(title, path, out):
+    """A row a thread of the trace, a colour a kernel; the kernels that took longest have names."""
+    events = json.load(open(path))
+    threads = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [event for event in events if event["ph"] == "X"]
+    device = next(tid for tid, name in threads.items() if name == "device")
+    totals = {}
+    for span in spans:
+        if span["tid"] == device:
+            totals[span["name"]] = totals.get(span["name"], 0) + span["dur"]
+    longest = sorted(totals, key=totals.get, reverse=True)[:9]
+    colors = dict(zip(longest, plt.get_cmap("tab10").colors))
+    figure, ax = plt.subplots(figsize=(11, 3.4))
+    for y, tid in enumerate(threads):
+        for span in spans:
+            if span["tid"] == tid:
+                color = "#999999" if threads[tid].startswith("waits") else colors.get(span["name"], "#7f7f7f")
+                ax.barh(y, span["dur"] / 1000, left=span["ts"] / 1000, height=0.8, color=color, edgecolor="white", linewidth=0.3)
+    for name in longest:
+        short = name if len(name) <= 60 else name[:59] + "…"
+        ax.barh(0, 0, color=colors[name], label=f"{short}, {totals[name] / 1000:.1f} ms")
+    ax.set_yticks(range(len(threads)), list(threads.values()))
+    ax.invert_yaxis()
+    ax.set_xlabel("ms")
+    ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=3, frameon=False)
+    ax.set_title(title, fontsize=10)
+    figure.tight_layout()
+    figure.savefig(out, dpi=110)
+
+
 if len(sys.argv) == 4 and sys.argv[1] == "summary":
     summary(*sys.argv[2:])
+elif len(sys.argv) == 5 and sys.argv[1] == "profile":
+    profile(*sys.argv[2:])
 elif len(sys.argv) > 4 and sys.argv[1] == "sweep":
     sweep(*sys.argv[2:])
 else:

@@ -124,6 +124,23 @@ defmodule Nx.Vulkan do
   def memory_info(device \\ nil), do: on_device(device, &Native.call(memory_info(&1)))
 
   @doc """
+  The processes whose tensors are in the devices' memory, the one with the most bytes first.
+
+  A tensor counts for the process that made it, wherever it was sent since, until it is freed or collected. What captured
+  definitions keep, such as constants, and what kernels need while they run counts for no process.
+
+      iex> tensor = Nx.iota({1000}, type: :f32, backend: Nx.Vulkan.VulkanoBackend)
+      iex> entry = Enum.find(Nx.Vulkan.memory_by_process(), &(&1.pid == self()))
+      iex> entry.bytes >= Nx.byte_size(tensor) and entry.buffers >= 1
+      true
+  """
+  @spec memory_by_process() :: [
+          %{pid: pid(), bytes: non_neg_integer(), buffers: non_neg_integer()}
+        ]
+  def memory_by_process,
+    do: Enum.sort_by(Native.call(memory_by_process()), & &1.bytes, :desc)
+
+  @doc """
   The global device, or another: `:index`, `:name`, `:type` (such as `:discrete_gpu` or `:cpu`), `:driver`, `:api_version`,
   `:heap_bytes`, `:features` (a list of atoms), `:refused` (features whose kernels failed when the driver
   was tried, with the reasons) and `:devices`, those of `devices/0`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::AllocationHandle;
+use super::{Account, AllocationHandle, Charge};
 use crate::error::{Error, Result};
 
 /// A device buffer as the BEAM holds it: `len` bytes of an allocation, until it is freed or collected.
@@ -13,7 +13,14 @@ pub struct Buffer {
     len: u64,
     /// Whether it is a copy of elements of the host, which belongs to no device: a call moves it to its other operands'.
     movable: AtomicBool,
-    allocation: Mutex<Option<Arc<AllocationHandle>>>,
+    memory: Mutex<Option<BufferMemory>>,
+}
+
+/// What a buffer has until it is freed.
+struct BufferMemory {
+    allocation: Arc<AllocationHandle>,
+    /// What it is charged for, to the process that made it.
+    charge: Option<Charge>,
 }
 
 impl Buffer {
@@ -24,7 +31,11 @@ impl Buffer {
 
     /// As [`Buffer::new`], of an allocation that commands in flight may share.
     pub fn of(len: u64, allocation: Arc<AllocationHandle>) -> Self {
-        Self { len, movable: AtomicBool::new(false), allocation: Mutex::new(Some(allocation)) }
+        Self {
+            len,
+            movable: AtomicBool::new(false),
+            memory: Mutex::new(Some(BufferMemory { allocation, charge: None })),
+        }
     }
 
     /// Size in bytes as asked for (also after [`Buffer::free`]).
@@ -39,7 +50,7 @@ impl Buffer {
 
     /// The allocation, kept alive while the caller records commands on it.
     pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
-        self.allocation.lock().clone().ok_or(Error::Deallocated)
+        self.memory.lock().as_ref().map(|memory| memory.allocation.clone()).ok_or(Error::Deallocated)
     }
 
     /// Marks the buffer as a copy of elements of the host.
@@ -54,9 +65,17 @@ impl Buffer {
 
     /// Takes another buffer's allocation in place of its own, unless it was freed.
     pub fn move_to(&self, other: &Self) {
-        let mut allocation = self.allocation.lock();
-        if allocation.is_some() {
-            *allocation = other.take();
+        if let Some(memory) = &mut *self.memory.lock()
+            && let Some(allocation) = other.take()
+        {
+            memory.allocation = allocation;
+        }
+    }
+
+    /// Charges the bytes to an account until the allocation is given back or taken.
+    pub fn charge_to(&self, account: &Arc<Account>) {
+        if let Some(memory) = &mut *self.memory.lock() {
+            memory.charge = Some(account.charge(self.len));
         }
     }
 
@@ -67,6 +86,6 @@ impl Buffer {
 
     /// The allocation, which the buffer no longer has.
     pub fn take(&self) -> Option<Arc<AllocationHandle>> {
-        self.allocation.lock().take()
+        self.memory.lock().take().map(|memory| memory.allocation)
     }
 }

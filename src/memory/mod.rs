@@ -5,6 +5,7 @@
 //! again immediately: the stream orders the next use after the last one, as it orders any two uses of an allocation. Allocations that the host
 //! maps (staging and records) are handed out again only when the timeline has reached their last use.
 
+mod account;
 mod bounds;
 mod buffer;
 mod checks;
@@ -13,6 +14,7 @@ mod packing;
 mod pool;
 mod size_class;
 
+pub use account::{Account, Charge};
 pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices};
 pub use buffer::Buffer;
 pub use checks::{KernelBuild, PendingCheck, PendingChecks};

@@ -1,5 +1,6 @@
 //! The NIFs, one file a family: decode, check, call, encode. Nothing here knows Vulkan.
 
+mod accounts;
 mod args;
 mod assemble;
 mod attention;
@@ -47,7 +48,7 @@ mod atoms {
         already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, refused, devices, index, used, uuid,
-        limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
+        pid, bytes, limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
         dot, contract, assemble, scalar, constant, same, tensor, view,
@@ -79,6 +80,7 @@ impl rustler::Resource for ReadbackResource {}
 
 impl Encoder for BufferRef {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        accounts::charge(env, &self.0.0);
         self.0.encode(env)
     }
 }

@@ -184,6 +184,66 @@ defmodule Nx.Vulkan.StorageTest do
     end
   end
 
+  describe "memory by process" do
+    # The bytes and the buffers that a process has made and that are in memory.
+    defp made_by(pid) do
+      case Enum.filter(Nx.Vulkan.memory_by_process(), &(&1.pid == pid)) do
+        [%{bytes: bytes, buffers: buffers}] -> {bytes, buffers}
+        [] -> {0, 0}
+      end
+    end
+
+    defp make(agent, count),
+      do: Agent.get(agent, fn _ -> for(i <- 1..count, do: to_device(Nx.iota({1000 * i}))) end)
+
+    # Whether the caller has this once its garbage is collected: the BEAM frees what a NIF made soon after that.
+    defp collected(expected) do
+      Enum.any?(1..500, fn _ ->
+        :erlang.garbage_collect()
+        made_by(self()) == expected or (Process.sleep(10) && false)
+      end)
+    end
+
+    test "is that of the process that made a tensor, wherever it is, until it is freed" do
+      {:ok, agent} = Agent.start_link(fn -> nil end)
+      tensors = make(agent, 3)
+      assert made_by(agent) == {4000 + 8000 + 12000, 3}
+
+      [first | _] = tensors
+      assert Nx.backend_deallocate(first) == :ok
+      assert made_by(agent) == {20_000, 2}
+      assert Nx.backend_deallocate(first) == :already_deallocated
+      assert made_by(agent) == {20_000, 2}
+
+      # The process that made them ends before they do.
+      Agent.stop(agent)
+      assert made_by(agent) == {20_000, 2}
+      for tensor <- tensors, do: Nx.backend_deallocate(tensor)
+      assert made_by(agent) == {0, 0}
+    end
+
+    @tag :nx_1_0
+    test "counts results of operations and definitions, and not what is donated" do
+      Task.await(
+        Task.async(fn ->
+          step = Nx.Defn.jit(&Nx.add(&1, 1), compiler: Nx.Vulkan.Compiler)
+          x = to_device(Nx.iota({500}))
+          y = Nx.multiply(x, x)
+          for _ <- 1..4, reduce: y, do: (y -> step.(y))
+          assert collected({4000, 2})
+          for _ <- 1..4, do: step.(Nx.donatable(to_device(Nx.iota({500}))))
+          assert collected({4000, 2})
+          assert [_, _] = for(tensor <- [x, y], do: Nx.to_binary(tensor))
+        end)
+      )
+    end
+
+    test "of all processes is sorted by bytes" do
+      bytes = for entry <- Nx.Vulkan.memory_by_process(), do: entry.bytes
+      assert bytes == Enum.sort(bytes, :desc)
+    end
+  end
+
   describe "to_batched" do
     test "in full batches" do
       tensor = Generators.tensor({6, 2, 3}, {:f, 32}, :any)

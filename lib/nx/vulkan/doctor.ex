@@ -124,11 +124,12 @@ defmodule Nx.Vulkan.Doctor do
   defp cache(%{cache_dir: folder, cache_limit: limit}) do
     files = Path.wildcard(Path.join(folder, "*.pipeline"))
 
+    # There may be tens of thousands, and each would wait for the BEAM's one process for files.
     bytes =
       for file <- files,
-          {:ok, %{size: size}} <- [File.stat(file)],
+          {:ok, info} <- [:file.read_file_info(file, [:raw])],
           reduce: 0,
-          do: (sum -> sum + size)
+          do: (sum -> sum + File.Stat.from_record(info).size)
 
     [{"Cache", [folder, "#{length(files)} pipelines, #{size(bytes)} of #{size(limit)} at most"]}]
   end

@@ -76,6 +76,7 @@ defmodule Nx.Vulkan.Native do
     move_operands: 1,
     reset: 1,
     losses: 0,
+    memory_by_process: 0,
     profile_start: 1,
     profile_stop: 1,
     clock: 1,
