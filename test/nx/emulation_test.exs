@@ -6,6 +6,8 @@ defmodule Nx.Vulkan.EmulationTest do
 
   use Nx.Vulkan.Test.Case, async: true
 
+  require Nx.Vulkan.Native, as: Native
+
   @integers for kind <- [:u, :s], size <- [2, 4, 8, 16, 32, 64], do: {kind, size}
   @floats Generators.narrow_float_types() ++
             (Generators.real_types() -- Generators.integer_types())
@@ -242,6 +244,16 @@ defmodule Nx.Vulkan.EmulationTest do
       fun = fn [a, b] -> Nx.dot(a, b) end
       assert_same(fun.(operands(tensors)), nearest(fun, tensors), :dot, type: type)
     end
+  end
+
+  test "a transform of a large prime number of points is the device's" do
+    {n, c64} = {65_537, {:c, 64}}
+    {:ok, ref} = Native.call(buf_upload(<<0::64, 1.0::32-float-native, 0::size(n * 64 - 96)>>))
+    {:ok, result} = Native.call(fft(:fft, c64, {ref, c64, {n}}, 0, n, 0.0))
+    {:ok, bins} = Native.call(buf_read(result, 0, 8 * n))
+    sines = for <<_::32, im::32-float-native <- bins>>, do: -im
+    wanted = for k <- 0..(n - 1), do: :math.sin(2 * :math.pi() * k / n)
+    assert Enum.all?(Enum.zip(sines, wanted), fn {a, b} -> abs(a - b) < 1.0e-5 end)
   end
 
   # Sizes beyond a workgroup, a tile and a panel, with and without a remainder.

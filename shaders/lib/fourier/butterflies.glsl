@@ -124,12 +124,23 @@ void butterfly(inout C v[16]) {
 }
 
 #ifdef CHIRP
-// exp(-pi i k^2 / n) for k < n.
-C chirp(IDX k, IDX n) {
 #ifdef HAS_INT64
-  return root(IDX(uint64_t(k) * uint64_t(k) % uint64_t(2 * n)), 2 * n);
+IDX square_modulo(IDX k, IDX m) { return IDX(uint64_t(k) * uint64_t(k) % uint64_t(m)); }
 #else
-  return root(k * k % (2 * n), 2 * n);
-#endif
+// k^2 modulo m for k < m < 2^31: long division of two words, one bit a step.
+uint square_modulo(uint k, uint m) {
+  uint rest, low;
+  umulExtended(k, k, rest, low);
+  [[dont_unroll]] for (uint bit = 0u; bit < 32u; bit++) {
+    rest = (rest << 1) | (low >> 31);
+    low <<= 1;
+    // Where rest is below m, the difference wraps around.
+    rest = min(rest, rest - m);
+  }
+  return rest;
 }
+#endif
+
+// exp(-pi i k^2 / n) for k < n.
+C chirp(IDX k, IDX n) { return root(square_modulo(k, 2 * n), 2 * n); }
 #endif

@@ -32,9 +32,6 @@ pub enum Transform {
     Irfft,
 }
 
-/// Transforms of more points than this need 64-bit integers for the chirp's squares.
-const MAX_CHIRP32_POINTS: u64 = 1 << 16;
-
 /// What the passes of one call share. Tensors are `outer` × points × `inner`.
 struct FourierCall<'a> {
     cx: &'a Context<'a>,
@@ -96,9 +93,6 @@ impl FourierCall<'_> {
         let input = |chirp| PassInput::Tensor { allocation: operand, ty, chirp };
         if let Some(passes) = self.passes(points) {
             return self.through(&passes, points, (outer, inner), input(false), output(false));
-        }
-        if points > MAX_CHIRP32_POINTS && !self.cx.caps().int64 {
-            return Err(Error::Unsupported(format!("{} has no 64-bit integers", self.cx.caps().name)).into());
         }
         if points >= 1 << 31 {
             let what = "a Fourier transform of 2^31 points or more, with a large prime factor";
