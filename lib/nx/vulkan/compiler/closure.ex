@@ -49,27 +49,27 @@ defmodule Nx.Vulkan.Compiler.Closure do
   defp default(_count),
     do: fn _block, _args -> raise "a block of so many arguments runs on #{inspect(B)} alone" end
 
-  @doc "The tensors that an expression captured."
+  @doc "The tensors that an expression captured, in the order in which it reads them: each trace gives the same program."
   @spec captured(Nx.Container.t()) :: [T.t()]
-  def captured(expr) do
-    Composite.reduce(expr, %{}, &captured/2)
-    |> Map.values()
-    |> Enum.filter(&(&1.data.op == :tensor))
-  end
-
-  defp captured(%T{data: %Expr{id: id}}, seen) when is_map_key(seen, id), do: seen
-
-  defp captured(%T{data: %Expr{id: id}} = tensor, seen),
-    do:
-      Tree.apply_args(tensor, :scope, Map.put(seen, id, tensor), &{&1, captured(&1, &2)})
-      |> elem(1)
+  def captured(expr), do: expr |> tensors() |> Enum.filter(&(&1.data.op == :tensor))
 
   @doc "The indices of the parameters that an expression reads."
   @spec parameters(Nx.Container.t()) :: [non_neg_integer()]
-  def parameters(expr) do
-    for %T{data: %Expr{op: :parameter, args: [index]}} <-
-          Map.values(Composite.reduce(expr, %{}, &captured/2)),
-        do: index
+  def parameters(expr),
+    do: for(%T{data: %Expr{op: :parameter, args: [index]}} <- tensors(expr), do: index)
+
+  # All tensors of the scope, each before those that it reads.
+  defp tensors(expr) do
+    {_seen, tensors} = Composite.reduce(expr, {%{}, []}, &tensors/2)
+    Enum.reverse(tensors)
+  end
+
+  defp tensors(%T{data: %Expr{id: id}}, {seen, _tensors} = state) when is_map_key(seen, id),
+    do: state
+
+  defp tensors(%T{data: %Expr{id: id}} = tensor, {seen, tensors}) do
+    state = {Map.put(seen, id, true), [tensor | tensors]}
+    Tree.apply_args(tensor, :scope, state, &{&1, tensors(&1, &2)}) |> elem(1)
   end
 
   @doc """
