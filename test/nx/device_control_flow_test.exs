@@ -9,6 +9,7 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
   import Nx.Defn
 
   alias Nx.Vulkan.Compiler
+  alias Nx.Vulkan.Compiler.Closure
   alias Nx.Vulkan.Test.Definitions
 
   @definitions 12
@@ -268,6 +269,58 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
       x = Nx.remainder(Nx.iota({4, 4}, type: type), 9)
       check(&updated/4, [x, Nx.tensor([0, 1, 0]), Nx.tensor([2, 3, 2]), Nx.tensor(0)])
     end
+  end
+
+  # Each iteration adds to one element alone, whose zeros keep their signs, and puts two indices in order.
+  defn updated_once(x, i, n) do
+    {x, _, _, _} =
+      while {x, i, _pair = Nx.stack([i, i]), n}, n < 3 do
+        x = Nx.indexed_add(x, Nx.reshape(i, {1, 1}), Nx.new_axis(x[n] * 0.5, 0))
+        pair = Nx.sort(Nx.stack([i, n]), direction: :desc)
+        {x, Nx.remainder(pair[0] + 1, 4), pair, n + 1}
+      end
+
+    x
+  end
+
+  test "one float added to an element, and two integers in order" do
+    for type <- [:f32, :f64, :f16, :bf16, :c64] do
+      x = Nx.tensor([-0.0, 1.5, 0.75, -0.0, -0.0], type: type)
+      check(&updated_once/3, [x, Nx.tensor(2), Nx.tensor(0)])
+    end
+  end
+
+  # The host would run the sort.
+  defn with_options(x, opts \\ []) do
+    {x, _, _, _} =
+      while {x, i = 0, sorts? = sorts(opts), step = 3}, i < 4 and Nx.any(x < 100) do
+        x = if sorts?, do: Nx.sort(x, axis: 0), else: x + step
+        {x, i + 1, sorts?, step}
+      end
+
+    x
+  end
+
+  deftransformp(sorts(opts), do: if(opts[:sorts], do: 1, else: 0))
+
+  test "values that are constants and that no iteration changes choose branches at once" do
+    x = Nx.tensor([5, 1, 4])
+    check(&with_options/1, [x])
+    check_results(&with_options(&1, sorts: true), [x])
+  end
+
+  test "what a loop captures comes in one order, however often it is traced" do
+    values = Enum.to_list(1..40)
+
+    orders =
+      for _ <- 1..3 do
+        fun = fn x -> Enum.reduce(values, x, &Nx.add(&2, Nx.tensor([&1, 0]))) end
+        expr = Nx.Defn.debug_expr(fun).(Nx.template({2}, :s32))
+        for tensor <- Closure.captured(expr), do: Nx.to_flat_list(hd(tensor.data.args))
+      end
+
+    assert [order] = Enum.uniq(orders)
+    assert Enum.sort(order) == Enum.map(values, &[&1, 0])
   end
 
   defn marked(x, i) do

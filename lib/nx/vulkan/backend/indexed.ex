@@ -127,13 +127,35 @@ defmodule Nx.Vulkan.Backend.Indexed do
     |> Dispatch.result(op, out, [target, indices, updates, options])
   end
 
-  # As steps of a loop or a chain: each element looks for its updates, along a last axis. Sums of floats are rounded in
-  # another order than those of the kernel.
-  defp recorded_scatter(mode, op, %T{type: type} = out, target, indices, updates, options) do
-    if mode == :add and ProgramRecorder.mode() == :loop and
-         not match?({kind, _} when kind in [:s, :u], type),
-       do: raise(ArgumentError, "sums of floats")
+  # As steps of a loop or a chain: each element looks for its updates, along a last axis. Sums of several floats are
+  # rounded in another order than those of the kernel; one is put in the place of what it is added to.
+  defp recorded_scatter(
+         :add,
+         :indexed_add,
+         %T{type: {kind, _}} = out,
+         target,
+         indices,
+         updates,
+         options
+       )
+       when kind not in [:s, :u] do
+    cond do
+      Nx.size(indices) == length(options[:axes]) ->
+        sum = target |> Nx.gather(indices, options) |> Nx.add(updates) |> Nx.as_type(out.type)
+        recorded_scatter(:put, :indexed_add, out, target, indices, sum, options)
 
+      ProgramRecorder.mode() == :loop ->
+        raise(ArgumentError, "sums of floats")
+
+      true ->
+        searched_scatter(:add, :indexed_add, out, target, indices, updates, options)
+    end
+  end
+
+  defp recorded_scatter(mode, op, out, target, indices, updates, options),
+    do: searched_scatter(mode, op, out, target, indices, updates, options)
+
+  defp searched_scatter(mode, op, %T{type: type} = out, target, indices, updates, options) do
     found = if mode == :add, do: {:sum, type}, else: {:reduce_max, {:u, 32}}
     args = [target, indices, updates, options]
 

@@ -35,6 +35,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
     {expr, _state} =
       scope(expr, %{
         params: nil,
+        constants: %{},
         done: %{},
         left: @most_operations,
         kernels: @most_kernels,
@@ -44,8 +45,8 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
     expr
   end
 
-  # `params` are the values of the scope's parameters, `nil` where they stay parameters; `done` is what
-  # the scope's expressions became, by their ids; `left` and `kernels` are how many more operations loops may become; `branches` is
+  # `params` are the values of the scope's parameters, `nil` where they stay parameters but for the `constants` among
+  # them, by their indices; `done` is what the scope's expressions became, by their ids; `left` and `kernels` are how many more operations loops may become; `branches` is
   # whether loops or branches were left, which an unrolled loop would have once for each iteration.
   defp scope(expr, state), do: Composite.traverse(expr, state, &rewrite/2)
 
@@ -89,6 +90,13 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
        when params != nil,
        do: {elem(params, index), state}
 
+  defp value(
+         %T{data: %Expr{op: :parameter, args: [index]}} = tensor,
+         %{constants: constants} = state
+       )
+       when is_map_key(constants, index),
+       do: {%{tensor | data: constants[index].data}, state}
+
   defp value(%T{data: %Expr{id: id, op: op, args: args}} = tensor, state) do
     case state.done do
       %{^id => done} ->
@@ -115,9 +123,13 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
         {if(is_tuple(initial), do: values, else: elem(values, 0)), state}
 
       :error ->
-        {{pred, block}, inner} = scope({pred, block}, %{state | params: nil, done: %{}})
+        constants = unchanged(initial, block)
+        loop = %{state | params: nil, constants: constants, done: %{}}
+        {{pred, next}, inner} = scope({pred, block}, loop)
+        # What no iteration changes stays a parameter of the next one.
+        next = if constants == %{}, do: next, else: with_parameters(next, block)
 
-        put_args(tensor, [initial, arg, pred, block], %{
+        put_args(tensor, [initial, arg, pred, next], %{
           state
           | left: inner.left,
             kernels: inner.kernels,
@@ -167,6 +179,26 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
     {last, state} = scope(last, state)
     put_args(tensor, [clauses, last], %{state | branches: true})
+  end
+
+  # The initial values that are constants and that no iteration changes, by their indices.
+  defp unchanged(initial, block) do
+    [initial, next] = for values <- [initial, block], do: Composite.flatten_list([values])
+
+    for {{%T{data: %Expr{op: :constant}} = constant, next}, index} <-
+          Enum.with_index(Enum.zip(initial, next)),
+        match?(%T{data: %Expr{op: :parameter, args: [^index]}}, next),
+        into: %{},
+        do: {index, constant}
+  end
+
+  defp with_parameters(next, block) do
+    {next, []} =
+      Composite.traverse(next, Composite.flatten_list([block]), fn value, [before | rest] ->
+        {if(before.data.op == :parameter, do: before, else: value), rest}
+      end)
+
+    next
   end
 
   # Whether a hook runs in the scope or in one within it.
