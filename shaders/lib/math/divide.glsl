@@ -42,7 +42,7 @@
 #ifdef FAST_FLOAT64
 // Rounding the quotient to double first does not change the float: double has more than 2 * 24 + 1 bits
 // (S. A. Figueroa, "When is double rounding innocuous?", 1995).
-float nx_divide(float a, float b) {
+float divide_by_double(float a, float b) {
   float v = to_f32(to_f64(a) / to_f64(b));
   bool invalid = (is_zero(a) && is_zero(b)) || (is_infinity(a) && is_infinity(b)) || is_nan(a) || is_nan(b);
   v = is_infinity(b) ? 0.0f : v;
@@ -50,6 +50,24 @@ float nx_divide(float a, float b) {
   v = is_infinity(a) && is_zero(b) ? a : v;
   return invalid ? F32_NAN : v;
 }
+#ifdef HAS_FMA
+// For |b| in [2^-26, 2^51) and |a| in [2^-70, 2^101), or a = 0, two residuals correct the product with the reciprocal: no step over- or
+// underflows. The reciprocal comes first, as a value that compilers find once for all elements which are divided by one number.
+float nx_divide(float a, float b) {
+  precise float estimate = 1.0f / b;
+  precise float reciprocal = fma(fma(-b, estimate, 1.0f), estimate, estimate);
+  uint exponent_a = floatBitsToUint(a) >> 23 & 0xffu, exponent_b = floatBitsToUint(b) >> 23 & 0xffu;
+  if ((exponent_a - 57u <= 170u || is_zero(a)) && exponent_b - 101u <= 76u) {
+    precise float product = a * reciprocal;
+    precise float corrected = fma(fma(-b, product, a), reciprocal, product);
+    precise float quotient = fma(fma(-b, corrected, a), reciprocal, corrected);
+    return is_zero(a) ? product : quotient;
+  }
+  return divide_by_double(a, b);
+}
+#else
+float nx_divide(float a, float b) { return divide_by_double(a, b); }
+#endif
 #else
 NX_DIVIDE(float, vec2, 23, F32_INF, F32_NAN)
 #endif
