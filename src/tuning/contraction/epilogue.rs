@@ -11,7 +11,7 @@ const MAX_COMPUTE_BOUND_SUMS: u32 = 16;
 
 /// The most elements of a product by cooperative matrices for which an epilogue pays off: of 4,096² in bf16 a bias takes an H200
 /// 53 µs and a bias and a residual 173 µs, in kernels of their own 16 and 30.
-const MAX_MATRIX_ELEMENTS: u64 = 1 << 22;
+pub(super) const MAX_MATRIX_ELEMENTS: u64 = 1 << 22;
 
 /// How an epilogue is applied to the result of a contraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
