@@ -47,7 +47,9 @@ defmodule Nx.Vulkan.Compiler.Closure do
 
   # A function has at most 255 arguments.
   defp default(_count),
-    do: fn _block, _args -> raise "a block of so many arguments runs on #{inspect(B)} alone" end
+    do: fn _block, _args ->
+      raise "a block of more than #{@most_arguments} arguments runs on #{inspect(B)} alone"
+    end
 
   @doc "The tensors that an expression captured, in the order in which it reads them: each trace gives the same program."
   @spec captured(Nx.Container.t()) :: [T.t()]
