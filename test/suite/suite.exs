@@ -11,6 +11,12 @@
 defmodule Nx.Vulkan.Suite do
   @moduledoc false
 
+  @doc "What is expected of tests with Nx 0.13 alone."
+  def with_nx_0_13(expected) do
+    Code.ensure_loaded!(Nx)
+    if function_exported?(Nx, :io_call, 2), do: [], else: expected
+  end
+
   @doc """
   Runs the tests of `app` and ends with status 1 where one fails that is not expected to, or where they
   needed no kernel at all: then they ran on another backend.
