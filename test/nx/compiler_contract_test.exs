@@ -291,6 +291,57 @@ defmodule Nx.Vulkan.CompilerContractTest do
     end
   end
 
+  describe "runtime_call" do
+    def doubled(x, name: name) do
+      send(self(), {:hook, name, x})
+      Nx.multiply(Nx.backend_copy(x, Nx.BinaryBackend), 2)
+    end
+
+    def split({x, y}, name: name) do
+      send(self(), {:hook, name, x})
+      {Nx.add(x, y), Nx.subtract(x, y)}
+    end
+
+    defn of_functions(x, y) do
+      first = Nx.runtime_call(x, x, [name: :first], &doubled/2)
+      {sum, difference} = Nx.runtime_call({x, y}, {first, y}, [name: :second], &split/2)
+
+      {_, sum} =
+        while {i = 0, sum}, i < 2 do
+          {i + 1, Nx.runtime_call(sum, sum + i, [name: :inner], &doubled/2)}
+        end
+
+      if Nx.any(first > 100),
+        do: Nx.runtime_call(sum, sum, [name: :not_this], &doubled/2),
+        else: Nx.runtime_call(sum, sum + difference + first, [name: :this], &doubled/2)
+    end
+
+    test "gets each value once, in loops and in the branch that is chosen" do
+      for _ <- 1..3 do
+        args = [to_device(Nx.tensor([1, 2])), to_device(Nx.tensor([5, 7]))]
+
+        assert called(&of_functions/2, args, Compiler) ==
+                 {[
+                    first: [1, 2],
+                    second: [2, 4],
+                    inner: [7, 11],
+                    inner: [15, 23],
+                    this: [29, 47]
+                  ], [58, 94]}
+      end
+    end
+
+    test "fails as with Nx.Defn.Evaluator where its result is not like its template" do
+      fun = fn x -> Nx.runtime_call(Nx.template({3}, :s32), x, [name: :first], &doubled/2) end
+
+      [message, message] =
+        for compiler <- [Compiler, Evaluator] do
+          jit = Nx.Defn.jit(fun, compiler: compiler)
+          assert_raise(RuntimeError, fn -> jit.(Nx.tensor([1, 2])) end).message
+        end
+    end
+  end
+
   # The hooks' names with what they got, in order, and the results.
   defp called(fun, args, compiler, type \\ nil) do
     names =
