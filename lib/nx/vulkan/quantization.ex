@@ -52,9 +52,9 @@ defmodule Nx.Vulkan.Quantization do
   @typedoc """
   A quantized matrix. `:codes` has its integers, `:scales` and `:minimums` those of the groups, `{groups, columns}`.
 
-  Codes are `{groups, weights of a group, columns}` where products contract axis 0, and `{columns, groups, weights of a
-  group}` where they contract axis 1. Those of 4 bits are `{groups, words of a group, columns}` in either case, eight in a
-  `u32`, the first in the low bits. `:minimums` is `{}` where weights have none.
+  Codes are `{groups, weights of a group, columns}`, with columns of zeros at the end where their number is no multiple of 4.
+  Where there is one group and products contract axis 1 they are `{columns, 1, weights}`. Those of 4 bits are `{groups, words
+  of a group, columns}`, eight in a `u32`, the first in the low bits. `:minimums` is `{}` where weights have none.
   """
   @type t :: %__MODULE__{
           codes: T.t(),
@@ -72,6 +72,8 @@ defmodule Nx.Vulkan.Quantization do
   # What is added to the numbers of `:s4`, which are stored without a sign.
   @zero_of_s4 8
   @codes_of_word 8
+  # Columns that kernels load at once.
+  @vector 4
   # Rows up to which sums of groups take less memory than the weights that are written out.
   @few_rows 16
   @default_group_of_four_bits 64
@@ -192,8 +194,20 @@ defmodule Nx.Vulkan.Quantization do
     |> Nx.as_type(:u32)
   end
 
-  defp stored(codes, quantized, 0), do: Nx.as_type(codes, quantized)
-  defp stored(codes, quantized, 1), do: Nx.transpose(stored(codes, quantized, 0), axes: [2, 0, 1])
+  defp stored(%T{shape: {1, _, _}} = codes, quantized, axis) do
+    codes = Nx.as_type(codes, quantized)
+    if axis == 1, do: Nx.transpose(codes, axes: [2, 0, 1]), else: codes
+  end
+
+  # Along the groups of one column a kernel would load few weights at once, along the columns it loads vectors.
+  defp stored(%T{shape: {_, _, columns}} = codes, quantized, _axis) do
+    codes = Nx.as_type(codes, quantized)
+    missing = Integer.mod(-columns, @vector)
+
+    if missing == 0,
+      do: codes,
+      else: Nx.pad(codes, Nx.tensor(0, type: quantized), [{0, 0, 0}, {0, 0, 0}, {0, missing, 0}])
+  end
 
   defp shifts, do: Nx.reshape(Nx.multiply(4, Nx.iota({@codes_of_word}, type: :u32)), {1, 1, 8, 1})
 
@@ -210,7 +224,9 @@ defmodule Nx.Vulkan.Quantization do
     {groups, group, columns} = extents(weights)
 
     scaled =
-      Nx.multiply(numbers(weights, {:f, 32}), Nx.new_axis(weights.scales, 1))
+      numbers(weights, {:f, 32})
+      |> first_columns(columns)
+      |> Nx.multiply(Nx.new_axis(weights.scales, 1))
       |> above_minimums(weights, &Nx.new_axis(&1, 1))
 
     Nx.reshape(Nx.as_type(scaled, type), {groups * group, columns})
@@ -222,7 +238,10 @@ defmodule Nx.Vulkan.Quantization do
   defp extents(%__MODULE__{shape: shape, axis: axis, scales: %T{shape: {groups, columns}}}),
     do: {groups, div(elem(shape, axis), groups), columns}
 
-  # The integers as {groups, weights, columns}, in a type of floats.
+  defp first_columns(%T{shape: {_, _, columns}} = tensor, columns), do: tensor
+  defp first_columns(tensor, columns), do: Nx.slice_along_axis(tensor, 0, columns, axis: 2)
+
+  # The integers as {groups, weights, columns}, in a type of floats. There may be further columns.
   defp numbers(%__MODULE__{quantized: quantized} = weights, type) when quantized in @four_bits do
     numbers =
       weights.codes
@@ -235,10 +254,10 @@ defmodule Nx.Vulkan.Quantization do
     if quantized == :s4, do: Nx.subtract(numbers, @zero_of_s4), else: numbers
   end
 
-  defp numbers(%__MODULE__{axis: 0} = weights, type), do: Nx.as_type(weights.codes, type)
-
-  defp numbers(%__MODULE__{axis: 1} = weights, type),
+  defp numbers(%__MODULE__{axis: 1, scales: %T{shape: {1, _}}} = weights, type),
     do: Nx.transpose(Nx.as_type(weights.codes, type), axes: [1, 2, 0])
+
+  defp numbers(%__MODULE__{} = weights, type), do: Nx.as_type(weights.codes, type)
 
   @doc """
   The product of a tensor's last axis with the axis that the weights were quantized for: `Nx.dot(tensor, matrix)`, or for axis
@@ -286,7 +305,10 @@ defmodule Nx.Vulkan.Quantization do
         x = Nx.as_type(x, :f32)
         sums = Nx.dot(groups(x, extents), [2], [0], numbers(weights, x.type), [1], [0])
 
-        Nx.sum(Nx.multiply(sums, Nx.new_axis(weights.scales, 1)), axes: [0])
+        sums
+        |> first_columns(columns)
+        |> Nx.multiply(Nx.new_axis(weights.scales, 1))
+        |> Nx.sum(axes: [0])
         |> above_minimums(weights, &of_minimums(x, &1, extents))
 
       true ->
@@ -373,7 +395,7 @@ defmodule Nx.Vulkan.Quantization do
     indices = Nx.to_tensor(indices)
     count = Nx.size(indices)
     flat = Nx.reshape(indices, {count})
-    columns = if weights.quantized in @four_bits, do: 2, else: 0
+    columns = if weights.quantized in @four_bits or groups > 1, do: 2, else: 0
     taken = fn groups -> Nx.take(groups, flat, axis: 1) end
 
     rows = %{
