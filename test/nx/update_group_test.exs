@@ -49,6 +49,34 @@ defmodule Nx.Vulkan.UpdateGroupTest do
     end
   end
 
+  test "a padded tensor is one kernel, besides the one that fills what it is put into" do
+    for type <- [{:f, 32}, {:bf, 16}, {:s, 64}, {:u, 8}, {:c, 64}],
+        {heads, rows, head} <- @shapes,
+        config <- [[{0, 0, 0}, {0, 7, 0}, {0, 0, 0}], [{1, 0, 0}, {2, 3, 0}, {0, 5, 0}]] do
+      new = to_device(Generators.tensor({rows, 3, heads, head}, type, {:integer, 0..9}))
+      value = to_device(Generators.tensor({1}, type, {:integer, 1..9}))
+      rows = to_device(host(new)[[.., 0]])
+      view = &Nx.transpose(&1[[.., 1]], axes: [1, 0, 2])
+      computed = &Nx.add(Nx.transpose(&1, axes: [1, 0, 2]), 1)
+
+      for {update, arg} <- [{view, new}, {computed, rows}] do
+        assert_same_bits(&Nx.pad(update.(&1), Nx.tensor(7, type: type), config), [arg], 2)
+        # The element of a tensor is a kernel of its own.
+        assert_same_bits(&Nx.pad(update.(&1), &2[0], config), [arg, value], 3)
+      end
+    end
+  end
+
+  test "padding between elements, and edges that cut, are the operation's own" do
+    x = to_device(Nx.iota({4, 6}, type: :f32))
+
+    for config <- [[{0, 1, 1}, {0, 0, 0}], [{-1, 2, 0}, {0, 0, 0}], [{1, -2, 0}, {0, 0, 2}]] do
+      fun = &Nx.pad(Nx.add(Nx.transpose(&1, axes: [1, 0]), 1), 0.5, config)
+      compiled = Nx.Vulkan.jit(fun)
+      for _ <- 1..3, do: assert(Nx.to_binary(compiled.(x)) == Nx.to_binary(fun.(host(x))))
+    end
+  end
+
   test "an update that reads what it is put into sees it as it was" do
     x = to_device(Nx.iota({6, 4}, type: :f32))
     fun = fn x -> Nx.put_slice(x, [1, 0], Nx.add(x[0..2], x[3..5])) end

@@ -91,8 +91,10 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
         state
 
       state.kinds[id] == :elementwise ->
-        members = state.groups[id].members
-        Enum.find_value(state.groups[id].inputs, state, &join(tensor, members, &1, state))
+        %{members: members, inputs: inputs} = state.groups[id]
+        # In one order: a trace that is made again has the same kernels.
+        inputs = Enum.sort_by(inputs, &state.positions[&1])
+        Enum.find_value(inputs, state, &join(tensor, members, &1, state))
 
       op == :transpose ->
         Enum.find_value(

@@ -67,10 +67,11 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     results |> Enum.map(&result(&1, values)) |> List.to_tuple()
   end
 
-  defp default(%UpdateGroup{steps: steps, starts: starts}, [target | _] = inputs) do
+  defp default(%UpdateGroup{steps: steps} = group, [target | _] = inputs) do
     values = values(steps, inputs)
     update = Map.fetch!(values, {:step, length(steps) - 1})
-    {Nx.put_slice(target, UpdateGroup.starts(starts, inputs), update)}
+    whole = target |> Nx.as_type(update.type) |> Nx.broadcast(group.shape)
+    {Nx.put_slice(whole, UpdateGroup.starts(group.starts, inputs), update)}
   end
 
   defp default(%ContractionGroup{keeps_contraction: true} = group, inputs) do

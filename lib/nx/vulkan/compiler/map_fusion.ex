@@ -175,9 +175,9 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
       not Enum.any?(Fusion.operands(member), &(&1.data.id == read))
   end
 
-  # The ids of what a part reads.
+  # The ids of what a part reads, in one order.
   defp inputs(%{members: members}, state) do
-    for member <- members,
+    for member <- Enum.sort_by(members, &state.positions[&1]),
         %T{data: %Expr{id: id}} <- Fusion.operands(state.tensors[member]),
         id not in members,
         uniq: true,
