@@ -107,6 +107,18 @@ defmodule Nx.Vulkan.ContractionFusionTest do
       check(fn x, w, b -> Nx.add(Nx.reshape(Nx.dot(x, w), {9, 7}), b[[0]]) end, args, 1)
     end
 
+    test "after a reshape, in another order of its axes" do
+      [x, w, _] = args = [tensor({6, 5}, :f32), tensor({5, 8}, :f32), tensor({2, 6, 4}, :f32)]
+
+      heads = fn x, w ->
+        Nx.dot(x, w) |> Nx.reshape({6, 2, 4}) |> Nx.transpose(axes: [1, 0, 2])
+      end
+
+      check_bits(heads, [x, w])
+      check_bits(fn x, w, b -> Nx.add(heads.(x, w), b) end, args)
+      check_bits(fn x, w -> Nx.transpose(Nx.reshape(Nx.dot(x, w), {8, 6})) end, [x, w])
+    end
+
     test "of vectors, of batches and of no rows" do
       [x, w, b] = args = [tensor({20}, :f32), tensor({20, 9}, :f32), tensor({9}, :f32)]
       check(fn x, w, b -> Nx.exp(Nx.add(Nx.dot(x, w), b)) end, args, 1)

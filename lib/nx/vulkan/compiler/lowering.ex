@@ -213,6 +213,10 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   defp reshaped({:dense, {ref, type, _shape}}, out, {:row, _, _}),
     do: {:dense, {ref, type, out.shape}}
 
+  # A view of the reshaped contraction is by strides of its own shape.
+  defp reshaped({:dense, {:contraction, type, _shape}}, out, _space),
+    do: {:dense, {:contraction, type, out.shape}}
+
   defp reshaped(value, _out, _space), do: value
 
   defp attribute(:iota, _shape, [{:other, axis}]), do: axis
