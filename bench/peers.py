@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures the peers of run.exs on the same machine: PyTorch, which Torchx drives, and JAX, the XLA that EXLA drives.
 
-The sets are `irregular`, `networks` (PyTorch alone), `compiled` (JAX alone) and `sweep`; ../shared/bench/peers.py measures
-the set `peers`.
+The sets are `irregular`, `networks` (PyTorch alone), `models` (PyTorch, torch.compile and JAX), `compiled` (JAX alone) and
+`sweep`; ../shared/bench/peers.py measures the set `peers`.
 
-Usage: peers.py gpu|cpu irregular|networks|compiled|sweep...   -> JSON lines {case, peer, value, unit}
+Usage: peers.py gpu|cpu irregular|networks|models|compiled|sweep...   -> JSON lines {case, peer, value, unit}
 """
 import json
 import math
@@ -14,6 +14,8 @@ import sys
 import time
 
 import numpy as np
+
+import model_peers
 
 SIZES, SETS = sys.argv[1], sys.argv[2:]
 GPU = SIZES == "gpu"
@@ -185,6 +187,10 @@ def networks(peer):
     case("solve_batch_of_32x32", [dominant(16 * n, 32), uniform(16 * n, 32)], torch.linalg.solve)
 
 
+def models(peer):
+    model_peers.models(peer, GPU, emit, median)
+
+
 def compiled(peer):
     """The definitions that ../shared/bench/peers.py does not measure."""
     if peer.name != "jax":
@@ -218,10 +224,12 @@ def sweep(peer):
             emit(f"{name}_1e{exponent}", peer.name, each(calls, 7) * 1e6, "us/op")
 
 
+SET_FUNCTIONS = {"irregular": irregular, "networks": networks, "models": models, "compiled": compiled, "sweep": sweep}
+
 for library in (Torch, Jax):
     try:
         chosen = library()
         for name in SETS:
-            {"irregular": irregular, "networks": networks, "compiled": compiled, "sweep": sweep}[name](chosen)
+            SET_FUNCTIONS[name](chosen)
     except Exception as error:
         print(f"{library.name} failed: {error!r}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@
 #   * peers (the default): the cases of ../shared/bench/peers.py
 #   * irregular: shapes and types that are no multiple of a tile
 #   * networks: operations of neural networks and models besides matmul
+#   * models: forward passes and training steps of whole models, compiled by Nx.Vulkan.Compiler
 #   * compiled: definitions of the sets above, compiled by Nx.Vulkan.Compiler; only the set's name chooses them
 #   * sweep, binary_backend: an operation's cost from 1 to 10^8 elements, on the device and on Nx.BinaryBackend
 #   * latency: the time of a small operation, layer by layer
@@ -15,7 +16,7 @@
 # Prints JSON lines {case, value, unit}, with {peer} for BinaryBackend. Prints on stderr the device and the cases
 # that it leaves out because they have no kernel. Ends with status 1 when a case failed.
 
-for file <- ~w(measure models cases irregular networks sweep latency),
+for file <- ~w(measure models cases irregular networks training bert resnet sweep latency),
     do: Code.require_file("support/#{file}.exs", __DIR__)
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
@@ -34,6 +35,7 @@ sets = [
   {"peers", VulkanoBackend, Bench.Cases.all(sizes)},
   {"irregular", VulkanoBackend, Bench.Irregular.all(sizes)},
   {"networks", VulkanoBackend, Bench.Networks.all(sizes)},
+  {"models", VulkanoBackend, Bench.Bert.all(sizes) ++ Bench.ResNet.all(sizes)},
   {"compiled", VulkanoBackend, Bench.Cases.compiled(sizes) ++ Bench.Networks.compiled(sizes)},
   {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
   {"binary_backend", Nx.BinaryBackend, Bench.Sweep.all(6)},
