@@ -1,7 +1,8 @@
 // Owns 64-bit integers on devices without them: the types U64 and S64 hold two words, the low one first. They have the
 // functions that ops/, convert.glsl and reduce.glsl define for int64_t and uint64_t.
 //
-// Algorithm: arithmetic by words with carries, S64 in two's complement. Division is long division, one bit a step.
+// Algorithm: arithmetic by words with carries, S64 in two's complement. Division is of words where one each is enough, else long
+// division, one bit a step.
 // Domain: as that of ops/ and convert.glsl.
 // Error: exact. Conversions to float round to nearest even.
 // Source: D. E. Knuth, "The Art of Computer Programming", volume 2, 4.3.1.
@@ -39,6 +40,11 @@ int msb64(uvec2 a) { return a.y != 0u ? 32 + findMSB(a.y) : findMSB(a.x); }
 
 // The quotient and the remainder of a by b, for b other than 0.
 void divide64(uvec2 a, uvec2 b, out uvec2 quotient, out uvec2 rest) {
+  if ((a.y | b.y) == 0u) {
+    quotient = uvec2(a.x / b.x, 0u);
+    rest = uvec2(a.x % b.x, 0u);
+    return;
+  }
   quotient = uvec2(0u);
   rest = uvec2(0u);
   for (int i = msb64(a); i >= 0; i--) {
