@@ -113,5 +113,36 @@ nx_0_13 =
      ["test svd finds the singular values of tall matrices"]}
   ])
 
+# BinaryBackend computes in doubles and rounds once. test/nx/doctest_test.exs compares the same doctests as numbers.
+float32 =
+  Nx.Vulkan.Suite.without_float64([
+    {"expects digits of f32 that doubles give", Nx.Defn.GradTest,
+     ["test cholesky computes grad for composed {2,2}-tensor"]},
+    {"expects digits of f32 that doubles give", Nx.LinAlgTest,
+     [
+       "doctest Nx.LinAlg.cholesky/1 (5)",
+       "doctest Nx.LinAlg.determinant/1 (93)",
+       "doctest Nx.LinAlg.determinant/1 (94)",
+       "doctest Nx.LinAlg.least_squares/3 (106)",
+       "doctest Nx.LinAlg.least_squares/3 (107)",
+       "doctest Nx.LinAlg.least_squares/3 (108)",
+       "doctest Nx.LinAlg.lu/1 (79)",
+       "doctest Nx.LinAlg.matrix_power/2 (87)",
+       "doctest Nx.LinAlg.pinv/2 (67)",
+       "doctest Nx.LinAlg.pinv/2 (68)",
+       "doctest Nx.LinAlg.solve/2 (43)",
+       "doctest Nx.LinAlg.solve/2 (46)",
+       "doctest Nx.LinAlg.triangular_solve/3 (26)",
+       "doctest Nx.LinAlg.triangular_solve/3 (29)"
+     ]},
+    {"expects digits of f32 that doubles give", NxTest,
+     [
+       "test covariance/1 calculates the covariance of a tensor",
+       "test covariance/1 uses optional ddof",
+       "test covariance/1 with tensor batch",
+       "test fft/ifft Bluestein clause"
+     ]}
+  ])
+
 # Servings over several BEAM nodes: a reference to device memory means nothing on another node.
-Nx.Vulkan.Suite.run(:nx, files, expected ++ nx_0_13, [:distributed])
+Nx.Vulkan.Suite.run(:nx, files, expected ++ nx_0_13 ++ float32, [:distributed])

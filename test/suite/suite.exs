@@ -17,6 +17,9 @@ defmodule Nx.Vulkan.Suite do
     if function_exported?(Nx, :io_call, 2), do: [], else: expected
   end
 
+  @doc "What is expected of tests on a device that computes in single precision."
+  def without_float64(expected), do: if(Nx.Vulkan.has_f64(), do: [], else: expected)
+
   @doc """
   Runs the tests of `app` and ends with status 1 where one fails that is not expected to, or where they
   needed no kernel at all: then they ran on another backend.
