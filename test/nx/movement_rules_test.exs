@@ -4,6 +4,9 @@ defmodule Nx.Vulkan.MovementRulesTest do
   # Kernels are counted by a profile, which has what all processes do.
   use Nx.Vulkan.Test.Case, async: false
 
+  # Calls of the NIFs that run kernels here.
+  @kernel_nifs [run: 4, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 4]
+
   defp evaluated(fun, args),
     do: apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), Enum.map(args, &host/1))
 
@@ -13,6 +16,16 @@ defmodule Nx.Vulkan.MovementRulesTest do
     assert {result.type, result.shape, result.names} == {exact.type, exact.shape, exact.names}
     assert Nx.to_binary(result) == Nx.to_binary(exact)
   end
+
+  # The number of kernels, and the bits.
+  defp assert_kernels(fun, args, count) do
+    assert programs(fn -> apply(Nx.Vulkan.jit(fun), args) end, @kernel_nifs) == count
+    assert_same_bits(fun, args)
+  end
+
+  # Products of small integers are exact in f32.
+  defp integers(shape),
+    do: to_device(Generators.tensor(shape, {:f, 32}, {:integer, -9..9}))
 
   test "parts of indices, and other shapes of them" do
     x = to_device(Nx.tensor(3, type: :s32))
@@ -74,6 +87,68 @@ defmodule Nx.Vulkan.MovementRulesTest do
     for part <- [0..2, 3..4, 1..2, 2..3, 0..4] do
       assert_same_bits(fn a, b -> Nx.add(Nx.concatenate([a, Nx.negate(b)])[part], 1) end, [a, b])
     end
+  end
+
+  test "what is computed of transposed heads and products is in the kernel of the product" do
+    heads = &(&1 |> Nx.reshape({5, 2, 3}) |> Nx.transpose(axes: [1, 0, 2]))
+    [x, w, b] = for shape <- [{5, 4}, {4, 6}, {6}], do: integers(shape)
+
+    scores = fn x, w, b ->
+      query = Nx.multiply(heads.(Nx.add(Nx.dot(x, w), b)), 2)
+      Nx.dot(query, [2], [0], heads.(Nx.dot(x, w)), [2], [0])
+    end
+
+    assert_kernels(scores, [x, w, b], 2)
+    [x, w] = for shape <- [{2, 5, 2}, {2, 2, 6}], do: integers(shape)
+
+    scaled = fn x, w ->
+      Nx.dot(x, [2], [0], w, [1], [0])
+      |> Nx.transpose(axes: [0, 2, 1])
+      |> Nx.multiply(3)
+      |> Nx.transpose(axes: [2, 0, 1])
+    end
+
+    assert_kernels(scaled, [x, w], 1)
+  end
+
+  test "a transpose that others read, of a wider type, with another tensor" do
+    [x, y] = for shape <- [{5, 4}, {4, 5}], do: integers(shape)
+    transposed = &Nx.transpose(Nx.negate(&1))
+
+    for fun <- [
+          fn x, y -> Nx.dot(transposed.(x), Nx.transpose(Nx.multiply(transposed.(x), y))) end,
+          fn x, y -> Nx.multiply(transposed.(x), y) end,
+          fn x, _y -> Nx.as_type(transposed.(x), :f64) end,
+          fn x, _y -> Nx.select(Nx.greater(transposed.(x), 0), 1.5, 2.5) end,
+          fn x, _y -> Nx.transpose(Nx.reshape(transposed.(x), {2, 10})) end,
+          fn x, y -> Nx.subtract(1, Nx.transpose(Nx.dot(x, y))) end
+        ] do
+      assert_same_bits(fun, [x, y])
+    end
+  end
+
+  test "a reduction that keeps its axes and the one that drops them are one" do
+    x = integers({6, 5, 4})
+
+    for op <- [&Nx.sum/2, &Nx.product/2, &Nx.reduce_max/2, &Nx.any/2],
+        {axes, kept} <- [
+          {[0], {1, 5, 4}},
+          {[0, 1], {1, 1, 4}},
+          {[1], {6, 1, 4}},
+          {nil, {1, 1, 1}}
+        ],
+        keep <- [true, false] do
+      both = fn x ->
+        [a, b] = for keep <- [keep, not keep], do: op.(x, axes: axes, keep_axes: keep)
+        Nx.concatenate([Nx.reshape(a, kept), Nx.reshape(b, kept)])
+      end
+
+      assert_same_bits(both, [x])
+    end
+
+    # The sum, that of squares, and the quotient of both.
+    normalized = fn x -> Nx.divide(Nx.mean(x, axes: [0]), Nx.variance(x, axes: [0])) end
+    assert programs(fn -> Nx.Vulkan.jit(normalized).(x) end, @kernel_nifs) == 3
   end
 
   test "random numbers are one kernel, besides that of the next key" do

@@ -72,8 +72,94 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
     end
   end
 
+  def apply_to(%T{data: %Expr{op: op}} = tensor, readers) when op in @elementwise do
+    case of_parts(tensor, readers) do
+      ^tensor -> before_transposes(tensor, readers)
+      parts -> parts
+    end
+  end
+
+  # Two transposes are one, and what is computed of a product's elements follows their transpose: the product's kernel does
+  # both where it stores them.
+  def apply_to(%T{data: %Expr{op: :transpose, args: [operand, axes]} = expr} = tensor, readers) do
+    case {sole_reader?(operand, readers), operand} do
+      {true, %T{data: %Expr{op: :transpose, args: [source, first]}}} ->
+        axes = for axis <- axes, do: Enum.at(first, axis)
+        %{tensor | data: %{expr | id: make_ref(), args: [source, axes]}}
+
+      {true, %T{data: %Expr{op: op} = computed}} when op in @elementwise ->
+        with {%T{} = source, build} <- sole_operand(operand),
+             true <- product?(source, readers) do
+          moved = %{source | shape: tensor.shape, names: tensor.names}
+          moved = %{moved | data: %{expr | id: make_ref(), args: [source, axes]}}
+          %{tensor | data: %{computed | id: make_ref(), args: build.(apply_to(moved, readers))}}
+        else
+          _ -> tensor
+        end
+
+      _ ->
+        tensor
+    end
+  end
+
+  def apply_to(tensor, _readers), do: tensor
+
+  # What is computed element by element with numbers alone of a tensor in another order is computed before, with what computes
+  # that tensor, unless it would be stored in a wider type.
+  defp before_transposes(%T{type: type} = tensor, readers) do
+    with {%T{} = operand, build} <- sole_operand(tensor),
+         true <- elem(type, 1) <= elem(operand.type, 1),
+         {%T{} = source, [_ | _] = movements} <- movements(operand, readers, []),
+         true <- Enum.any?(movements, &(&1.data.op == :transpose)),
+         true <- sole_reader?(source, readers) and elementwise?(source) do
+      data = %{tensor.data | id: make_ref(), args: build.(source)}
+
+      movements
+      |> Enum.reduce(%{source | type: type, data: data}, fn movement, moved ->
+        [_ | options] = movement.data.args
+        %{movement | type: type, data: %{movement.data | id: make_ref(), args: [moved | options]}}
+      end)
+      |> Map.put(:names, tensor.names)
+    else
+      _ -> tensor
+    end
+  end
+
+  # The tensor that movements begin with, and those, from the first one on.
+  defp movements(%T{data: %Expr{op: op, args: [source | _]}} = tensor, readers, following)
+       when op in [:transpose, :reshape, :squeeze] do
+    if sole_reader?(tensor, readers),
+      do: movements(source, readers, [tensor | following]),
+      else: nil
+  end
+
+  defp movements(tensor, _readers, following), do: {tensor, following}
+
+  # The one operand of the operation's shape that is no number, and the arguments with another in its place.
+  defp sole_operand(%T{shape: shape, data: %Expr{args: args}}) do
+    computed? = &(is_struct(&1, T) and not constant?(&1))
+
+    case Enum.filter(args, computed?) do
+      [%T{shape: ^shape} = operand] ->
+        {operand, fn other -> for(arg <- args, do: if(computed?.(arg), do: other, else: arg)) end}
+
+      _ ->
+        nil
+    end
+  end
+
+  defp sole_reader?(%T{data: %Expr{id: id}}, readers), do: readers[id] == 1
+
+  # Whether the tensor is a product, or a transpose of one, that nothing else reads.
+  defp product?(%T{data: %Expr{op: op, args: [operand | _]}} = tensor, readers) do
+    sole_reader?(tensor, readers) and
+      (op in [:dot, :conv] or (op == :transpose and product?(operand, readers)))
+  end
+
+  defp product?(_tensor, _readers), do: false
+
   # Of parts that are computed element by element, results are so, too.
-  def apply_to(%T{data: %Expr{op: op, args: args}} = tensor, readers) when op in @elementwise do
+  defp of_parts(%T{data: %Expr{args: args}} = tensor, readers) do
     with [%T{data: %Expr{op: :concatenate, id: id, args: [parts, axis]} = expr} = concatenate] <-
            Enum.reject(args, &constant?/1),
          1 <- readers[id],
@@ -92,8 +178,6 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
       _ -> tensor
     end
   end
-
-  def apply_to(tensor, _readers), do: tensor
 
   defp reshaped(%T{data: %Expr{op: op, args: [source | _]}}) when op in [:reshape, :squeeze],
     do: reshaped(source)

@@ -1,16 +1,19 @@
 defmodule Nx.Vulkan.Compiler.Simplification do
   @moduledoc false
   # Makes of a definition's expression one that computes the same bits with fewer operations: expressions that are
-  # equal become one, squares products, and a product reads what is stored in a narrower type as it is. It changes nothing
-  # else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
+  # equal become one, a reduction that keeps its axes is that which drops them, squares are products, and a product reads
+  # what is stored in a narrower type as it is. It changes nothing else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
   #
   # Functions that call the same function on the same tensor make such expressions. Only operations are merged that
   # depend on their arguments alone. Loops have a scope of their own, within which equal expressions become one.
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Compiler.MovementRules
   alias Nx.Vulkan.HookOperation
+
+  @reductions Catalogue.names(family: :reduction)
 
   # Not merged: those with an effect, with a scope of their own, with functions for arguments, and tensors, which may
   # be large.
@@ -167,14 +170,56 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
   defp merge(%T{data: %Expr{op: op}} = tensor, state) when op in @unmerged, do: {tensor, state}
 
-  defp merge(%T{data: %Expr{op: op, args: args}} = tensor, state) do
-    key = {op, tensor.type, tensor.shape, tensor.names, tensor.vectorized_axes, key(args)}
+  defp merge(tensor, state) do
+    key = key_of(tensor)
 
     case state.known do
-      %{^key => known} -> {known, state}
-      %{} -> {tensor, put_in(state.known[key], tensor)}
+      %{^key => known} ->
+        {known, state}
+
+      %{} ->
+        done = same_reduction(tensor, state.known) || tensor
+        {done, put_in(state.known[key], done)}
     end
   end
+
+  # A mean and the mean that a variance subtracts are one sum, with its axes and without.
+  defp same_reduction(%T{data: %Expr{op: op, args: [operand, options]} = expr} = tensor, known)
+       when op in @reductions do
+    with keeps? when is_boolean(keeps?) <- options[:keep_axes],
+         options = Keyword.replace(options, :keep_axes, not keeps?),
+         {shape, names} = reduced(operand, options),
+         other = %{tensor | shape: shape, names: names},
+         key = key_of(%{other | data: %{expr | args: [operand, options]}}),
+         %{^key => same} <- known do
+      %{tensor | data: %{expr | id: make_ref(), op: :reshape, args: [same]}}
+    else
+      _ -> nil
+    end
+  end
+
+  defp same_reduction(_tensor, _known), do: nil
+
+  # The shape and the names of a reduction with these options.
+  defp reduced(%T{shape: shape, names: names}, options) do
+    axes = options[:axes] || Enum.to_list(0..(tuple_size(shape) - 1)//1)
+
+    {dims, names} =
+      Enum.zip([0..(tuple_size(shape) - 1)//1, Tuple.to_list(shape), names])
+      |> Enum.flat_map(fn {axis, dim, name} ->
+        cond do
+          axis not in axes -> [{dim, name}]
+          options[:keep_axes] -> [{1, name}]
+          true -> []
+        end
+      end)
+      |> Enum.unzip()
+
+    {List.to_tuple(dims), names}
+  end
+
+  defp key_of(%T{data: %Expr{op: op, args: args}} = tensor),
+    do: {op, tensor.type, tensor.shape, tensor.names, tensor.vectorized_axes, key(args)}
 
   # Arguments by what they compute. A float's bits tell 0.0 from -0.0.
   defp key(%T{data: %Expr{op: :constant, args: args}, type: type, shape: shape}),
