@@ -3,7 +3,12 @@
 //!
 //! A dispatch makes a bounded number of steps of a bounded number of chains. The next one goes on from the state that it stored.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{KernelSpec, launch};
 use crate::device::Capabilities;
@@ -23,6 +28,14 @@ const MAX_STATE_ELEMENTS: u64 = 1 << 31;
 /// A log-density that chains run on.
 pub struct ChainModel {
     pub(super) program: ChainProgram,
+    /// The function for few chains.
+    pub(super) few: Arc<ChainFunction>,
+    /// The functions for more chains, by the invocations of a chain's workgroup.
+    more: Mutex<BTreeMap<u32, Arc<ChainFunction>>>,
+}
+
+/// A log-density for workgroups of some invocations.
+pub(super) struct ChainFunction {
     pub(super) evaluation: ChainEvaluation,
     memory: ChainMemory,
     /// Invocations of a chain's workgroup.
@@ -54,28 +67,27 @@ pub struct ChainCall<'a> {
 }
 
 impl ChainModel {
-    /// Fails where the steps are not sound, where the device lacks a type, and where one evaluation is more than a dispatch may do.
+    /// Fails where the steps are not sound, where the device lacks a type or memory, and where one evaluation is more than a dispatch may do.
     pub fn new(steps: ChainSteps, caps: &Capabilities) -> Result<Self> {
         let program = ChainProgram::new(steps)?;
         program.check_types(caps)?;
-        let longest = evaluation(&program, chain_threads(0, caps), caps)?.longest;
-        let threads = chain_threads(longest, caps);
-        let evaluation = evaluation(&program, threads, caps)?;
-        // A dispatch evaluates it where it starts and after each step.
-        if caps.cpu && 2 * (evaluation.iterations + 1) > MAX_CPU_CHAIN_ITERATIONS {
-            let given = evaluation.iterations;
-            let most = MAX_CPU_CHAIN_ITERATIONS / 2;
-            let text = format!("a log-density whose loops have {given} iterations, where {} runs {most}", caps.name);
-            return Err(Error::Unsupported(text));
+        let longest = evaluation(&program, chain_threads(0, 1, caps), caps)?.longest;
+        let few = Arc::new(ChainFunction::new(&program, chain_threads(longest, 1, caps), caps)?);
+        Ok(Self { program, few, more: Mutex::default() })
+    }
+
+    /// The function for that many chains. More chains have smaller workgroups, once they fill the device.
+    fn function(&self, chains: u64, caps: &Capabilities) -> Result<Arc<ChainFunction>> {
+        let threads = chain_threads(self.few.evaluation.longest, chains, caps);
+        if threads == self.few.threads {
+            return Ok(self.few.clone());
         }
-        if evaluation.partial_bytes > caps.max_shared.into() {
-            return Err(Error::Unsupported("a log-density of more sums than a workgroup has memory for".into()));
+        match self.more.lock().entry(threads) {
+            Entry::Occupied(known) => Ok(known.get().clone()),
+            Entry::Vacant(vacant) => {
+                Ok(vacant.insert(Arc::new(ChainFunction::new(&self.program, threads, caps)?)).clone())
+            }
         }
-        let memory = ChainMemory::new(&program, &evaluation, shared_budget(evaluation.partial_bytes, caps));
-        let texts =
-            [evaluation.body.as_bytes(), evaluation.partials.as_bytes(), format!("{memory:?}").as_bytes()].concat();
-        let digest = xxhash_rust::xxh3::xxh3_128(&texts);
-        Ok(Self { program, evaluation, memory, threads, digest })
     }
 
     /// Elements of the position.
@@ -89,14 +101,14 @@ impl ChainModel {
     }
 
     /// Hashes all that the text of the log-density depends on, which has thousands of nodes.
-    pub(super) fn hash_text<H: Hasher>(&self, state: &mut H) {
-        (self.digest, self.threads, self.program.given.dimensions).hash(state);
-        (&self.program.given.operands, self.program.given.gradient, &self.evaluation.files).hash(state);
+    pub(super) fn hash_text<H: Hasher>(&self, function: &ChainFunction, state: &mut H) {
+        (function.digest, function.threads, self.program.given.dimensions).hash(state);
+        (&self.program.given.operands, self.program.given.gradient, &function.evaluation.files).hash(state);
     }
 
     /// The kernel as a module for `NativeV`, with the extras that it takes.
     pub fn module(&self, caps: &Capabilities) -> Result<LeapfrogModule> {
-        leapfrog_module(&self.program, &self.evaluation, &self.memory, self.threads, caps)
+        leapfrog_module(&self.program, &self.few.evaluation, &self.few.memory, self.few.threads, caps)
     }
 
     /// What the name of the module ends with: it says the type of the position.
@@ -115,10 +127,11 @@ impl ChainModel {
         let allocate = |bytes: u64| Ok::<_, crate::error::Unfinished>((cx.allocate(bytes.max(4))?, bytes));
         let results =
             [allocate(state_bytes)?, allocate(state_bytes)?, allocate(state_bytes)?, allocate(states * size)?];
-        let (per_dispatch, steps_per_dispatch) =
-            chain_dispatch(self.evaluation.operations, self.evaluation.iterations, chains, steps, cx.caps());
-        let scratch = cx.allocate((self.memory.scratch_bytes * per_dispatch).max(16))?;
-        let kernel = LeapfrogKernel { model: self, mass: call.mass };
+        let function = self.function(chains, cx.caps())?;
+        let ChainEvaluation { operations, iterations, .. } = function.evaluation;
+        let (per_dispatch, steps_per_dispatch) = chain_dispatch(operations, iterations, chains, steps, cx.caps());
+        let scratch = cx.allocate((function.memory.scratch_bytes * per_dispatch).max(16))?;
+        let kernel = LeapfrogKernel { model: self, function: &function, mass: call.mass };
         let mut first_chain = 0;
         while first_chain < chains {
             let mut first_step = 0;
@@ -166,15 +179,38 @@ impl ChainModel {
     }
 }
 
+impl ChainFunction {
+    /// Fails where the device lacks memory, and where one evaluation is more than a dispatch may do.
+    fn new(program: &ChainProgram, threads: u32, caps: &Capabilities) -> Result<Self> {
+        let evaluation = evaluation(program, threads, caps)?;
+        // A dispatch evaluates it where it starts and after each step.
+        if caps.cpu && 2 * (evaluation.iterations + 1) > MAX_CPU_CHAIN_ITERATIONS {
+            let given = evaluation.iterations;
+            let most = MAX_CPU_CHAIN_ITERATIONS / 2;
+            let text = format!("a log-density whose loops have {given} iterations, where {} runs {most}", caps.name);
+            return Err(Error::Unsupported(text));
+        }
+        if evaluation.partial_bytes > caps.max_shared.into() {
+            return Err(Error::Unsupported("a log-density of more sums than a workgroup has memory for".into()));
+        }
+        let memory = ChainMemory::new(program, &evaluation, shared_budget(evaluation.partial_bytes, caps));
+        let texts =
+            [evaluation.body.as_bytes(), evaluation.partials.as_bytes(), format!("{memory:?}").as_bytes()].concat();
+        let digest = xxhash_rust::xxh3::xxh3_128(&texts);
+        Ok(Self { evaluation, memory, threads, digest })
+    }
+}
+
 /// The kernel of leapfrog steps.
 struct LeapfrogKernel<'m> {
     model: &'m ChainModel,
+    function: &'m ChainFunction,
     mass: InverseMass,
 }
 
 impl Hash for LeapfrogKernel<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.model.hash_text(state);
+        self.model.hash_text(self.function, state);
         self.mass.hash(state);
     }
 }
@@ -196,8 +232,8 @@ impl KernelSpec for LeapfrogKernel<'_> {
     type Args<'a> = LeapfrogLaunch<'a>;
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        let ChainModel { program, evaluation, memory, threads, .. } = self.model;
-        leapfrog_source(program, evaluation, memory, *threads, self.mass, parameters, caps)
+        let ChainFunction { evaluation, memory, threads, .. } = self.function;
+        leapfrog_source(&self.model.program, evaluation, memory, *threads, self.mass, parameters, caps)
     }
 
     fn params<'a>(&self, args: &LeapfrogLaunch<'a>, params: &mut Params<'a>) {

@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::chain::ChainModel;
+use super::chain::{ChainFunction, ChainModel};
 use super::{KernelSpec, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
@@ -65,6 +65,7 @@ struct SamplerResults {
 /// Chains on their way.
 pub struct Sampler {
     model: Arc<ChainModel>,
+    function: Arc<ChainFunction>,
     settings: SamplerSettings,
     memory: ChainMemory,
     state: SamplerState,
@@ -104,15 +105,18 @@ impl Sampler {
                 Error::Unsupported(format!("a dense mass of {d} elements, where {} takes {most}", caps.name)).into()
             );
         }
-        let shape = SamplerShape::new(d, model.threads, settings.kind.mass, caps);
-        let shared = model.evaluation.partial_bytes + shape.shared_bytes(size);
+        // The first chains of many are those of few, bit by bit.
+        let function = model.few.clone();
+        let evaluation = &function.evaluation;
+        let shape = SamplerShape::new(d, function.threads, settings.kind.mass, caps);
+        let shared = evaluation.partial_bytes + shape.shared_bytes(size);
         if shared > caps.max_shared.into() {
             return Err(Error::Unsupported("a log-density of more sums than a workgroup has memory for".into()).into());
         }
-        let memory = ChainMemory::new(&model.program, &model.evaluation, shared_budget(shared, caps));
-        let operations = model.evaluation.operations + shape.operations();
+        let memory = ChainMemory::new(&model.program, evaluation, shared_budget(shared, caps));
+        let operations = evaluation.operations + shape.operations();
         let (each, once) = shape.iterations();
-        let iterations = model.evaluation.iterations + each;
+        let iterations = evaluation.iterations + each;
         let chains = settings.chains;
         let (chains_per_dispatch, first_steps) = chain_dispatch(operations, iterations, chains, u32::MAX.into(), caps);
         let most_steps = most_chain_steps(iterations, once, caps);
@@ -149,6 +153,7 @@ impl Sampler {
             state,
             settings,
             model,
+            function,
         })
     }
 
@@ -246,8 +251,8 @@ struct SamplerKernel<'s> {
 
 impl Hash for SamplerKernel<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Sampler { model, settings, memory, .. } = self.sampler;
-        model.hash_text(state);
+        let Sampler { model, function, settings, memory, .. } = self.sampler;
+        model.hash_text(function, state);
         (settings.kind, format!("{memory:?}")).hash(state);
     }
 }
@@ -264,9 +269,9 @@ impl KernelSpec for SamplerKernel<'_> {
     type Args<'a> = SamplerLaunch<'a>;
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        let Sampler { model, settings, memory, .. } = self.sampler;
-        let ChainModel { program, evaluation, threads, .. } = &**model;
-        sampler_source(program, evaluation, memory, *threads, settings.kind, parameters, caps)
+        let Sampler { model, function, settings, memory, .. } = self.sampler;
+        let ChainFunction { evaluation, threads, .. } = &**function;
+        sampler_source(&model.program, evaluation, memory, *threads, settings.kind, parameters, caps)
     }
 
     fn params<'a>(&self, args: &SamplerLaunch<'a>, params: &mut Params<'a>) {

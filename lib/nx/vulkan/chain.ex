@@ -41,7 +41,8 @@ defmodule Nx.Vulkan.Chain do
   ## Precision
 
   With `type: :f64` all computations are in double precision. `exp` and `log` are within 4 units of the last place.
-  Floats of the data are converted to the chain's type. The same call gives the same bits on the same device.
+  Floats of the data are converted to the chain's type. The same call gives the same bits on the same device. Of how many
+  chains run at once depends in which order sums over observations are added.
   """
 
   require Nx.Vulkan.Native, as: Native

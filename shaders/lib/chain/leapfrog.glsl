@@ -9,23 +9,39 @@
 //   Q(i), P(i), G(i)    position, momentum and gradient, in memory that the workgroup shares,
 //   evaluate()          which sets G and logp from Q, after which all invocations have met,
 //   EPS                 the chain's step size,
-//   VELOCITY(i)         element i of M⁻¹ p,
+//   VELOCITY(i)         element i of M⁻¹ p, and VELOCITY_OF_ALL where it depends on other elements of p,
+//   OWN_INVERSE_MASS    where each invocation has one element at most, and VELOCITY reads inverse_mass, which is INVERSE_MASS(i),
 //   LOAD_Q(i), LOAD_P(i), STORE(slot, i), STORE_LOGP(slot)   from and to the buffers, where slot is the step that ended,
 //   STEPS.
 
+#ifdef OWN_INVERSE_MASS
+REAL inverse_mass;
+#endif
+
 void main() {
   if (chain_index() >= CHAINS) return;
+  // The states that are stored might be in the same memory for what the compiler knows.
+  REAL eps = EPS, kick = REAL(0.5) * eps;
   for (uint i = INVOCATION; i < D; i += THREADS) {
     Q(i) = LOAD_Q(i);
     P(i) = LOAD_P(i);
+#ifdef OWN_INVERSE_MASS
+    inverse_mass = INVERSE_MASS(i);
+#endif
   }
-  REAL kick = REAL(0.5) * EPS;
   // The first evaluation is that of the position to start from.
   for (uint step = 0u; step <= STEPS; ++step) {
     if (step > 0u) {
-      for (uint i = INVOCATION; i < D; i += THREADS) P(i) += kick * G(i);
+      for (uint i = INVOCATION; i < D; i += THREADS) {
+        P(i) += kick * G(i);
+#ifndef VELOCITY_OF_ALL
+        Q(i) += eps * VELOCITY(i);
+#endif
+      }
+#ifdef VELOCITY_OF_ALL
       meet();
-      for (uint i = INVOCATION; i < D; i += THREADS) Q(i) += EPS * VELOCITY(i);
+      for (uint i = INVOCATION; i < D; i += THREADS) Q(i) += eps * VELOCITY(i);
+#endif
     }
     meet();
     evaluate();

@@ -6,20 +6,27 @@
 //   dropped.
 // Error: exp, log and log1p are within 5 ulp, division is the device's. Sums are not compensated: many invocations share them.
 //
-// The kernel defines THREADS, and ONE_SUBGROUP where that many invocations are one subgroup.
+// The kernel defines THREADS, ONE_SUBGROUP where that many invocations are one subgroup, and SHARED_BUFFERS where they share what they wrote to
+// buffers, too.
 
 #include "lib/math/plain.glsl"
 
 layout(local_size_x = THREADS) in;
 
-// What invocations of the workgroup wrote is seen by the others after this.
+// What invocations of the workgroup wrote is seen by the others after this. A barrier of the workgroup orders its own memory.
 void meet() {
 #ifdef ONE_SUBGROUP
+#ifdef SHARED_BUFFERS
   subgroupMemoryBarrier();
+#else
+  subgroupMemoryBarrierShared();
+#endif
   subgroupBarrier();
 #else
+#ifdef SHARED_BUFFERS
   memoryBarrierShared();
   groupMemoryBarrier();
+#endif
   barrier();
 #endif
 }

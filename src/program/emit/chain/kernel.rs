@@ -95,13 +95,14 @@ impl ChainMemory {
     }
 }
 
-/// The start of a kernel after its parameters: formulas, the arrays and how the invocations meet.
+/// The start of a kernel after its parameters: formulas, the arrays and how the invocations meet. Where `shared_buffers` is set, they share what they
+/// write to buffers of the integrator's.
 pub(super) fn start(
     program: &ChainProgram,
     evaluation: &ChainEvaluation,
     storages: &[&str],
     memory: &ChainMemory,
-    threads: u32,
+    (threads, shared_buffers): (u32, bool),
     parameters: &str,
     caps: &Capabilities,
 ) -> String {
@@ -118,6 +119,9 @@ pub(super) fn start(
     define(&mut text, "THREADS", format_args!("{threads}u"));
     if threads == caps.subgroup {
         define(&mut text, "ONE_SUBGROUP", "");
+    }
+    if shared_buffers || memory.scratch_bytes > 0 {
+        define(&mut text, "SHARED_BUFFERS", "");
     }
     let (lane, subgroup) =
         if caps.subgroup > 1 { ("gl_SubgroupInvocationID", "gl_SubgroupID") } else { ("0u", "INVOCATION") };
@@ -151,7 +155,7 @@ pub fn leapfrog_source(
     let real = program.real().compute().glsl();
     let operands = program.given.operands.iter().map(|ty| ty.storage());
     let storages: Vec<&str> = operands.chain([real, "uint"]).collect();
-    let mut text = start(program, evaluation, &storages, memory, threads, parameters, caps);
+    let mut text = start(program, evaluation, &storages, memory, (threads, false), parameters, caps);
     memory.declarations(&mut text, false);
     for (slot, ty) in program.given.operands.iter().enumerate().skip(1) {
         let _ = writeln!(text, "#define S{slot}(i) AT({}, p.slot{slot}, i)", ty.storage());
@@ -173,13 +177,19 @@ pub fn leapfrog_source(
          #define STORE_LOGP(slot) if (KEPT(slot)) p.logp_chain.v[OUTPUT(slot)] = logp;\n",
     );
     text.push_str(match mass {
+        InverseMass::Diagonal if program.given.dimensions <= threads.into() => {
+            "#define OWN_INVERSE_MASS\n\
+             #define INVERSE_MASS(i) p.inverse_mass.v[CHAIN * p.mass_stride + (i)]\n\
+             #define VELOCITY(i) (inverse_mass * P(i))\n"
+        }
         InverseMass::Diagonal => "#define VELOCITY(i) (p.inverse_mass.v[CHAIN * p.mass_stride + (i)] * P(i))\n",
         InverseMass::Dense => {
             "REAL velocity(uint i) {\n\
              \x20 REAL sum = REAL(0);\n\
              \x20 for (uint j = 0u; j < D; ++j) sum += p.inverse_mass.v[CHAIN * p.mass_stride + i * D + j] * P(j);\n\
              \x20 return sum;\n}\n\
-             #define VELOCITY(i) velocity(i)\n"
+             #define VELOCITY(i) velocity(i)\n\
+             #define VELOCITY_OF_ALL\n"
         }
     });
     text.push_str("#include \"lib/chain/leapfrog.glsl\"\n");

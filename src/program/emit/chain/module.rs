@@ -34,17 +34,18 @@ pub fn leapfrog_module(
     if !memory.scratch_is(real.compute()) || program.given.operands.iter().any(|ty| ty.is_narrow_float()) {
         return Err(Error::Unsupported("data or intermediate results of another type than the position's".into()));
     }
+    let extras = if memory.scratch_bytes > 0 { "coherent" } else { "readonly" };
     let interface = format!(
         "layout(push_constant, scalar) uniform Push {{ uint steps; uint observations; uint d; uint chains; {glsl} eps; }} push;\n\
          layout(set = 0, binding = 0, scalar) readonly buffer QInit {{ {glsl} q_init[]; }};\n\
          layout(set = 0, binding = 1, scalar) readonly buffer PInit {{ {glsl} p_init[]; }};\n\
-         layout(set = 0, binding = 2, scalar) coherent buffer Extras {{ {glsl} extras[]; }};\n\
+         layout(set = 0, binding = 2, scalar) {extras} buffer Extras {{ {glsl} extras[]; }};\n\
          layout(set = 0, binding = 3, scalar) writeonly buffer QChain {{ {glsl} q_chain[]; }};\n\
          layout(set = 0, binding = 4, scalar) writeonly buffer PChain {{ {glsl} p_chain[]; }};\n\
          layout(set = 0, binding = 5, scalar) writeonly buffer GradChain {{ {glsl} grad_chain[]; }};\n\
          layout(set = 0, binding = 6, scalar) writeonly buffer LogpChain {{ {glsl} logp_chain[]; }};\n"
     );
-    let mut text = start(program, evaluation, &[], memory, threads, &interface, caps);
+    let mut text = start(program, evaluation, &[], memory, (threads, false), &interface, caps);
     let data: Vec<u64> = program.slot_elements[1..program.given.operands.len()].to_vec();
     let total: u64 = data.iter().sum();
     let scratch = memory.scratch_bytes / real.size();

@@ -167,7 +167,8 @@ pub fn sampler_source(
     let real = program.real().compute().glsl();
     let operands = program.given.operands.iter().map(|ty| ty.storage());
     let storages: Vec<&str> = operands.chain([real, "uint"]).collect();
-    let mut text = start(program, evaluation, &storages, memory, threads, parameters, caps);
+    let shape = (threads, kind.mass == InverseMass::Dense);
+    let mut text = start(program, evaluation, &storages, memory, shape, parameters, caps);
     memory.declarations(&mut text, false);
     for (slot, ty) in program.given.operands.iter().enumerate().skip(1) {
         let _ = writeln!(text, "#define S{slot}(i) AT({}, p.slot{slot}, i)", ty.storage());
