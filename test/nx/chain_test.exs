@@ -137,6 +137,25 @@ defmodule Nx.Vulkan.ChainTest do
     end
   end
 
+  test "signs and powers of two are those of the density, whatever sums share them" do
+    logp = fn q, x ->
+      z = Nx.divide(Nx.subtract(x, q[0]), Nx.exp(Nx.negate(q[1])))
+      [a, b] = [Nx.sum(Nx.multiply(-0.5, Nx.pow(z, 2))), Nx.sum(Nx.abs(Nx.negate(z)))]
+      [c, d] = [Nx.sum(Nx.multiply(Nx.negate(z), q[2])), Nx.sum(Nx.multiply(z, q[2]))]
+      scaled = Nx.multiply(-4, Nx.divide(Nx.multiply(Nx.negate(a), -1), 0.25))
+      Nx.add(Nx.subtract(scaled, Nx.negate(b)), Nx.add(Nx.multiply(c, 3), Nx.negate(d)))
+    end
+
+    x = ChainModels.numbers({40})
+    q = Nx.f64([0.3, -0.2, 0.7])
+    {:ok, chain} = Chain.compile(logp, Nx.template({3}, :f64), x)
+    {:ok, states} = Chain.leapfrog(chain, q, q, x, steps: 2, step_size: 0.001)
+    expected = reference(logp, Nx.template({3}, :f64), x, q, q, 0.001, 1.0, 2)
+
+    for key <- [:q, :p, :grad, :logp],
+        do: assert(largest_error(states[key], expected[key]) < 1.0e-13)
+  end
+
   test "a dense mass multiplies the momentum" do
     {chain, x} = banana_chain()
     root = ChainModels.numbers({4, 4})

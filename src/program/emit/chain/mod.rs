@@ -7,12 +7,15 @@
 mod algebra;
 mod index;
 mod kernel;
+mod lanes;
 mod matrices;
 mod module;
+mod outputs;
 mod plan;
 mod reductions;
 mod regions;
 mod sampler;
+mod statements;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +27,10 @@ use crate::program::dense_strides;
 use crate::program::types::Compute;
 use algebra::as_type;
 use index::ElementIndex;
+use outputs::SharedOutput;
 use plan::{MAX_UNIFORM_ELEMENTS, MAX_UNROLLED_AXIS, Plan, SlotKind};
-use reductions::{ChainAccumulator, ChainExchange};
+use reductions::ChainExchange;
+use statements::{ChainStatement, Scope};
 use values::{ChainEmitter, EMISSION_STACK_BYTES, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
@@ -151,15 +156,17 @@ impl<'a> Writer<'a> {
         }
         let mut accumulators = vec![];
         for (count, sinks) in &loops {
-            for sink in sinks.iter().filter(|sink| sink.shared) {
-                let accumulator = ChainAccumulator::of(&self.emitter, sink.step)?;
-                for output in 0..self.emitter.step(sink.step).layout.outputs() as i64 {
+            let first = accumulators.len();
+            for &Sink { slot, step, .. } in sinks.iter().filter(|sink| sink.shared) {
+                for output in 0..self.emitter.step(step).layout.outputs() as i64 {
                     let name = self.emitter.name("r");
-                    self.emitter.write(0, &accumulator.declaration(&name))?;
-                    accumulators.push((sink.slot, output, name));
+                    accumulators.push(SharedOutput { slot, step, output, name, added: vec![], same_as: None });
                 }
             }
-            self.looped(*count, sinks, &accumulators)?;
+            self.looped(*count, sinks, &mut accumulators[first..])?;
+            for output in &mut accumulators[first..] {
+                output.same_as = output.same_as.map(|(other, negated)| (first + other, negated));
+            }
         }
         for step in self.matrices(phase) {
             stores = true;
@@ -180,56 +187,30 @@ impl<'a> Writer<'a> {
     }
 
     /// The loop of that many elements, or what each invocation does.
-    fn looped(&mut self, count: u64, sinks: &[Sink], accumulators: &[(usize, i64, String)]) -> Emission<()> {
+    fn looped(&mut self, count: u64, sinks: &[Sink], outputs: &mut [SharedOutput]) -> Emission<()> {
         if count == 1 {
             for sink in sinks {
-                self.sink(sink, &ElementIndex::constant(0), 0, accumulators)?;
+                self.sink(sink, &ElementIndex::constant(0), 0, outputs)?;
             }
-            return Ok(());
+            self.declared(outputs)?;
+            return self.added(0, outputs);
         }
         self.longest = self.longest.max(count);
         let (counter, index) = self.emitter.counter(count, 1);
         let inner = self.emitter.scopes.split_off(1);
-        self.emitter.scopes.push(values::Scope::default());
-        let written = sinks.iter().try_for_each(|sink| self.sink(sink, &index, 1, accumulators));
+        self.emitter.scopes.push(Scope::default());
+        let written = sinks.iter().try_for_each(|sink| self.sink(sink, &index, 1, outputs));
+        let written = written.and_then(|()| self.added(1, outputs));
         let scope = self.emitter.scopes.pop().unwrap_or_default();
         self.emitter.scopes.extend(inner);
         written?;
+        self.declared(outputs)?;
         let text = format!(
             "  for (uint {counter} = INVOCATION; {counter} < {count}u; {counter} += THREADS) {{\n{}  }}\n",
-            scope.text
+            scope.text()
         );
         self.emitter.scopes[0].add_loop(count.div_ceil(self.threads), &scope);
         self.emitter.write(0, &text)
-    }
-
-    /// What the workgroup shares after a phase.
-    fn exchanged(&mut self, accumulators: &[(usize, i64, String)], stores: bool) -> Emission<()> {
-        let mut after = String::new();
-        let emitter = &mut self.emitter;
-        for (slot, _, name) in accumulators {
-            let accumulator = ChainAccumulator::of(emitter, emitter.program.writers[*slot][0])?;
-            emitter.write(0, &accumulator.shuffles(name, self.exchange))?;
-            if self.exchange.subgroups > 1 {
-                let [declared, filled, added] = accumulator.partials(name, self.exchange);
-                self.partials.push_str(&declared);
-                self.partial_bytes += accumulator.bytes() * u64::from(self.exchange.subgroups);
-                emitter.write(0, &filled)?;
-                after.push_str(&added);
-            }
-        }
-        if stores || !after.is_empty() {
-            emitter.write(0, "  meet();\n")?;
-        }
-        emitter.write(0, &after)?;
-        for (slot, output, name) in accumulators {
-            let step = emitter.program.writers[*slot][0];
-            let ty = emitter.step(step).program.result();
-            let value = ChainAccumulator::of(emitter, step)?.finished(name, ty);
-            let value = emitter.declare(&value, ty, 0)?;
-            emitter.shared.insert((*slot, *output), value);
-        }
-        Ok(())
     }
 
     /// What the invocations do together in a phase, in the order of the steps.
@@ -293,13 +274,7 @@ impl<'a> Writer<'a> {
     }
 
     /// One iteration of a sink, at `index` along its looped axes.
-    fn sink(
-        &mut self,
-        sink: &Sink,
-        index: &ElementIndex,
-        depth: usize,
-        accumulators: &[(usize, i64, String)],
-    ) -> Emission<()> {
+    fn sink(&mut self, sink: &Sink, index: &ElementIndex, depth: usize, outputs: &mut [SharedOutput]) -> Emission<()> {
         let (looped, unrolled) = (self.dims(sink, &sink.looped), self.dims(sink, &sink.unrolled));
         let along = self.emitter.coordinates(index, &looped)?;
         let shape = if sink.whole {
@@ -317,7 +292,7 @@ impl<'a> Writer<'a> {
                 coordinates[axis] = at;
             }
             if sink.shared {
-                self.add(sink, &coordinates, depth, accumulators)?;
+                self.add(sink, &coordinates, outputs)?;
             } else {
                 self.store(sink, &coordinates, depth, number)?;
             }
@@ -325,16 +300,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Adds an element to each output of a reduction that the invocations share.
-    fn add(
-        &mut self,
-        sink: &Sink,
-        coordinates: &[ElementIndex],
-        depth: usize,
-        accumulators: &[(usize, i64, String)],
-    ) -> Emission<()> {
+    /// Computes what an element adds to each output of a reduction that the invocations share.
+    fn add(&mut self, sink: &Sink, coordinates: &[ElementIndex], outputs: &mut [SharedOutput]) -> Emission<()> {
         let given = self.emitter.step(sink.step);
-        let accumulator = ChainAccumulator::of(&self.emitter, sink.step)?;
         let reduced = given.program.reduced_axes().unwrap_or_default();
         let shape = &given.program.shape;
         let (kept, own): (Vec<usize>, Vec<usize>) = (0..shape.len()).partition(|axis| !reduced.contains(axis));
@@ -344,15 +312,15 @@ impl<'a> Writer<'a> {
         let position =
             ElementIndex::strided(0, own.iter().map(|&axis| &coordinates[axis]).zip(strides.iter().copied()));
         let position = position.text(&self.emitter.variables);
-        for (_, output, name) in accumulators.iter().filter(|accumulator| accumulator.0 == sink.slot) {
+        for output in outputs.iter_mut().filter(|output| output.slot == sink.slot) {
             let mut coordinates = coordinates.to_vec();
-            for (&axis, at) in kept.iter().zip(self.emitter.coordinates(&ElementIndex::constant(*output), &dims)?) {
+            for (&axis, at) in kept.iter().zip(self.emitter.coordinates(&ElementIndex::constant(output.output), &dims)?)
+            {
                 coordinates[axis] = at;
             }
             let views = self.emitter.views(sink.step, &coordinates);
             let value = self.emitter.nodes(sink.step, &views, given.program.nodes.len() - 1)?;
-            let text = accumulator.addition(name, &[value], std::slice::from_ref(&position));
-            self.emitter.write(depth, &text)?;
+            output.added.push((value, position.clone()));
         }
         Ok(())
     }
@@ -391,7 +359,7 @@ impl<'a> Writer<'a> {
             _ => String::new(),
         };
         let text = format!("  {guard}M{}({}) = {value};\n", sink.slot, target.text(&self.emitter.variables));
-        self.emitter.write(depth, &text)
+        self.emitter.push(depth, ChainStatement::Store(text))
     }
 
     fn finished(mut self) -> ChainEvaluation {
@@ -405,7 +373,7 @@ impl<'a> Writer<'a> {
                 compute: emitter.stored_type(slot).compute(),
             })
             .collect();
-        let mut files = vec!["indices.glsl"];
+        let mut files = vec!["indices.glsl", "ops/arithmetic.glsl"];
         let mut computes = vec![program.real().compute()];
         computes.extend(memory.iter().map(|slot| slot.compute));
         for number in (0..program.given.steps.len()).filter(|&number| plan.needed[program.given.steps[number].slot]) {
@@ -416,7 +384,7 @@ impl<'a> Writer<'a> {
         ChainEvaluation {
             iterations: scope.iterations,
             operations: scope.operations(),
-            body: scope.text,
+            body: lanes::packed(scope.statements, self.exchange.lanes).iter().map(ChainStatement::text).collect(),
             memory,
             partials: self.partials,
             partial_bytes: self.partial_bytes,

@@ -1,6 +1,7 @@
 //! Reductions in chain kernels: short ones as expressions, long ones as loops of one invocation, and those that all invocations share.
 
 use super::index::ElementIndex;
+use super::lanes::exchangeable;
 use super::values::{ChainEmitter, ChainValue, Emission};
 use crate::error::Error;
 use crate::program::Type;
@@ -56,8 +57,19 @@ impl ChainAccumulator {
         self.parts.iter().map(|(part, _)| part.size()).sum()
     }
 
+    /// The type of a sum's parts, where it is one that subgroups exchange.
+    pub fn summed(&self) -> Option<&'static str> {
+        let glsl = self.parts[0].0.glsl();
+        (self.is_sum() && exchangeable(glsl)).then_some(glsl)
+    }
+
+    /// Whether it is a sum.
+    pub fn is_sum(&self) -> bool {
+        self.reduction == Reduction::Sum
+    }
+
     /// What an element contributes to the first part.
-    fn contribution(&self, value: &ChainValue) -> String {
+    pub fn contribution(&self, value: &ChainValue) -> String {
         let value = convert((value.text.clone(), value.ty), self.element);
         match self.reduction {
             Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
@@ -85,6 +97,11 @@ impl ChainAccumulator {
                 .map(|(value, position)| self.combination(name, &[value, position]))
                 .collect(),
         }
+    }
+
+    /// Adds to a sum what an element negates.
+    pub fn subtraction(&self, name: &str, negated: &ChainValue) -> String {
+        format!("  {name}_0 -= {};\n", self.contribution(negated))
     }
 
     /// Adds other parts.
@@ -184,7 +201,7 @@ impl ChainEmitter<'_> {
             "{}  for (uint {counter} = 0u; {counter} < {}u; ++{counter}) {{\n{}  }}\n",
             accumulator.declaration(&name),
             count / unrolled,
-            scope.text
+            scope.text()
         );
         self.write(depth, &text)?;
         self.scopes[depth].add_loop(count / unrolled, &scope);

@@ -39,14 +39,14 @@ impl ChainEmitter<'_> {
         let ty = if own.bits.is_some() { other.ty } else { own.ty };
         let (own, other) = (as_type(&own, ty).text, as_type(&other, ty).text);
         let condition = conditions.join(" && ");
-        if inside.text.is_empty() && outside.text.is_empty() {
+        if inside.statements.is_empty() && outside.statements.is_empty() {
             return self.declare(&format!("{condition} ? {own} : {other}"), ty, depth);
         }
         let name = self.name("v");
         let text = format!(
             "  {glsl} {name};\n  if ({condition}) {{\n{}  {name} = {own};\n  }} else {{\n{}  {name} = {other};\n  }}\n",
-            inside.text,
-            outside.text,
+            inside.text(),
+            outside.text(),
             glsl = ty.compute().glsl()
         );
         self.write(depth, &text)?;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::algebra::{as_type, literal};
 use super::index::{ElementIndex, Variable};
 use super::plan::{MAX_UNIFORM_ELEMENTS, Plan, SlotKind};
+use super::statements::{ChainStatement, Scope};
 use crate::device::Capabilities;
 use crate::error::Error;
 use crate::program::chain::ChainProgram;
@@ -23,6 +24,11 @@ const MAX_NESTED_ELEMENTS: usize = 4096;
 /// The stack that the text is written on.
 pub const EMISSION_STACK_BYTES: usize = 128 << 20;
 
+/// Whether a node's operation takes longer than handing its result to other invocations.
+fn is_costly(node: &Node) -> bool {
+    node.op.typing == Typing::Divide || node.op.real.is_some_and(|formula| formula.compute_bound)
+}
+
 /// A value of the kernel: its GLSL, a name or a literal, and the depth of the scope that knows it.
 #[derive(Clone, Debug)]
 pub struct ChainValue {
@@ -34,42 +40,6 @@ pub struct ChainValue {
     pub depth: usize,
     /// The bits of a literal.
     pub bits: Option<[u8; 16]>,
-}
-
-/// A block of the kernel.
-#[derive(Default)]
-pub struct Scope {
-    /// What it has so far.
-    pub text: String,
-    /// Elements of slots that it knows.
-    elements: HashMap<(usize, ElementIndex), ChainValue>,
-    /// Names of expressions that it knows.
-    names: HashMap<String, String>,
-    /// Whether it is a branch, from which nothing that depends on a loop is moved.
-    branch: bool,
-    /// Iterations of loops that it contains.
-    pub iterations: u64,
-    /// Lines that an invocation runs in these loops.
-    work: u64,
-}
-
-impl Scope {
-    /// Lines that an invocation runs.
-    pub fn operations(&self) -> u64 {
-        self.text.lines().count() as u64 + self.work
-    }
-
-    /// Counts iterations of that many lines each.
-    pub fn add_iterations(&mut self, iterations: u64, lines: u64) {
-        self.iterations += iterations;
-        self.work += iterations * lines;
-    }
-
-    /// Counts a loop, or a branch of one iteration.
-    pub fn add_loop(&mut self, count: u64, body: &Self) {
-        self.iterations += if count == 1 { body.iterations } else { count * (1 + body.iterations) };
-        self.work += count * body.operations();
-    }
 }
 
 /// Why the text was given up.
@@ -97,6 +67,8 @@ pub struct ChainEmitter<'a> {
     pub scopes: Vec<Scope>,
     /// Results of reductions that the invocations share, by slot and element.
     pub shared: HashMap<(usize, i64), ChainValue>,
+    /// The values that are others times a power of two, by name, with the other value and the factor.
+    pub multiples: HashMap<String, (ChainValue, f64)>,
     emitters: Vec<Emitter<'a>>,
     /// Slots whose elements are computed, though they are stored, as they are about to be.
     pub storing: BTreeSet<usize>,
@@ -123,6 +95,7 @@ impl<'a> ChainEmitter<'a> {
             variables: vec![],
             scopes: vec![Scope::default()],
             shared: HashMap::new(),
+            multiples: HashMap::new(),
             emitters: program.given.steps.iter().map(emitter).collect(),
             storing: BTreeSet::new(),
             count: 0,
@@ -149,11 +122,16 @@ impl<'a> ChainEmitter<'a> {
 
     /// Writes into the scope of that depth.
     pub fn write(&mut self, depth: usize, text: &str) -> Emission<()> {
-        self.characters += text.len();
+        self.push(depth, ChainStatement::Other(text.into()))
+    }
+
+    /// Adds a statement to the scope of that depth.
+    pub fn push(&mut self, depth: usize, statement: ChainStatement) -> Emission<()> {
+        self.characters += statement.text().len();
         if self.characters > MAX_TEXT {
             return Err(Error::Unsupported("a log-density whose kernel has more than 4 MiB of source".into()).into());
         }
-        self.scopes[depth].text.push_str(text);
+        self.scopes[depth].statements.push(statement);
         Ok(())
     }
 
@@ -190,6 +168,11 @@ impl<'a> ChainEmitter<'a> {
 
     /// The name of an expression, which is declared unless it is known.
     pub fn declare(&mut self, expression: &str, ty: Type, depth: usize) -> Emission<ChainValue> {
+        self.declare_as(expression, ty, depth, false)
+    }
+
+    /// As [`ChainEmitter::declare`] does. `costly` expressions are worth an exchange between invocations.
+    pub fn declare_as(&mut self, expression: &str, ty: Type, depth: usize, costly: bool) -> Emission<ChainValue> {
         let depth = self.floor(depth);
         let glsl = ty.compute().glsl();
         let key = format!("{glsl} {expression}");
@@ -199,7 +182,8 @@ impl<'a> ChainEmitter<'a> {
             }
         }
         let name = self.name("v");
-        self.write(depth, &format!("  {glsl} {name} = {expression};\n"))?;
+        let (declared, expression) = (name.clone(), expression.to_owned());
+        self.push(depth, ChainStatement::Value { glsl, name: declared, expression, costly })?;
         self.scopes[depth].names.insert(key, name.clone());
         Ok(ChainValue { text: name, ty, depth, bits: None })
     }
@@ -462,7 +446,7 @@ impl<'a> ChainEmitter<'a> {
         if self.caps.cpu && emitter.may_be_known(node) {
             let _ = write!(expression, " + {}(gl_WorkGroupID.z)", node.ty.compute().glsl());
         }
-        self.declare(&expression, node.ty, depth)
+        self.declare_as(&expression, node.ty, depth, is_costly(node))
     }
 
     /// An index as a number of that type.
