@@ -29,7 +29,7 @@ fn report(device: &Device) -> Option<String> {
     device.enabled_features().device_fault.then_some(())?;
     read(|counts, info| {
         let info = info.map_or(std::ptr::null_mut(), |info| info);
-        // SAFETY: the device has the feature and was lost; counts and info are valid, and there is room for as many reports as the counts say.
+        // SAFETY: the device has the feature and was lost; counts and info are valid, and info's arrays are as long as the counts say.
         unsafe { get(device.handle(), counts, info) }
     })
 }

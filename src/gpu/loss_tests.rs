@@ -59,7 +59,7 @@ fn soak_time() -> Duration {
     Duration::from_secs(env::var(SOAK_SECONDS).map_or(0, |seconds| seconds.parse().unwrap()))
 }
 
-/// Has a call of the device fail, the first one after as many as `after` says.
+/// Has a call of the device fail, after `after` calls that succeed.
 fn inject(gpu: &Gpu, call: &'static str, after: usize, result: Vk) {
     fault::inject(&gpu.device, fault::Fault { call, after, result });
 }

@@ -6,6 +6,8 @@ defmodule Nx.Vulkan.Test.Case do
 
   use ExUnit.CaseTemplate
 
+  import ExUnit.Assertions
+
   alias Nx.Vulkan.Test.{Compare, Fallbacks, Hooks, Reference}
 
   using do
@@ -82,6 +84,35 @@ defmodule Nx.Vulkan.Test.Case do
       {:count, pid} ->
         send(pid, {:counted, n})
     end
+  end
+
+  @doc """
+  Asserts that the function of tensors of the device gives, compiled and called repeatedly, the bits that
+  `Nx.Defn.Evaluator` gives on BinaryBackend, and runs a number of kernels in the range `kernels` where that is given.
+  """
+  def assert_as_evaluated(fun, args, kernels \\ nil) do
+    compiled = Nx.Vulkan.jit(fun)
+    exact = apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), Enum.map(args, &host/1))
+
+    for _ <- 1..3 do
+      result = apply(compiled, args)
+      assert {result.type, result.shape, result.names} == {exact.type, exact.shape, exact.names}
+      assert Nx.to_binary(result) == Nx.to_binary(exact)
+    end
+
+    if kernels, do: assert_kernels(kernels, fn -> apply(compiled, args) end)
+  end
+
+  @doc "Asserts that `fun` runs a number of kernels in the range. See `kernels/1`."
+  def assert_kernels(range, fun) do
+    kernels = kernels(fun)
+    assert length(kernels) in range, "expected #{inspect(range)} kernels: #{inspect(kernels)}"
+  end
+
+  @doc "The names of the kernels that `fun` runs. A profile has those of all processes: the test is not `async`."
+  def kernels(fun) do
+    # An `update` writes parameters to memory that are more than a device's push constants.
+    for %{name: name} <- Nx.Vulkan.profile(fun).commands, name != "update", do: name
   end
 
   @doc "The tensors as Nx hands them: one at least on the device, the others there or on the host."

@@ -2,8 +2,7 @@ defmodule Nx.Vulkan.Quantization do
   @moduledoc """
   Weights of 8 or 4 bits: integers, with a scale for each group of them.
 
-  In a quarter or an eighth of the bytes a larger model fits a device's memory. A decoding loop reads all weights of a model for
-  each token, and takes less time with weights of 8 bits.
+  In a quarter or an eighth of the bytes of `f32` a larger model fits a device's memory. The guide says what a product takes with them.
 
       iex> params = %{kernel: Nx.tensor([[0.5, -1.0], [0.25, 2.0]]), bias: Nx.tensor([0.0, 1.0])}
       iex> quantized = Nx.Vulkan.Quantization.quantize(params)
@@ -35,7 +34,7 @@ defmodule Nx.Vulkan.Quantization do
   With one group a column, the default of 8 bits, `dot/2` is one kernel, which reads the integers as they are stored and
   multiplies each sum by its scale. With smaller groups a product of up to 16 rows takes two kernels: the sums of the groups,
   and the sum of these by their scales. Weights of 4 bits have a kernel for products of one row, a token's. All other products
-  write the weights out first, in the type of the other operand: many rows share that.
+  dequantize the weights first, in the type of the other operand: many rows share that.
 
   The [guide](quantization.md) has a model, speed, and what quantized weights do to predictions.
   """
@@ -74,7 +73,7 @@ defmodule Nx.Vulkan.Quantization do
   @codes_of_word 8
   # Columns that kernels load at once.
   @vector 4
-  # Rows up to which sums of groups take less memory than the weights that are written out.
+  # Rows up to which sums of groups take less memory than dequantized weights.
   @few_rows 16
   @default_group_of_four_bits 64
 
@@ -216,11 +215,11 @@ defmodule Nx.Vulkan.Quantization do
   """
   @spec dequantize(t()) :: T.t()
   deftransform dequantize(%__MODULE__{} = weights) do
-    weights |> written_out(weights.type) |> in_columns(weights.axis)
+    weights |> dequantized(weights.type) |> in_columns(weights.axis)
   end
 
   # The weights as {depth, columns}.
-  defp written_out(weights, type) do
+  defp dequantized(weights, type) do
     {groups, group, columns} = extents(weights)
 
     scaled =
@@ -312,7 +311,7 @@ defmodule Nx.Vulkan.Quantization do
         |> above_minimums(weights, &of_minimums(x, &1, extents))
 
       true ->
-        Nx.dot(x, written_out(weights, x.type))
+        Nx.dot(x, dequantized(weights, x.type))
     end
   end
 
@@ -379,7 +378,7 @@ defmodule Nx.Vulkan.Quantization do
       params: [zero: zero],
       default: fn x, codes, scales ->
         weights = %{weights | codes: codes, scales: scales, minimums: {}}
-        Nx.dot(x, written_out(weights, {:f, 32}))
+        Nx.dot(x, dequantized(weights, {:f, 32}))
       end
     )
     |> above_minimums(weights, &of_minimums(x, &1, extents))
@@ -406,7 +405,7 @@ defmodule Nx.Vulkan.Quantization do
     }
 
     rows
-    |> written_out(weights.type)
+    |> dequantized(weights.type)
     |> Nx.transpose()
     |> Nx.reshape(List.to_tuple(Tuple.to_list(indices.shape) ++ [groups * group]))
   end

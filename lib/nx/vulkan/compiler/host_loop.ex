@@ -147,7 +147,8 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
           values
 
         iterations ->
-          repeat(loop, iterations, owned(loop, values), Enum.map(captured, &own(&1, false)))
+          {values, captured} = owned(loop, values, captured)
+          repeat(loop, iterations, values, captured)
       end
 
     {outs, []} =
@@ -184,13 +185,13 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
 
   # The graph may write the next values in place of those that it is given, which the caller keeps.
   defp iterate(loop, pred, values, captured) do
-    values = owned(loop, values)
-    captured = Enum.map(captured, &own(&1, false))
+    {values, captured} = owned(loop, values, captured)
     if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
   end
 
-  defp owned(loop, values),
-    do: for({value, changed?} <- Enum.zip(values, loop.changed), do: own(value, changed?))
+  defp owned(loop, values, captured) do
+    (values ++ captured) |> Enum.zip_with(loop.changed, &own/2) |> Enum.split(loop.count)
+  end
 
   # Numbers of the host become buffers once, and not in each iteration.
   defp own(%T{data: %B{scalar: {_, _}}} = tensor, _changed?) do
