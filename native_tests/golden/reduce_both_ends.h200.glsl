@@ -1,4 +1,4 @@
-// 600 workgroups, chunk 2240
+// 300 workgroups, chunk 4480
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
@@ -49,33 +49,5 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define SHARED_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1
-#define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0;
-#include "lib/loops/reduce.glsl"
-// 5 workgroups, chunk 2
-#include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return workgroup(); }
-#define LAST_WINS false
-#include "lib/reduce.glsl"
-void element(IDX o, IDX r, out double e0) {
-  e0 = AT(double, p.partial0, r * p.outputs + o);
-}
-#define BASES(w, o) 
-#define LOAD_VECTOR(k, w, r) 
-#define LOAD_SCALAR(k, w, r) 
-#define VECTOR_STORED(k, w, c) 
-#define SCALAR_STORED(k, w) 
-#define PARTS 1
-#define PART0 double
-#define IDENTITY0 double(0)
-#define COMBINE_PARTS combine_sum
-#define OUTPUT_THREADS 64
-#define REDUCTION_THREADS 4
-#define OUTPUT_VECTORS 0
-#define REDUCED_VECTORS 0
-#define UNROLLED 8
-#define SHARED_EXCHANGE 
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

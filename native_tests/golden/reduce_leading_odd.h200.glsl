@@ -25,10 +25,10 @@ void element(IDX o, IDX r, out int e0) {
 #define IDENTITY0 lowest_int()
 #define COMBINE_PARTS combine_max
 #define OUTPUT_THREADS 8
-#define REDUCTION_THREADS 128
+#define REDUCTION_THREADS 64
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
-#define UNROLLED 7
+#define UNROLLED 8
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0

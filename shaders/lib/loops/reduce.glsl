@@ -106,16 +106,18 @@ layout(local_size_x = THREADS) in;
 // Of the threads that have exchanged by shuffles one goes on.
 #define PARTIALS (REDUCTION_THREADS / LANES)
 #define SHARED (OUTPUT_THREADS * PARTIALS)
+// What a thread adds between two barriers, whose loads overlap: halving takes an H200 0.2 to 0.9 µs longer.
+#define PARTIALS_AT_ONCE 8
 shared PART0 shared_0[SHARED * OUTPUTS];
 #define SLOT(w, c) (4 * w + c) * SHARED + slot
 #if PARTS == 2
 shared PART1 shared_1[SHARED * OUTPUTS];
 #define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0; shared_1[SLOT(w, c)] = a_##w##_##c##_1;
 #define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), \
-  shared_0[SLOT(w, c) + s * OUTPUT_THREADS], shared_1[SLOT(w, c) + s * OUTPUT_THREADS]);
+  shared_0[SLOT(w, c) + other * OUTPUT_THREADS], shared_1[SLOT(w, c) + other * OUTPUT_THREADS]);
 #else
 #define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0;
-#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), shared_0[SLOT(w, c) + s * OUTPUT_THREADS]);
+#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), shared_0[SLOT(w, c) + other * OUTPUT_THREADS]);
 #endif
 #endif
 
@@ -174,9 +176,13 @@ void main() {
   bool goes_on = y % LANES == 0;
   uint slot = x + y / LANES * OUTPUT_THREADS;
   if (goes_on) { EACH_OUTPUT(PUT) }
-  for (uint s = PARTIALS / 2; s > 0; s >>= 1) {
+  for (uint left = PARTIALS, next; left > 1; left = next) {
+    next = max(left / PARTIALS_AT_ONCE, 1);
     barrier();
-    if (goes_on && y / LANES < s) { EACH_OUTPUT(GET) EACH_OUTPUT(PUT) }
+    if (goes_on && y / LANES < next) {
+      for (uint other = next; other < left; other += next) { EACH_OUTPUT(GET) }
+      EACH_OUTPUT(PUT)
+    }
   }
 #endif
 #if SPREAD_STORES

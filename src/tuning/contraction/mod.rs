@@ -134,11 +134,11 @@ impl<'a> Chooser<'a> {
         {
             return Ok(self.with(shape, Method::FewRows(few_rows)));
         }
+        let is_small = groups.elements() * k <= MAX_DOUBLE_MULTIPLICATIONS;
         if reduces {
-            let ty = shape.exact(self.caps);
+            let ty = shape.products(self.caps, is_small);
             return Ok(self.with(shape, Method::Reduction(ty)));
         }
-        let is_small = groups.elements() * k <= MAX_DOUBLE_MULTIPLICATIONS;
         let accumulator = if is_small { shape.exact(self.caps) } else { shape.ty }.compute();
         let elements = shape.operands.map(|operand| operand.elements);
         if self.tile.is_none()

@@ -71,7 +71,20 @@ impl ContractionShape {
         self
     }
 
-    /// The type in which short sums are formed, and contractions with few rows or columns.
+    /// The type that contractions with few rows or columns are multiplied in before they are summed exactly. Products of narrow numbers
+    /// have at most 24 digits: f32 holds them, and a sum in doubles converts each once in place of both factors. Those of bf16 may exceed
+    /// f32, as they do in the tiles of large contractions; small ones are in doubles.
+    pub(super) fn products(&self, caps: &Capabilities, is_small: bool) -> Type {
+        let types = self.operands.map(|operand| operand.ty);
+        let is_narrow = |ty: Type| ty.is_narrow_float() || ty.bits() <= 8;
+        let is_in_range = !is_small || !types.contains(&Type::BF16);
+        match self.exact(caps) {
+            Type::F64 if self.ty != Type::F64 && types.into_iter().all(is_narrow) && is_in_range => Type::F32,
+            exact => exact,
+        }
+    }
+
+    /// The type in which short sums are formed.
     pub(super) fn exact(&self, caps: &Capabilities) -> Type {
         match self.ty {
             Type::C64 if caps.float64 => Type::C128,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::iter;
 
+use super::tile::SECTOR_BYTES;
 use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
 use crate::program::emit::{Accumulator, LoopNest, ReduceSchedule, VectorInputs};
 use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
@@ -18,7 +19,7 @@ const MAX_UNROLLED: u64 = 8;
 /// Elements that a thread adds up for each of few outputs, where there are threads enough: an H200 takes 5.2 µs for one row of 768
 /// numbers with 768 × 768, 5.6 with twice as many for each thread and 9.3 with four times.
 const MAX_COLUMN_ELEMENTS: u64 = 4;
-/// Threads of a GPU's workgroup whose outputs are few, unless each has more elements than it loads at once.
+/// Threads of a GPU's workgroup whose outputs are few.
 const FEW_OUTPUTS_THREADS: u32 = 512;
 /// Threads that fill a GPU's multiprocessor.
 const MULTIPROCESSOR_THREADS: u64 = 2048;
@@ -30,9 +31,12 @@ const MAX_STRIDE_IN_CACHE: i64 = 4;
 const MANY_OUTPUTS: u64 = 1 << 16;
 
 /// Elements of a thread up to which a second pass takes longer than it saves: 3 to 4 µs of an H200.
-pub(super) const MAX_ONE_PASS_ELEMENTS: u64 = 16;
+const MAX_ONE_PASS_ELEMENTS: u64 = 16;
+/// The same where one pass has a workgroup for most multiprocessors. For 4,096² numbers in 16 bits an H200 takes 17.9 µs so, and 15.4 and
+/// the second pass otherwise.
+const MAX_FILLING_ONE_PASS_ELEMENTS: u64 = 64;
 
-/// Neighbouring outputs of a workgroup at least: with elements of 4 bytes, what memory is read by.
+/// Neighbouring outputs of a workgroup at least.
 const MIN_NEIGHBOURING_OUTPUTS: u32 = 8;
 
 /// The fewest elements of a partial result where there are more of them than fill the device.
@@ -89,7 +93,7 @@ impl FusionProblem<'_> {
     /// H200 as much as half of its threads. Smaller chunks balance the load better, but leave more to the second pass.
     fn chunks(&self, groups: u64, reduction_threads: u32) -> u64 {
         let (fills, most) = if self.caps.cpu { (32, 32) } else { (512, 8192) };
-        if groups >= fills || self.fits_one_pass(reduction_threads) {
+        if groups >= fills || self.fits_one_pass(groups, reduction_threads) {
             return 1;
         }
         let least = u64::from(reduction_threads) * 8;
@@ -98,9 +102,11 @@ impl FusionProblem<'_> {
         chunks(fills, 1).max(chunks(most, MIN_PARTIAL_ELEMENTS)).max(1)
     }
 
-    /// Whether one pass with that number of threads for an output is fast, however few workgroups it has.
-    fn fits_one_pass(&self, reduction_threads: u32) -> bool {
-        self.layout.reduced() <= u64::from(reduction_threads) * MAX_ONE_PASS_ELEMENTS
+    /// Whether one pass with these workgroups and threads for an output is fast.
+    fn fits_one_pass(&self, groups: u64, reduction_threads: u32) -> bool {
+        let fills = !self.caps.cpu && groups * 4 >= self.caps.multiprocessors * 3;
+        let most = if fills { MAX_FILLING_ONE_PASS_ELEMENTS } else { MAX_ONE_PASS_ELEMENTS };
+        self.layout.reduced() <= u64::from(reduction_threads) * most
     }
 
     /// The schedule of one pass over the inputs.
@@ -146,7 +152,7 @@ impl FusionProblem<'_> {
     fn most_sharing_threads(&self, accumulator: &Accumulator, outputs: u32) -> u32 {
         let bytes: u64 = accumulator.parts.iter().map(|part| part.size()).sum();
         let fits = u64::from(self.caps.max_shared) / (u64::from(outputs) * bytes);
-        let most = fits.clamp(THREADS.into(), (2 * FEW_OUTPUTS_THREADS).into()) as u32;
+        let most = fits.clamp(THREADS.into(), FEW_OUTPUTS_THREADS.into()) as u32;
         (1 << most.ilog2()).min(self.caps.max_threads)
     }
 
@@ -188,9 +194,7 @@ impl FusionProblem<'_> {
                 if outputs >= MANY_OUTPUTS {
                     return reduction_threads(output_threads);
                 }
-                let is_long = reduced > u64::from(FEW_OUTPUTS_THREADS / output_threads) * MAX_UNROLLED;
-                let threads = if is_long { 2 * FEW_OUTPUTS_THREADS } else { FEW_OUTPUTS_THREADS };
-                let most = threads.min(self.most_sharing_threads(accumulator, width)) / output_threads;
+                let most = self.most_sharing_threads(accumulator, width) / output_threads;
                 let wanted = reduced.div_ceil(MAX_COLUMN_ELEMENTS).clamp(1, most.into());
                 wanted.next_power_of_two().min(most.into()) as u32
             };
@@ -198,12 +202,16 @@ impl FusionProblem<'_> {
             let groups = |output_threads: u32| outputs.div_ceil(u64::from(output_threads * width));
             // Where wide workgroups leave multiprocessors idle, narrower ones with more threads for an output need no second pass.
             let multiprocessors = self.caps.multiprocessors;
-            let narrowest = (MIN_NEIGHBOURING_OUTPUTS / width).min(widest);
+            let narrowest = self.narrowest(vectors).div_ceil(width).min(widest);
+            let narrowest = match groups(narrowest) * 2 <= multiprocessors {
+                true => narrowest.min(MIN_NEIGHBOURING_OUTPUTS / width),
+                false => narrowest,
+            };
             let output_threads = iter::successors(Some(widest), |threads| Some(threads / 2))
                 .take_while(|&threads| {
                     threads >= narrowest && (threads == widest || groups(threads) <= 2 * multiprocessors)
                 })
-                .filter(|&threads| self.fits_one_pass(all_threads(threads)))
+                .filter(|&threads| self.fits_one_pass(groups(threads), all_threads(threads)))
                 .min_by_key(|&threads| Reverse(groups(threads).min(multiprocessors)));
             let (output_threads, reduction_threads) = match output_threads {
                 Some(threads) => (threads, all_threads(threads)),
@@ -220,6 +228,13 @@ impl FusionProblem<'_> {
         let reduction_threads = if fills { few } else { up(reduced.div_ceil(4)) };
         let (output_threads, vectors) = (THREADS / reduction_threads, self.reduced_vectors());
         ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share: true }
+    }
+
+    /// Neighbouring outputs whose elements are a sector of memory.
+    fn narrowest(&self, vectors: VectorInputs) -> u32 {
+        let inputs = self.program.inputs.iter().enumerate().filter(|(i, _)| *i < 32 && vectors.vec4 >> i & 1 == 1);
+        let bytes = inputs.map(|(_, input)| input.ty.size()).max().unwrap_or(4);
+        ((SECTOR_BYTES / bytes) as u32).max(MIN_NEIGHBOURING_OUTPUTS)
     }
 
     /// The threads of one subgroup. `neighbours_reduced` says that elements are closer along the reduced axes.

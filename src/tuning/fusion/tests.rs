@@ -1,6 +1,5 @@
 //! What is chosen for programs of each kind, on an H200 and on lavapipe.
 
-use super::reduce::MAX_ONE_PASS_ELEMENTS;
 use super::*;
 use crate::program::emit::{ReduceSchedule, VectorInputs};
 use crate::program::{Attribute, Axes, Input, Source, Type, dense_strides, op};
@@ -24,7 +23,11 @@ fn negate(shape: &[u64], input: Input) -> Program {
 }
 
 fn sum(shape: &[u64], axes: &[usize]) -> Program {
-    let input = view(Type::F32, 0, &dense_strides(shape));
+    sum_of(Type::F32, shape, axes)
+}
+
+fn sum_of(ty: Type, shape: &[u64], axes: &[usize]) -> Program {
+    let input = view(ty, 0, &dense_strides(shape));
     program(shape, input, "sum", Attribute::Axes(Axes::from_slice(axes)))
 }
 
@@ -158,16 +161,22 @@ fn reductions_are_split_where_outputs_do_not_fill_the_device() {
 
 #[test]
 fn few_columns_are_reduced_in_one_pass_by_narrow_workgroups() {
-    for (rows, columns, output_threads) in [(768, 2304, 4), (768, 768, 2), (768, 3072, 4), (128, 256, 2)] {
+    let narrow = [(768, 2304, 4), (768, 768, 2), (768, 3072, 4), (128, 256, 2), (3072, 768, 2)];
+    for (rows, columns, output_threads) in narrow.into_iter().chain([(4096, 4096, 4), (2048, 8192, 8), (2048, 2048, 2)])
+    {
         let reduce = reduce(&sum(&[rows, columns], &[0]), &h200());
         assert_eq!(reduce.output_threads, output_threads, "{rows} × {columns}");
-        assert!(u64::from(reduce.reduction_threads) * MAX_ONE_PASS_ELEMENTS >= rows);
+        assert!(reduce.output_threads * reduce.reduction_threads <= 512);
     }
-    // Larger workgroups take longer columns, which threads load at once.
-    let long = reduce(&sum(&[3072, 768], &[0]), &h200());
-    assert_eq!((long.output_threads, long.reduction_threads, long.unrolled), (2, 512, 6));
-    let small = Capabilities { max_shared: 16 << 10, ..h200() };
-    assert_eq!(reduce(&sum(&[3072, 768], &[0]), &small).reduction_threads, 256);
+    // A thread has more elements where there are workgroups for most multiprocessors.
+    assert_eq!(reduce(&sum(&[2048, 8192], &[0]), &h200()).reduction_threads, 64);
+    // Elements of 2 bytes have more neighbours in a sector of memory, unless few workgroups remain.
+    for (rows, columns, output_threads) in [(2048, 2048, 4), (768, 768, 2), (768, 2304, 4)] {
+        let sum = sum_of(Type::BF16, &[rows, columns], &[0]);
+        assert_eq!(reduce(&sum, &h200()).output_threads, output_threads, "{rows} × {columns}");
+    }
+    let small = Capabilities { max_shared: 8 << 10, ..h200() };
+    assert_eq!(reduce(&sum(&[2048, 768], &[0]), &small).reduction_threads, 128);
     // Still longer columns take several workgroups each, which are wide, and so are those of many columns.
     let chosen = chosen(&sum(&[12_288, 768], &[0]), &h200());
     let FusionStrategy::TwoPasses { partial, .. } = chosen else { panic!("{chosen:?}") };

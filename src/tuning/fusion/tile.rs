@@ -5,7 +5,7 @@ use crate::program::emit::{Staging, TransposeTile};
 use crate::program::layout::{Pattern, View};
 
 /// Elements nearer than this number of bytes share a sector of memory.
-const SECTOR_BYTES: u64 = 32;
+pub(super) const SECTOR_BYTES: u64 = 32;
 /// Shorter axes have most of their sectors read by one workgroup anyway.
 const MIN_TILED_EXTENT: u64 = 8;
 /// Bytes of shared memory for a tile: several workgroups fit a multiprocessor.
