@@ -64,6 +64,13 @@ impl EpilogueProgram {
         self.layout.dims.len() > 2 && self.layout.views.iter().any(strided)
     }
 
+    /// Whether it reads a tensor with an element for each of the result's, besides the result: a residual, say.
+    pub fn reads_elements(&self) -> bool {
+        let dims = &self.layout.dims;
+        let dense = |view: &View| view.strides.iter().zip(dims).all(|(&stride, &dim)| stride != 0 || dim == 1);
+        self.layout.views.iter().any(|view| view.input != Some(self.element) && dense(view))
+    }
+
     /// The epilogue without what are parameters of its kernel.
     pub fn without_parameters(&self) -> Self {
         Self { program: self.program.without_parameters(), layout: self.layout.without_parameters(false), ..*self }
