@@ -95,6 +95,18 @@ defmodule Nx.Vulkan.MovementRulesTest do
     assert_as_evaluated(scaled, [x, w], 1..1)
   end
 
+  test "a transposed product is that of the operands in the other order" do
+    [x, y] = for shape <- [{2, 5, 3}, {2, 3, 4, 2}], do: integers(shape)
+    product = fn x, y -> Nx.dot(x, [2], [0], y, [1], [0]) end
+
+    for axes <- [[0, 2, 3, 1], [0, 3, 2, 1], [0, 3, 1, 2], [1, 0, 2, 3], [3, 2, 1, 0]] do
+      assert_same_bits(fn x, y -> Nx.transpose(product.(x, y), axes: axes) end, [x, y])
+    end
+
+    transposed = fn x, y -> Nx.transpose(product.(x, y), axes: [0, 2, 3, 1]) end
+    assert_kernels(transposed, [x, y], 1)
+  end
+
   test "a transpose that others read, of a wider type, with another tensor" do
     [x, y] = for shape <- [{5, 4}, {4, 5}], do: integers(shape)
     transposed = &Nx.transpose(Nx.negate(&1))

@@ -79,13 +79,18 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
     end
   end
 
-  # Two transposes are one, and what is computed of a product's elements follows their transpose: the product's kernel does
-  # both where it stores them.
+  # Two transposes are one, that of a product the product of the operands in the other order, and what is computed of a product's
+  # elements follows their transpose: the product's kernel does both where it stores them.
   def apply_to(%T{data: %Expr{op: :transpose, args: [operand, axes]} = expr} = tensor, readers) do
     case {sole_reader?(operand, readers), operand} do
       {true, %T{data: %Expr{op: :transpose, args: [source, first]}}} ->
         axes = for axis <- axes, do: Enum.at(first, axis)
         %{tensor | data: %{expr | id: make_ref(), args: [source, axes]}}
+
+      {true, %T{data: %Expr{op: :dot} = dot}} ->
+        if swaps?(operand, axes),
+          do: %{tensor | data: %{dot | id: make_ref(), args: swapped(dot.args)}},
+          else: tensor
 
       {true, %T{data: %Expr{op: op} = computed}} when op in @elementwise ->
         with {%T{} = source, build} <- sole_operand(operand),
@@ -103,6 +108,18 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   end
 
   def apply_to(tensor, _readers), do: tensor
+
+  # Whether the axes of the right operand come before those of the left one, each in their order, after those of both.
+  defp swaps?(%T{shape: shape, data: %Expr{args: [left, contracted, batch | _]}}, axes) do
+    batches = length(batch)
+    rows = tuple_size(left.shape) - length(contracted) - batches
+    {batch_axes, rest} = Enum.split(Enum.to_list(0..(tuple_size(shape) - 1)//1), batches)
+    {row_axes, column_axes} = Enum.split(rest, rows)
+    axes == batch_axes ++ column_axes ++ row_axes
+  end
+
+  defp swapped([left, left_contracted, left_batch, right, right_contracted, right_batch]),
+    do: [right, right_contracted, right_batch, left, left_contracted, left_batch]
 
   # What is computed element by element with numbers alone of a tensor in another order is computed before, with what computes
   # that tensor, unless it would be stored in a wider type.
