@@ -135,13 +135,13 @@ defmodule Bench.Bert do
     scale = Nx.tensor(:math.pow(Nx.axis_size(query, 3), -0.5), type: Nx.type(query))
     scores = Nx.dot(Nx.multiply(query, scale), [3], [0, 1], key, [3], [0, 1])
     seen = mask |> Nx.new_axis(1) |> Nx.new_axis(1) |> Nx.broadcast(scores)
-    scores = Nx.select(seen, Nx.as_type(scores, :f32), -1.0e30)
+    scores = Nx.select(seen, Training.convert(scores, {:f, 32}), -1.0e30)
 
     powers = Nx.exp(Nx.subtract(scores, Nx.reduce_max(scores, axes: [-1], keep_axes: true)))
 
     powers
     |> Nx.divide(Nx.sum(powers, axes: [-1], keep_axes: true))
-    |> Nx.as_type(Nx.type(value))
+    |> Training.convert(Nx.type(value))
     |> Nx.dot([3], [0, 1], value, [2], [0, 1])
     |> Nx.transpose(axes: [0, 2, 1, 3])
   end
@@ -150,7 +150,7 @@ defmodule Bench.Bert do
     do: Nx.dot(x, parameters[name]) |> Nx.add(parameters[name <> ".bias"])
 
   defp layer_norm(x, parameters, name) do
-    wide = Nx.as_type(x, :f32)
+    wide = Training.convert(x, {:f, 32})
     centred = Nx.subtract(wide, Nx.mean(wide, axes: [-1], keep_axes: true))
     variance = Nx.mean(Nx.multiply(centred, centred), axes: [-1], keep_axes: true)
 
@@ -158,7 +158,7 @@ defmodule Bench.Bert do
     |> Nx.multiply(Nx.rsqrt(Nx.add(variance, 1.0e-12)))
     |> Nx.multiply(parameters[name <> ".gain"])
     |> Nx.add(parameters[name <> ".shift"])
-    |> Nx.as_type(Nx.type(x))
+    |> Training.convert(Nx.type(x))
   end
 
   defp gelu(x) do

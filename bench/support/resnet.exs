@@ -102,7 +102,7 @@ defmodule Bench.ResNet do
   def loss(parameters, averages, batch, sizes) do
     {logits, averages} =
       network(parameters, batch.images, sizes, fn x, name, seen ->
-        wide = Nx.as_type(x, :f32)
+        wide = Training.convert(x, {:f, 32})
         mean = Nx.mean(wide, axes: [0, 1, 2])
         variance = Nx.variance(wide, axes: [0, 1, 2])
         averages = Map.put(seen, name, moved(averages[name], mean, variance))
@@ -155,12 +155,12 @@ defmodule Bench.ResNet do
   end
 
   defp normalized(x, mean, variance, parameters, name) do
-    Nx.as_type(x, :f32)
+    Training.convert(x, {:f, 32})
     |> Nx.subtract(mean)
     |> Nx.multiply(Nx.rsqrt(Nx.add(variance, 1.0e-5)))
     |> Nx.multiply(parameters[name <> ".gain"])
     |> Nx.add(parameters[name <> ".shift"])
-    |> Nx.as_type(Nx.type(x))
+    |> Training.convert(Nx.type(x))
   end
 
   defp relu(x), do: Nx.max(x, 0)

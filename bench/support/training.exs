@@ -24,7 +24,7 @@ defmodule Bench.Training do
   end
 
   defp measure_forward(case, model, type) do
-    parameters = converted(model.parameters.(), model, type)
+    parameters = converted(model.parameters.(), model, type, &Nx.as_type/2)
     inputs = [parameters, model.averages.(), model.batch.()]
     compiled = compile(model.forward, inputs)
     result = apply(compiled, inputs)
@@ -65,7 +65,9 @@ defmodule Bench.Training do
 
   @doc "The loss and the state after one step."
   def step({parameters, averages, count, moments}, batch, model, type) do
-    loss = fn parameters -> model.loss.(converted(parameters, model, type), averages, batch) end
+    loss = fn parameters ->
+      model.loss.(converted(parameters, model, type, &convert/2), averages, batch)
+    end
 
     {{loss, averages}, gradients} =
       Nx.Defn.value_and_grad(parameters, loss, fn {loss, _averages} -> loss end)
@@ -116,11 +118,20 @@ defmodule Bench.Training do
     end)
   end
 
-  defp converted(parameters, model, type) do
+  defp converted(parameters, model, type, convert) do
     Map.new(parameters, fn {name, x} ->
-      {name, if(model.converted?.(name), do: Nx.as_type(x, type), else: x)}
+      {name, if(model.converted?.(name), do: convert.(x, type), else: x)}
     end)
   end
+
+  @doc """
+  A tensor of a definition in another type, whose gradient is converted back, as PyTorch's and JAX's are: that of `Nx.as_type/2`
+  keeps its type, and the products that it leads to would be of f32.
+  """
+  def convert(%{type: type} = x, type), do: x
+
+  def convert(%{type: from} = x, type),
+    do: Nx.Defn.Kernel.custom_grad(Nx.as_type(x, type), [x], &[Nx.as_type(&1, from)])
 
   @doc "A map of normally distributed tensors of f32 for `{name, shape, mean, deviation}`, whose seeds are their positions."
   def parameters(specifications) do
@@ -131,7 +142,7 @@ defmodule Bench.Training do
 
   @doc "The mean cross-entropy of logits, whose last axis is the classes, and labels."
   def cross_entropy(logits, labels) do
-    logits = Nx.as_type(logits, :f32)
+    logits = convert(logits, {:f, 32})
     log_softmax = Nx.subtract(logits, Nx.logsumexp(logits, axes: [-1], keep_axes: true))
     classes = Nx.iota(Nx.shape(logits), axis: -1)
     chosen = Nx.select(Nx.equal(classes, Nx.new_axis(labels, -1)), log_softmax, 0.0)
