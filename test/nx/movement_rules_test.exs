@@ -100,11 +100,9 @@ defmodule Nx.Vulkan.MovementRulesTest do
     product = fn x, y -> Nx.dot(x, [2], [0], y, [1], [0]) end
 
     for axes <- [[0, 2, 3, 1], [0, 3, 2, 1], [0, 3, 1, 2], [1, 0, 2, 3], [3, 2, 1, 0]] do
-      assert_same_bits(fn x, y -> Nx.transpose(product.(x, y), axes: axes) end, [x, y])
+      transposed = fn x, y -> Nx.transpose(product.(x, y), axes: axes) end
+      assert_as_evaluated(transposed, [x, y], 1..1)
     end
-
-    transposed = fn x, y -> Nx.transpose(product.(x, y), axes: [0, 2, 3, 1]) end
-    assert_kernels(transposed, [x, y], 1)
   end
 
   test "a transpose that others read, of a wider type, with another tensor" do
