@@ -50,8 +50,10 @@ COMPLEX nx_tanh(COMPLEX z) {
   precise REAL c = cis.x * fp_exp2i(z.x, -min(k, REAL_NEGLIGIBLE));
   precise REAL norm = h.x * h.x + c * c;
   precise REAL re = h.x * h.y / norm;
-  precise REAL im = cis.x * cis.y / norm;
-  COMPLEX v = COMPLEX(is_zero(z.x) ? z.x : fp_copysign(re, z.x), c_ldexp(im, -2 * k));
+  // Up before it is divided, down after that: no small part is subnormal in between.
+  REAL sine = k < 0 ? REAL(4) * cis.y : cis.y;
+  precise REAL im = cis.x * sine / norm;
+  COMPLEX v = COMPLEX(is_zero(z.x) ? z.x : fp_copysign(re, z.x), c_ldexp(im, -2 * max(k, 0)));
   return c_edges(z, v, COMPLEX(fp_copysign(REAL(1), z.x), 0));
 }
 
