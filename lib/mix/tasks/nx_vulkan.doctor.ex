@@ -23,13 +23,6 @@ defmodule Mix.Tasks.NxVulkan.Doctor do
   end
 
   defp device([]), do: nil
-
-  defp device([device]) do
-    case Integer.parse(device) do
-      {index, ""} when index >= 0 -> index
-      _ -> device
-    end
-  end
-
+  defp device([device]), do: device
   defp device(_args), do: Mix.raise("expected mix nx_vulkan.doctor [DEVICE]")
 end
