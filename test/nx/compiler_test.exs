@@ -151,13 +151,12 @@ defmodule Nx.Vulkan.CompilerTest do
         Enum.reduce(1..20, x, &Nx.select(Nx.sort(&2), Nx.sort(x), Nx.add(&2, &1)))
       end
 
-      for chain <- [sums, picks],
-          do: assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
+      # Remainders are functions, of which SwiftShader is given eight in a kernel at most.
+      fused = if builds_loops?(), do: [few, many, sliced], else: [many, sliced]
+      for chain <- fused, do: assert(kernels(chain, [x]) in 2..8)
 
-      for chain <- [few, many, sliced] do
-        assert kernels(chain, [x]) in 2..8
-        assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
-      end
+      for chain <- [few, many, sliced, sums, picks],
+          do: assert_same(compiled(chain).(x), compiled(chain, Evaluator).(x) |> host(), :chain)
     end
 
     test "numbers of Nx.Random are made by few" do
