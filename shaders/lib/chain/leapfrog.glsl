@@ -7,11 +7,12 @@
 //
 // The kernel defines REAL, D (elements of the position) and
 //   Q(i), P(i), G(i)    position, momentum and gradient, in memory that the workgroup shares,
-//   evaluate()          which sets G and logp from Q, after which all invocations have met,
+//   evaluate()          which sets G and, where wants_logp, logp from Q, after which all invocations have met,
 //   EPS                 the chain's step size,
 //   VELOCITY(i)         element i of M⁻¹ p, and VELOCITY_OF_ALL where it depends on other elements of p,
 //   OWN_INVERSE_MASS    where each invocation has one element at most, and VELOCITY reads inverse_mass, which is INVERSE_MASS(i),
 //   LOAD_Q(i), LOAD_P(i), STORE(slot, i), STORE_LOGP(slot)   from and to the buffers, where slot is the step that ended,
+//   KEPT(slot)          whether that step's state is stored,
 //   STEPS.
 
 #ifdef OWN_INVERSE_MASS
@@ -43,6 +44,7 @@ void main() {
       for (uint i = INVOCATION; i < D; i += THREADS) Q(i) += eps * VELOCITY(i);
 #endif
     }
+    wants_logp = step > 0u && KEPT(step - 1u);
     meet();
     evaluate();
     if (step > 0u) {

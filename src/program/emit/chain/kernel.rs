@@ -137,7 +137,7 @@ pub(super) fn start(
 /// Writes the function of the log-density, and the integrator's names of the arrays.
 pub(super) fn function(text: &mut String, program: &ChainProgram, evaluation: &ChainEvaluation) {
     text.push_str(&evaluation.partials);
-    let _ = write!(text, "REAL logp;\nvoid evaluate() {{\n{}}}\n", evaluation.body);
+    let _ = write!(text, "REAL logp;\nbool wants_logp = true;\nvoid evaluate() {{\n{}}}\n", evaluation.body);
     define(text, "Q(i)", "S0(i)");
     define(text, "G(i)", format_args!("M{}(i)", program.given.gradient));
 }

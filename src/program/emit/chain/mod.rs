@@ -30,7 +30,7 @@ use index::ElementIndex;
 use outputs::SharedOutput;
 use plan::{MAX_UNIFORM_ELEMENTS, MAX_UNROLLED_AXIS, Plan, SlotKind};
 use reductions::ChainExchange;
-use statements::{ChainStatement, Scope};
+use statements::{ChainStatement, Scope, with_branch};
 use values::{ChainEmitter, EMISSION_STACK_BYTES, Emission, Stop};
 
 pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
@@ -115,6 +115,7 @@ fn written(program: &ChainProgram, threads: u32, caps: &Capabilities) -> Result<
             partials: String::new(),
             partial_bytes: 0,
             longest: 0,
+            logp: String::new(),
         };
         match writer.phases() {
             Ok(()) => return Ok(writer.finished()),
@@ -132,6 +133,8 @@ struct Writer<'a> {
     partials: String,
     partial_bytes: u64,
     longest: u64,
+    /// The log-density at the end of the function.
+    logp: String,
 }
 
 impl<'a> Writer<'a> {
@@ -143,8 +146,8 @@ impl<'a> Writer<'a> {
             self.phase(phase)?;
         }
         let logp = self.emitter.element(program.given.logp, &ElementIndex::constant(0))?;
-        let logp = as_type(&logp, program.real());
-        self.emitter.write(0, &format!("  logp = {};\n", logp.text))
+        self.logp = as_type(&logp, program.real()).text;
+        Ok(())
     }
 
     fn phase(&mut self, phase: usize) -> Emission<()> {
@@ -176,6 +179,15 @@ impl<'a> Writer<'a> {
         self.exchanged(&accumulators, stores)
     }
 
+    /// The statements with those that the log-density alone needs, which `end` computes, in a branch. A CPU device runs both sides of one.
+    fn optional(&self, mut statements: Vec<ChainStatement>, end: &str) -> Vec<ChainStatement> {
+        if !end.is_empty() && !self.emitter.caps.cpu {
+            return with_branch(statements, "wants_logp", end);
+        }
+        statements.push(ChainStatement::Other(end.into()));
+        statements
+    }
+
     /// The operations on matrices of a phase, by the steps.
     fn matrices(&self, phase: usize) -> Vec<usize> {
         let plan = &self.emitter.plan;
@@ -193,7 +205,7 @@ impl<'a> Writer<'a> {
                 self.sink(sink, &ElementIndex::constant(0), 0, outputs)?;
             }
             self.declared(outputs)?;
-            return self.added(0, outputs);
+            return self.added(0, outputs).map(drop);
         }
         self.longest = self.longest.max(count);
         let (counter, index) = self.emitter.counter(count, 1);
@@ -201,9 +213,9 @@ impl<'a> Writer<'a> {
         self.emitter.scopes.push(Scope::default());
         let written = sinks.iter().try_for_each(|sink| self.sink(sink, &index, 1, outputs));
         let written = written.and_then(|()| self.added(1, outputs));
-        let scope = self.emitter.scopes.pop().unwrap_or_default();
+        let mut scope = self.emitter.scopes.pop().unwrap_or_default();
         self.emitter.scopes.extend(inner);
-        written?;
+        scope.statements = self.optional(scope.statements, &written?);
         self.declared(outputs)?;
         let text = format!(
             "  for (uint {counter} = INVOCATION; {counter} < {count}u; {counter} += THREADS) {{\n{}  }}\n",
@@ -380,11 +392,16 @@ impl<'a> Writer<'a> {
             computes.extend(emitter.emitter(number).types(None).1);
             files.extend(emitter.emitter(number).files());
         }
-        let scope = self.emitter.scopes.swap_remove(0);
+        let mut scope = std::mem::take(&mut self.emitter.scopes[0]);
+        let (iterations, operations) = (scope.iterations, scope.operations());
+        let end = format!("  logp = {};\n", self.logp);
+        scope.statements.push(ChainStatement::Other(end.clone()));
+        let mut statements = lanes::packed(scope.statements, self.exchange.lanes);
+        statements.pop();
         ChainEvaluation {
-            iterations: scope.iterations,
-            operations: scope.operations(),
-            body: lanes::packed(scope.statements, self.exchange.lanes).iter().map(ChainStatement::text).collect(),
+            iterations,
+            operations,
+            body: self.optional(statements, &end).iter().map(ChainStatement::text).collect(),
             memory,
             partials: self.partials,
             partial_bytes: self.partial_bytes,

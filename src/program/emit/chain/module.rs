@@ -72,6 +72,7 @@ pub fn leapfrog_module(
          #define LOAD_Q(i) q_init[gl_WorkGroupID.x * D + (i)]\n\
          #define LOAD_P(i) p_init[gl_WorkGroupID.x * D + (i)]\n\
          #define OUTPUT(slot) (gl_WorkGroupID.x * push.steps + (slot))\n\
+         #define KEPT(slot) true\n\
          #define STORE(slot, i) { uint at = OUTPUT(slot) * D + (i); \\\n\
          \x20 q_chain[at] = Q(i); p_chain[at] = P(i); grad_chain[at] = G(i); }\n\
          #define STORE_LOGP(slot) logp_chain[OUTPUT(slot)] = logp;\n\

@@ -35,9 +35,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Adds up what an iteration adds, once for all outputs that add the same.
-    pub(super) fn added(&mut self, depth: usize, outputs: &mut [SharedOutput]) -> Emission<()> {
-        let mut known: HashMap<(Vec<String>, Vec<bool>), usize> = HashMap::new();
+    /// Adds up what an iteration adds, once for all outputs that add the same. The result is what the log-density alone needs, where it may be left
+    /// out.
+    pub(super) fn added(&mut self, depth: usize, outputs: &mut [SharedOutput]) -> Emission<String> {
+        let mut optional = String::new();
+        let mut known: HashMap<(Vec<String>, Vec<bool>, bool), usize> = HashMap::new();
         for number in 0..outputs.len() {
             let output = &outputs[number];
             let accumulator = ChainAccumulator::of(&self.emitter, output.step)?;
@@ -53,7 +55,8 @@ impl Writer<'_> {
                 let texts: Vec<String> = terms.iter().map(|(value, _)| accumulator.contribution(value)).collect();
                 let first = terms.first().is_some_and(|term| term.1);
                 let signs = terms.iter().map(|term| term.1 != first).collect();
-                match known.entry((texts, signs)) {
+                let optional = self.emitter.plan.optional[output.slot];
+                match known.entry((texts, signs, optional)) {
                     Entry::Occupied(other) => {
                         let other = *other.get();
                         let negated = outputs[other]
@@ -77,9 +80,12 @@ impl Writer<'_> {
                     }
                 };
             }
-            self.emitter.write(depth, &text)?;
+            match depth > 0 && self.emitter.plan.optional[outputs[number].slot] {
+                true => optional += &text,
+                false => self.emitter.write(depth, &text)?,
+            }
         }
-        Ok(())
+        Ok(optional)
     }
 
     /// What the workgroup shares after a phase.

@@ -44,6 +44,8 @@ pub struct Plan {
     pub available: Vec<usize>,
     /// The slots that the results need.
     pub needed: Vec<bool>,
+    /// The slots that the log-density alone needs. Where many steps keep no log-density, they are left out of loops.
+    pub optional: Vec<bool>,
 }
 
 /// How often a step reads an input's slot.
@@ -59,8 +61,12 @@ impl Plan {
     /// Decides. `stored` are slots that have to be in memory besides.
     pub fn new(program: &ChainProgram, stored: &BTreeSet<usize>) -> Self {
         let slots = program.slot_elements.len();
-        let mut plan =
-            Self { kinds: vec![SlotKind::Inline; slots], available: vec![0; slots], needed: vec![false; slots] };
+        let mut plan = Self {
+            kinds: vec![SlotKind::Inline; slots],
+            available: vec![0; slots],
+            needed: vec![false; slots],
+            optional: vec![false; slots],
+        };
         let matrices = program.given.matrices.keys().map(|&step| &program.given.steps[step]);
         let in_memory: BTreeSet<usize> = matrices.flat_map(|step| step.reads().chain([step.slot])).collect();
         for slot in 0..slots {
@@ -74,21 +80,13 @@ impl Plan {
                 SlotKind::Inline
             };
         }
-        plan.need(program);
+        let of_gradient = needed(program, &[program.given.gradient]);
+        plan.needed = needed(program, &[program.given.logp, program.given.gradient]);
+        plan.optional = plan.needed.iter().zip(of_gradient).map(|(&all, gradient)| all && !gradient).collect();
         loop {
             plan.order(program);
             let Some(slot) = plan.too_expensive(program) else { return plan };
             plan.kinds[slot] = SlotKind::Memory;
-        }
-    }
-
-    fn need(&mut self, program: &ChainProgram) {
-        let mut work = vec![program.given.logp, program.given.gradient];
-        while let Some(slot) = work.pop() {
-            if !std::mem::replace(&mut self.needed[slot], true) {
-                let steps = program.writers[slot].iter().map(|&step| &program.given.steps[step]);
-                work.extend(steps.flat_map(LoopStep::reads));
-            }
         }
     }
 
@@ -140,6 +138,19 @@ impl Plan {
             SlotKind::Shared => 0.0,
         }
     }
+}
+
+/// The slots that some results need.
+fn needed(program: &ChainProgram, results: &[usize]) -> Vec<bool> {
+    let mut needed = vec![false; program.slot_elements.len()];
+    let mut work = results.to_vec();
+    while let Some(slot) = work.pop() {
+        if !std::mem::replace(&mut needed[slot], true) {
+            let steps = program.writers[slot].iter().map(|&step| &program.given.steps[step]);
+            work.extend(steps.flat_map(LoopStep::reads));
+        }
+    }
+    needed
 }
 
 /// Whether all invocations share the step's reduction: long sums with few results.

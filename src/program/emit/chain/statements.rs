@@ -1,6 +1,6 @@
 //! The text of a chain's kernel: statements in scopes. This module owns what a scope knows and counts; it writes no expression.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::index::ElementIndex;
 use super::values::ChainValue;
@@ -96,5 +96,67 @@ impl Scope {
     pub fn add_loop(&mut self, count: u64, body: &Self) {
         self.iterations += if count == 1 { body.iterations } else { count * (1 + body.iterations) };
         self.work += count * body.operations();
+    }
+}
+
+/// The statements, with the values that `end` alone reads behind them in a branch with it: `end` is left out where `condition` does not hold.
+pub fn with_branch(statements: Vec<ChainStatement>, condition: &str, end: &str) -> Vec<ChainStatement> {
+    let names = |text: &str| words(text).map(str::to_owned).collect::<Vec<_>>();
+    let reached = |mut read: HashSet<String>, all: bool| {
+        for statement in statements.iter().rev() {
+            match statement {
+                ChainStatement::Value { name, expression, .. } if read.contains(name) => read.extend(names(expression)),
+                ChainStatement::Value { .. } => {}
+                other if all => read.extend(names(&other.text())),
+                _ => {}
+            }
+        }
+        read
+    };
+    let (always, at_end) = (reached(HashSet::new(), true), reached(names(end).into_iter().collect(), false));
+    let (mut kept, mut text) = (vec![], String::new());
+    for statement in statements {
+        match &statement {
+            ChainStatement::Value { name, .. } if !always.contains(name) => {
+                if at_end.contains(name) {
+                    text += &statement.text();
+                }
+            }
+            _ => kept.push(statement),
+        }
+    }
+    kept.push(ChainStatement::Other(format!("  if ({condition}) {{\n{text}{end}  }}\n")));
+    kept
+}
+
+/// The words of a text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_has_what_its_end_alone_reads() {
+        let value = |name: &str, expression: &str| ChainStatement::Value {
+            glsl: "float",
+            name: name.into(),
+            expression: expression.into(),
+            costly: false,
+        };
+        let statements = vec![
+            value("v1", "x"),
+            value("v2", "nx_log(v1)"),
+            value("v3", "v1 + v2"),
+            value("v4", "-v1"),
+            ChainStatement::Store("  store(v4);\n".into()),
+            value("v5", "v2"),
+        ];
+        let text: String =
+            with_branch(statements, "wanted", "  sum += v3;\n").iter().map(ChainStatement::text).collect();
+        let branch = "  if (wanted) {\n  float v2 = nx_log(v1);\n  float v3 = v1 + v2;\n  sum += v3;\n  }\n";
+        assert_eq!(text, format!("  float v1 = x;\n  float v4 = -v1;\n  store(v4);\n{branch}"));
     }
 }
