@@ -4,6 +4,9 @@
 plot.py summary RESULTS.md OUT.png
     The ratio to the best peer, case by case, of the sets `peers` and `compiled` on the GPU of RESULTS.md's table.
 
+plot.py models RESULTS.md OUT.png
+    The same of whole models.
+
 plot.py sweep TITLE OUT.png OURS.jsonl PEERS.jsonl...
     The cost of an eager operation over the number of elements, from the JSON lines of the sets `sweep` and
     `binary_backend`: {case: "add_1e3", value, unit: "us/op"}, with {peer} where the value is a peer's. Other lines are
@@ -24,16 +27,23 @@ import matplotlib.pyplot as plt
 STYLE = {"nx_vulkan": ("#c0392b", "o"), "BinaryBackend": ("#7f8c8d", "s"), "torch": ("#e67e22", "^"), "jax": ("#2980b9", "v")}
 
 
-def summary(results, out):
+# The commands of RESULTS.md whose cases a picture of ratios has.
+RATIOS = {
+    "summary": ("run.exs gpu", "run.exs gpu compiled"),
+    "models": ("run.exs gpu models", "../shared/bench/transformer.exs"),
+}
+
+
+def ratios_to_peers(commands, results, out):
     """A bar a case. A case that is in both sets is a definition: the peers compile it, so ours is the compiled one."""
     ratios, device, date = {}, "", ""
     for line in open(results):
         cells = [cell.strip(" `") for cell in line.strip().strip("|").split("|")]
-        if len(cells) == 8 and cells[3] in ("run.exs gpu", "run.exs gpu compiled") and cells[7]:
-            ratios[cells[0]] = (float(cells[7]), cells[5].split()[-1])
+        if len(cells) == 8 and cells[1] == "H200" and cells[3] in commands and cells[7]:
+            ratios[cells[0].replace("`", "")] = (float(cells[7]), cells[5].split()[-1])
             device, date = cells[1:3]
 
-    figure, ax = plt.subplots(figsize=(9, 6.5))
+    figure, ax = plt.subplots(figsize=(9, 1 + 0.19 * len(ratios)))
     for y, (case, (ratio, peer)) in enumerate(ratios.items()):
         ax.barh(y, ratio - 1, left=1, height=0.7, color="#27ae60" if ratio >= 1 else "#d35400")
         ahead = ratio >= 1
@@ -110,8 +120,8 @@ def profile(title, path, out):
     figure.savefig(out, dpi=110)
 
 
-if len(sys.argv) == 4 and sys.argv[1] == "summary":
-    summary(*sys.argv[2:])
+if len(sys.argv) == 4 and sys.argv[1] in RATIOS:
+    ratios_to_peers(RATIOS[sys.argv[1]], *sys.argv[2:])
 elif len(sys.argv) == 5 and sys.argv[1] == "profile":
     profile(*sys.argv[2:])
 elif len(sys.argv) > 4 and sys.argv[1] == "sweep":
