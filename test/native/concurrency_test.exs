@@ -38,7 +38,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
       for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, :killed}, 60_000)
     end
 
-    eventually(fn -> usage() == before end)
+    eventually(fn -> returned?(before) end)
     assert_works()
   end
 
@@ -68,7 +68,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     end
 
     assert length(results) == 20
-    eventually(fn -> usage() == before end)
+    eventually(fn -> returned?(before) end)
   end
 
   test "a wait collects the garbage whose memory the next large tensor needs" do
@@ -88,7 +88,7 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     assert_receive {:used_bytes, used_bytes}, 60_000
     assert used_bytes >= before.used_bytes + 64_000_000
     assert_receive :waited, 60_000
-    eventually(fn -> usage() == before end)
+    eventually(fn -> returned?(before) end)
     Process.unlink(waiting)
     Process.exit(waiting, :kill)
   end
@@ -258,6 +258,12 @@ defmodule Nx.Vulkan.ConcurrencyTest do
     :erlang.garbage_collect()
     :ok = Native.call(sync())
     Map.take(Native.call(memory_info()), [:used_bytes, :buffers])
+  end
+
+  # What earlier tests left to be collected may have gone meanwhile.
+  defp returned?(before) do
+    now = usage()
+    now.used_bytes <= before.used_bytes and now.buffers <= before.buffers
   end
 
   defp eventually(fun, tries \\ 300) do
