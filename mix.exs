@@ -37,8 +37,11 @@ defmodule NxVulkan.MixProject do
   # application starts without them.
   @examples [:axon, :polaris, :scholar, :nimble_options]
 
+  # ExDoc, and what it needs.
+  @docs [:ex_doc, :earmark_parser, :makeup, :makeup_elixir, :makeup_erlang, :nimble_parsec]
+
   # NX_VULKAN_DEPS says where Nx comes from: "hex", "none", or a folder that contains nx, complex and
-  # telemetry, and optionally the applications of @examples. Unset: the default folder where it exists, else Hex.
+  # telemetry, and optionally the applications of @examples and of @docs. Unset: the default folder where it exists, else Hex.
   defp nx_from do
     default = Path.expand("~/.cache/nx_vulkan/deps")
 
@@ -60,15 +63,15 @@ defmodule NxVulkan.MixProject do
     path = fn app -> Path.join(Path.expand(folder), "#{app}") end
     needed = for app <- [:nx, :complex, :telemetry], do: {app, path: path.(app), override: true}
 
-    examples =
-      for app <- @examples, File.dir?(path.(app)) do
-        {app, path: path.(app), override: true, only: [:dev, :test], runtime: false}
+    optional = fn apps, envs ->
+      for app <- apps, File.dir?(path.(app)) do
+        {app, path: path.(app), override: true, only: envs, runtime: false}
       end
+    end
 
-    needed ++ examples
+    needed ++ optional.(@examples, [:dev, :test]) ++ optional.(@docs, [:docs])
   end
 
-  # Without Hex, `mix docs` uses the ExDoc that is installed with Elixir, if any.
   defp docs_deps("hex"), do: [{:ex_doc, "~> 0.34", only: :docs, runtime: false}]
   defp docs_deps(_nx), do: []
 
@@ -93,7 +96,7 @@ defmodule NxVulkan.MixProject do
           ] ++
           pages("docs/performance", ~w(method eager_operations elementwise reductions)) ++
           pages("docs/performance", ~w(matmul_convolution sort_scatter_fft linear_algebra)) ++
-          pages("docs/performance", ~w(compiled_definitions sampling lavapipe memory_soak)) ++
+          pages("docs/performance", ~w(compiled_definitions leapfrog_chains lavapipe memory_soak)) ++
           pages("docs/performance", ~w(cold_start_clock)) ++
           ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"],
       # Developers' pages name a module without documentation.
