@@ -31,7 +31,7 @@ void combine_any(inout uint a, uint x) { a |= x; }
     if (j == ~I(0)) return; \
     bool both = i != ~I(0), nan_a = both && is_nan(a), nan_x = is_nan(x); \
     bool later = LAST_WINS ? j > i : j < i; \
-    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : x == a ? later : BEATS(x, a)); \
+    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : BEATS(x, a) || (later && !BEATS(a, x))); \
     if (take) { a = x; i = j; } \
   }
 
@@ -48,8 +48,8 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
-#define IS_GREATER(x, a) x > a
-#define IS_LESS(x, a) x < a
+#define IS_GREATER(x, a) (order_of(x) > order_of(a))
+#define IS_LESS(x, a) (order_of(x) < order_of(a))
 #define NX_REDUCE_ALL(T) \
   NX_REDUCE(T) \
   NX_REDUCE_ARG(combine_argmax, IS_GREATER, T, IDX) \

@@ -33,6 +33,9 @@ pub struct Capabilities {
     pub denorm_preserve: bool,
     /// Subnormal 64-bit floats can be kept.
     pub denorm_preserve64: bool,
+    /// The device's own comparisons tell subnormal 32-bit floats from zeros: lavapipe's. NVIDIA's do not in every kernel that asks to
+    /// preserve subnormals.
+    pub compares_subnormals: bool,
     /// 32-bit floats can be rounded to even.
     pub round_to_even: bool,
     /// Signed zeros, infinities and NaN of 32-bit floats can be kept.
@@ -188,6 +191,7 @@ impl Capabilities {
             int16: f.shader_int16 && f.storage_buffer16_bit_access && !disabled.has("int16"),
             denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false) && !disabled.has("denorm_preserve"),
             denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false) && !disabled.has("denorm_preserve"),
+            compares_subnormals: p.driver_id == Some(DriverId::MesaLLVMpipe),
             round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
             signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),

@@ -283,6 +283,7 @@ impl KernelSpec for WindowScatterKernel {
         format!(
             "{head}\
              #define THREADS {THREADS}\n\
+             #include \"lib/ops/compare.glsl\"\n\
              layout(local_size_x = {THREADS}) in;\n\
              void run(IDX i) {{\n\
              \x20 IDX rest = i;\n\
@@ -374,7 +375,7 @@ impl WindowScatterKernel {
             "  {{\n\
              \x20   {value} x = padding;\n\
              \x20   if ({inside}) x = {x};\n\
-             \x20   if (w == 0 || x {beats} best) {{ best = x; {name} = w; }}\n\
+             \x20   if (w == 0 || {beats}(x, best)) {{ best = x; {name} = w; }}\n\
              \x20   w++;\n\
              \x20 }}",
             inside = self.all(|axis| axis.inside, |a| format!("at{a} + w{a} < p.dim{a}")),
@@ -386,7 +387,7 @@ impl WindowScatterKernel {
                 ),
                 ty
             ),
-            beats = if self.max { ">=" } else { "<=" },
+            beats = if self.max { "nx_greater_equal" } else { "nx_less_equal" },
         );
         text
     }

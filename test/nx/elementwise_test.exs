@@ -70,6 +70,15 @@ defmodule Nx.Vulkan.ElementwiseTest do
     end
   end
 
+  for group <- ["comparison and rounding", "equality and logic"],
+      op <- Catalogue.names(family: :elementwise, group: group, arity: 2) -- [:remainder] do
+    test "#{op} of zeros and the numbers next to them" do
+      for type <- Generators.float_types() do
+        check_binary(unquote(op), {{17, 1}, {17}}, {type, type}, :near_zero)
+      end
+    end
+  end
+
   for op <- @both do
     test "#{op} of two types" do
       for {a, b} <- Generators.mixed_types(), types <- [{a, b}, {b, a}] do
@@ -151,7 +160,7 @@ defmodule Nx.Vulkan.ElementwiseTest do
   end
 
   test "clip" do
-    for type <- Generators.device_types(), values <- [:any, :moderate, :few] do
+    for type <- Generators.device_types(), values <- [:any, :moderate, :few, :near_zero] do
       tensors = [
         Generators.tensor({50}, type, values),
         Generators.tensor({}, type, values),

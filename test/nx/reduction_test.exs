@@ -8,7 +8,7 @@ defmodule Nx.Vulkan.ReductionTest do
   for op <- @exact do
     test "#{op} over any axes" do
       for type <- Generators.device_types(), shape <- Generators.some_shapes() do
-        values = Generators.pick([:any, :few])
+        values = Generators.pick([:any, :few, :near_zero])
         assert_same_over_axes(unquote(op), Generators.tensor(shape, type, values))
       end
     end
@@ -75,7 +75,7 @@ defmodule Nx.Vulkan.ReductionTest do
           shape <- Generators.some_shapes(),
           tie <- [:low, :high],
           axis <- [nil | Enum.to_list(0..(tuple_size(shape) - 1)//1)] do
-        tensor = Generators.tensor(shape, type, Generators.pick([:few, :any]))
+        tensor = Generators.tensor(shape, type, Generators.pick([:few, :any, :near_zero]))
 
         options = [
           axis: axis,

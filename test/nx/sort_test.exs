@@ -12,7 +12,7 @@ defmodule Nx.Vulkan.SortTest do
 
   test "sort and argsort of every type, along any axis, in both directions" do
     for type <- Generators.device_types() ++ Generators.narrow_types(),
-        values <- [:any, :few],
+        values <- [:any, :few, :near_zero],
         _ <- 1..6 do
       {shape, axis} = Generators.shape_and_axis(Generators.pick(@lengths))
       check(Generators.tensor(shape, type, values), axis)

@@ -121,6 +121,8 @@ defmodule Nx.Vulkan.Test.Generators do
     * `{:integer, first..last}`: integers of the range, whatever the type
     * `{:float, first, last}`: floats of the interval
     * `:few`: so few different values that there are ties everywhere
+    * `:near_zero`: zeros, and numbers next to them: subnormal ones and the smallest normal ones, whatever the device makes
+      of them in arithmetic
   """
   def tensor(shape, type, values) do
     size = Tuple.product(shape)
@@ -188,6 +190,14 @@ defmodule Nx.Vulkan.Test.Generators do
 
   defp value(_type, :few),
     do: pick([0.0, -0.0, 1.0, -1.0, 2.0, :infinity, :neg_infinity])
+
+  defp value({kind, _} = type, :near_zero) when kind in [:u, :s], do: value(type, :few)
+
+  defp value({_, size} = type, :near_zero) do
+    least_normal = 2 ** fraction(type)
+    magnitude = pick([0, 0, 1, 2, least_normal - 1, least_normal])
+    {:bits, number(magnitude + pick([0, 1]) * 2 ** (size - 1), type)}
+  end
 
   defp subnormal?(drawn, type) do
     [x] = Nx.to_flat_list(from_bits(encode(drawn, type), type))

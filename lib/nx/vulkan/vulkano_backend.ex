@@ -75,7 +75,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
       `acosh` has no negative real part and `acos` none outside 0 to π, a zero's sign chooses the side of a cut, an
       infinite number has an `asin`, a `tanh` and an `atan`, and a quotient by zero is infinite.
     * A GPU may lose subnormal numbers where it does not promise to keep them: NVIDIA's give -0.0 for
-      negative subnormal results of some f32 functions. Mesa's CPU device keeps them all.
+      negative subnormal results of some f32 functions. Mesa's CPU device keeps them all. Comparisons, maxima,
+      minima and sorts tell them from zeros on every device.
     * `qr`, `eigh` and `svd` iterate to the precision of the type, whatever `:eps` and `:max_iter` say,
       and set only those elements to zero that are at most `:eps` and rounding errors besides;
       BinaryBackend's `eigh` ends at about 1.0e-4, and its `svd` builds on that. A reduced `svd` has orthonormal vectors, and zeros

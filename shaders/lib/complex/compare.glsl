@@ -6,9 +6,10 @@
 #define NX_COMPLEX_COMPARE
 
 #include "lib/complex/formula.glsl"
+#include "lib/ops/compare.glsl"
 
 // BinaryBackend compares complex numbers as Elixir terms, in which NaN equals NaN.
-bool same_part(REAL a, REAL b) { return a == b || (is_nan(a) && is_nan(b)); }
+bool same_part(REAL a, REAL b) { return nx_equal(a, b) || (is_nan(a) && is_nan(b)); }
 bool nx_equal(COMPLEX a, COMPLEX b) { return same_part(a.x, b.x) && same_part(a.y, b.y); }
 bool nx_not_equal(COMPLEX a, COMPLEX b) { return !nx_equal(a, b); }
 

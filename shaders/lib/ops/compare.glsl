@@ -1,10 +1,12 @@
 // Owns comparisons, logical operations, nx_is_nan and nx_is_infinity of real numbers.
 //
-// Algorithm: the device's own comparisons, or comparisons of the bits as integers where the device may read subnormals as
-//   zero.
+// Algorithm: the device's own comparisons; of floats they compare the bits as integers, unless COMPARES_SUBNORMALS says that the
+//   device's own tell subnormals from zeros.
 // Domain: all numbers. Floats compare as in IEEE 754. Signed and unsigned 64-bit integers compare by value. Logical
 //   operations take every number but zero for true, NaN included.
 // Error: exact.
+#ifndef NX_OPS_COMPARE
+#define NX_OPS_COMPARE
 
 #define NX_COMPARE(T) \
   bool nx_equal(T a, T b) { return a == b; } \
@@ -29,22 +31,22 @@ bool nx_is_infinity(float x) { return is_infinity(x); }
 
 NX_COMPARE(int)
 NX_COMPARE(uint)
-#ifdef KEEPS_SUBNORMALS
-NX_COMPARE(float)
+// What the device's own comparisons order as they should order x, which is not NaN. As an integer, both zeros are 0.
+#ifdef COMPARES_SUBNORMALS
+float order_of(float x) { return x; }
 #else
-// The bits as an integer that is ordered as the float is; 0 for both zeros. x is not NaN.
-int fp_order(float x) {
+int order_of(float x) {
   int b = floatBitsToInt(x);
   return b < 0 ? int(0x80000000u) - b : b;
 }
+#endif
 bool fp_ordered(float a, float b) { return !is_nan(a) && !is_nan(b); }
-bool nx_equal(float a, float b) { return fp_ordered(a, b) && fp_order(a) == fp_order(b); }
+bool nx_equal(float a, float b) { return fp_ordered(a, b) && order_of(a) == order_of(b); }
 bool nx_not_equal(float a, float b) { return !nx_equal(a, b); }
-bool nx_less(float a, float b) { return fp_ordered(a, b) && fp_order(a) < fp_order(b); }
-bool nx_less_equal(float a, float b) { return fp_ordered(a, b) && fp_order(a) <= fp_order(b); }
+bool nx_less(float a, float b) { return fp_ordered(a, b) && order_of(a) < order_of(b); }
+bool nx_less_equal(float a, float b) { return fp_ordered(a, b) && order_of(a) <= order_of(b); }
 bool nx_greater(float a, float b) { return nx_less(b, a); }
 bool nx_greater_equal(float a, float b) { return nx_less_equal(b, a); }
-#endif
 NX_LOGIC(int, int)
 NX_LOGIC(uint, uint)
 NX_LOGIC(float, float)
@@ -81,4 +83,6 @@ NX_COMPARE(double)
 NX_LOGIC(double, double)
 bool nx_is_nan(double x) { return is_nan(x); }
 bool nx_is_infinity(double x) { return is_infinity(x); }
+#endif
+
 #endif

@@ -1,26 +1,35 @@
 // Owns nx_max, nx_min and nx_clip of real numbers.
 //
-// Algorithm: selections by comparisons.
+// Algorithm: selections by the comparisons of compare.glsl, those of max and min without its tests for NaN.
 // Domain: all numbers. max and min of a NaN are NaN; of equal operands, zeros of either sign among them, they take the first.
 //   clip follows Nx.BinaryBackend: of NaN it is the lower bound.
 // Error: exact.
 #ifndef NX_EXTREMA
 #define NX_EXTREMA
 
-// Lets one macro serve integers and floats.
+#include "lib/ops/compare.glsl"
+
+// Let one macro serve integers, doubles and floats.
 bool is_nan(int x) { return false; }
 bool is_nan(uint x) { return false; }
+int order_of(int x) { return x; }
+uint order_of(uint x) { return x; }
 #ifdef HAS_INT64
 bool is_nan(int64_t x) { return false; }
 bool is_nan(uint64_t x) { return false; }
+int64_t order_of(int64_t x) { return x; }
+uint64_t order_of(uint64_t x) { return x; }
+#endif
+#ifdef HAS_FLOAT64
+double order_of(double x) { return x; }
 #endif
 
 #define NX_EXTREMA_OF(T) \
-  T nx_max(T a, T b) { return is_nan(a) ? a : (is_nan(b) || b > a) ? b : a; } \
-  T nx_min(T a, T b) { return is_nan(a) ? a : (is_nan(b) || b < a) ? b : a; } \
+  T nx_max(T a, T b) { return is_nan(a) ? a : (is_nan(b) || order_of(a) < order_of(b)) ? b : a; } \
+  T nx_min(T a, T b) { return is_nan(a) ? a : (is_nan(b) || order_of(b) < order_of(a)) ? b : a; } \
   T nx_clip(T x, T low, T high) { \
-    T t = x > low ? x : low; \
-    return t < high ? t : high; \
+    T t = nx_less(low, x) ? x : low; \
+    return nx_less(t, high) ? t : high; \
   }
 
 NX_EXTREMA_OF(int)

@@ -70,6 +70,7 @@ fn prelude(caps: &Capabilities, index64: bool, qualifier: &str, storages: &[&str
         (caps.fma, "HAS_FMA"),
         (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
+        (caps.compares_subnormals, "COMPARES_SUBNORMALS"),
         // Of the drivers that were tried, the one without 64-bit integers converts unsigned ones inexactly.
         (!caps.int64, "UINT_BY_INT"),
     ] {
