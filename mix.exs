@@ -5,6 +5,7 @@ defmodule NxVulkan.MixProject do
 
   # Compiles and runs without Nx: the raw calls and the step that builds the crate.
   @without_nx ~w(lib/nx/vulkan.ex lib/nx/vulkan/native.ex lib/nx/vulkan/native_v.ex) ++
+                ~w(lib/nx/vulkan/error.ex lib/nx/vulkan/profile.ex) ++
                 ~w(lib/nx/vulkan/doctor.ex lib/nx/vulkan/precompiled.ex lib/nx/vulkan/program_builder.ex) ++
                 ~w(lib/mix/tasks/compile.nx_vulkan.ex lib/mix/tasks/nx_vulkan.doctor.ex)
 

@@ -35,46 +35,87 @@ defmodule Nx.Vulkan.PrecompiledTest do
 
   test "an archive's files are installed, once", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
-    assert unpack(path, nil, priv) == :ok
+    assert unpack(path, [], priv) == :ok
     assert unpacked?(priv)
     assert library(priv) == {:ok, "library"}
     assert File.read!(Path.join(priv, "shaders/matmul.spv")) == "shader"
     # It can be started.
     probe = Path.join(priv, "native/nx_vulkan_probe")
     assert Bitwise.band(File.stat!(probe).mode, 0o777) == 0o755
-    assert unpack(path, nil, priv) == :noop
+    assert unpack(path, [], priv) == :noop
 
-    assert unpack(archive(folder, [{"native/libnx_vulkan.so", "newer"}]), nil, priv) == :ok
+    assert unpack(archive(folder, [{"native/libnx_vulkan.so", "newer"}]), [], priv) == :ok
     assert library(priv) == {:ok, "newer"}
     refute File.exists?(probe), "a probe of another build does not go with the library"
   end
 
   test "what was removed is installed again", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
-    unpack(path, nil, priv)
+    unpack(path, [], priv)
     remove(priv)
     refute unpacked?(priv)
-    assert {library(priv), unpack(path, nil, priv)} == {{:error, :enoent}, :ok}
+    assert {library(priv), unpack(path, [], priv)} == {{:error, :enoent}, :ok}
   end
 
   test "another checksum is refused, and nothing is written", %{folder: folder, priv: priv} do
     path = archive(folder, @good)
     File.write!(path, "more", [:append])
-    assert_raise Mix.Error, ~r/has the SHA-256 .* should be/, fn -> unpack(path, nil, priv) end
+    assert_raise Mix.Error, ~r/has the SHA-256 .* should be/, fn -> unpack(path, [], priv) end
     refute File.exists?(priv)
   end
 
   test "a checksum that is given counts, not the one next to the archive", context do
     path = archive(context.folder, @good)
     File.write!(path <> ".sha256", "no checksum")
-    assert unpack(path, String.upcase(sha256(path)), context.priv) == :ok
+    assert unpack(path, [checksum: String.upcase(sha256(path))], context.priv) == :ok
     other = sha256(path <> ".sha256")
-    assert_raise Mix.Error, ~r/should be #{other}/, fn -> unpack(path, other, context.priv) end
+
+    assert_raise Mix.Error, ~r/should be #{other}/, fn ->
+      unpack(path, [checksum: other], context.priv)
+    end
+  end
+
+  describe "with a public key" do
+    setup %{folder: folder} do
+      {public, private} = :crypto.generate_key(:eddsa, :ed25519)
+      path = archive(folder, @good)
+      sign(path, File.read!(path), private)
+      %{path: path, key: Base.encode64(public), private: private}
+    end
+
+    test "an archive that it signed is installed", %{path: path, key: key, priv: priv} do
+      assert unpack(path, [key: key <> "\n"], priv) == :ok
+      assert library(priv) == {:ok, "library"}
+    end
+
+    test "any other is refused, and nothing is written", context do
+      %{path: path, key: key, private: private, priv: priv} = context
+
+      refused = fn key, why ->
+        assert_raise Mix.Error, why, fn -> unpack(path, [key: key], priv) end
+      end
+
+      {another, _} = :crypto.generate_key(:eddsa, :ed25519)
+      refused.(Base.encode64(another), ~r/\.sig is no signature/)
+      sign(path, "another archive", private)
+      refused.(key, ~r/\.sig is no signature/)
+      File.write!(path <> ".sig", "short")
+      refused.(key, ~r/\.sig is no signature/)
+      File.rm!(path <> ".sig")
+      refused.(key, ~r/\.sig: no such file/)
+      refused.("no base64!", ~r/NX_VULKAN_PRECOMPILED_KEY is no base64/)
+      refused.(Base.encode64("short"), ~r/NX_VULKAN_PRECOMPILED_KEY is no Ed25519 key/)
+      refute File.exists?(priv)
+    end
+
+    # openssl pkeyutl -sign -rawin writes the same 64 bytes.
+    defp sign(path, content, private),
+      do: File.write!(path <> ".sig", :crypto.sign(:eddsa, :none, content, [private, :ed25519]))
   end
 
   test "files that belong elsewhere stay in the archive", %{folder: folder, priv: priv} do
     outside = for name <- ~w(../up native/../../up lib/code.ex native/a/b up), do: {name, "x"}
-    assert unpack(archive(folder, outside ++ @good), nil, priv) == :ok
+    assert unpack(archive(folder, outside ++ @good), [], priv) == :ok
     found = for path <- Path.wildcard(Path.join(folder, "**")), File.regular?(path), do: path
 
     assert Enum.sort(Enum.map(found, &Path.relative_to(&1, folder))) ==
@@ -84,14 +125,17 @@ defmodule Nx.Vulkan.PrecompiledTest do
 
   test "what is no such archive is refused with its name", %{folder: folder, priv: priv} do
     empty = archive(folder, [{"readme", "no library"}])
-    assert_raise Mix.Error, ~r/#{empty} .* no native.libnx/, fn -> unpack(empty, nil, priv) end
+    assert_raise Mix.Error, ~r/#{empty} .* no native.libnx/, fn -> unpack(empty, [], priv) end
 
     File.write!(empty, "no archive")
     checksum = sha256(empty)
-    assert_raise Mix.Error, ~r/#{empty} is no/, fn -> unpack(empty, checksum, priv) end
+
+    assert_raise Mix.Error, ~r/#{empty} is no/, fn ->
+      unpack(empty, [checksum: checksum], priv)
+    end
 
     missing = Path.join(folder, "missing.tar.gz")
-    assert_raise Mix.Error, ~r/#{missing}: no such/, fn -> unpack(missing, nil, priv) end
-    assert_raise Mix.Error, ~r/full path/, fn -> unpack("a.tar.gz", nil, priv) end
+    assert_raise Mix.Error, ~r/#{missing}: no such/, fn -> unpack(missing, [], priv) end
+    assert_raise Mix.Error, ~r/full path/, fn -> unpack("a.tar.gz", [], priv) end
   end
 end

@@ -16,7 +16,8 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   `NX_VULKAN_PRECOMPILED` names an archive that `bin/package` made on a machine of the same kind, by its
   full path. Then nothing is built, and neither Rust nor shaderc is needed. The archive's SHA-256 must be
   the one in `NX_VULKAN_PRECOMPILED_SHA256` or, where that is not set, in the file beside the archive
-  whose name has `.sha256` appended.
+  whose name has `.sha256` appended. With `NX_VULKAN_PRECOMPILED_KEY`, an Ed25519 public key in base64, the
+  file whose name has `.sig` appended must be that key's signature of the archive.
   """
   use Mix.Task.Compiler
 
@@ -29,7 +30,7 @@ defmodule Mix.Tasks.Compile.NxVulkan do
     status =
       case setting("NX_VULKAN_PRECOMPILED") do
         nil -> build()
-        archive -> Precompiled.unpack(archive, setting("NX_VULKAN_PRECOMPILED_SHA256"), @priv)
+        archive -> Precompiled.unpack(archive, trusted(), @priv)
       end
 
     # The compiler may have loaded the old library, and a NIF library goes with the module's last code.
@@ -46,6 +47,13 @@ defmodule Mix.Tasks.Compile.NxVulkan do
 
   @impl true
   def clean, do: Precompiled.remove(@priv)
+
+  defp trusted do
+    [
+      checksum: setting("NX_VULKAN_PRECOMPILED_SHA256"),
+      key: setting("NX_VULKAN_PRECOMPILED_KEY")
+    ]
+  end
 
   defp setting(name) do
     value = System.get_env(name, "")

@@ -12,11 +12,14 @@ defmodule Nx.Vulkan.Precompiled do
   @doc """
   Puts the archive's files into the folder `priv`, unless they are there.
 
-  The archive's SHA-256 must be `expected` or, where that is nil, what the file beside the archive with
-  `.sha256` appended to its name says. Raises `Mix.Error` for any other archive, having written nothing.
+  The archive's SHA-256 must be `:checksum` or, where that is nil, what the file beside the archive with
+  `.sha256` appended to its name says. With `:key`, an Ed25519 public key in base64, the file with `.sig`
+  appended must be that key's signature of the archive. Raises `Mix.Error` for any other archive, having
+  written nothing.
   """
-  @spec unpack(Path.t(), String.t() | nil, Path.t()) :: :ok | :noop
-  def unpack(archive, expected, priv) do
+  @spec unpack(Path.t(), [checksum: String.t() | nil, key: String.t() | nil], Path.t()) ::
+          :ok | :noop
+  def unpack(archive, trusted, priv) do
     # Mix compiles a dependency in the dependency's folder.
     if Path.type(archive) != :absolute,
       do: Mix.raise("NX_VULKAN_PRECOMPILED must be a full path, got: #{archive}")
@@ -24,10 +27,12 @@ defmodule Nx.Vulkan.Precompiled do
     content = read!(archive)
     Mix.ensure_application!(:crypto)
     checksum = Base.encode16(:crypto.hash(:sha256, content), case: :lower)
-    expected = checksum(expected || read!(archive <> ".sha256"))
+    expected = checksum(trusted[:checksum] || read!(archive <> ".sha256"))
 
     if checksum != expected,
       do: Mix.raise("#{archive} has the SHA-256 #{checksum}, but it should be #{expected}")
+
+    if trusted[:key], do: verify!(archive, content, trusted[:key])
 
     if File.read(Path.join(priv, @mark)) == {:ok, checksum} do
       :noop
@@ -71,6 +76,18 @@ defmodule Nx.Vulkan.Precompiled do
     File.write!(path <> ".new", content)
     if Path.basename(path) == Path.basename(@probe), do: File.chmod!(path <> ".new", 0o755)
     File.rename!(path <> ".new", path)
+  end
+
+  defp verify!(archive, content, key) do
+    with {:ok, <<key::binary-32>>} <- Base.decode64(String.trim(key)),
+         <<signature::binary-64>> <- read!(archive <> ".sig"),
+         true <- :crypto.verify(:eddsa, :none, content, signature, [key, :ed25519]) do
+      :ok
+    else
+      :error -> Mix.raise("NX_VULKAN_PRECOMPILED_KEY is no base64: #{key}")
+      {:ok, _} -> Mix.raise("NX_VULKAN_PRECOMPILED_KEY is no Ed25519 key of 32 bytes: #{key}")
+      _ -> Mix.raise("#{archive}.sig is no signature of the archive by the key #{key}")
+    end
   end
 
   # As sha256sum writes it: the file's name may follow.

@@ -47,6 +47,9 @@ defmodule Nx.Vulkan.Profile do
 
   require Nx.Vulkan.Native, as: Native
 
+  # Without Nx it is not there, and not called.
+  @compile {:no_warn_undefined, :telemetry}
+
   @enforce_keys [
     :result,
     :wall_us,
