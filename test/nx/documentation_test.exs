@@ -14,11 +14,17 @@ defmodule Nx.Vulkan.DocumentationTest do
   doctest Nx.Vulkan.VulkanoBackend
   doctest Nx.Vulkan.Backend
   doctest Nx.Vulkan.Compiler
+  doctest Nx.Vulkan.Chain, tags: [:float64]
   doctest Nx.Vulkan.Doctor
   doctest Nx.Vulkan.Error
   doctest Nx.Vulkan.Fallback
   doctest Nx.Vulkan.Fallback.Error
+  doctest Nx.Vulkan.MCMC, tags: [:float64]
+  doctest Nx.Vulkan.MCMC.Diagnostics, tags: [:float64]
+  doctest Nx.Vulkan.MCMC.Plots
+  doctest Nx.Vulkan.MCMC.Transform, tags: [:float64]
   doctest Nx.Vulkan.NativeV
+  doctest Nx.Vulkan.Node
   doctest Nx.Vulkan.Profile
   doctest Nx.Vulkan.Support
 
@@ -30,7 +36,7 @@ defmodule Nx.Vulkan.DocumentationTest do
         not String.starts_with?(inspect(module), "Nx.Vulkan.Test"),
         {:docs_v1, _, _, _, %{"en" => doc}, _, _} <- [Code.fetch_docs(module)] do
       assert doc =~ ~r/\A[^#|`\s]/, "#{inspect(module)} begins with #{String.slice(doc, 0, 40)}"
-      assert doc =~ ~r/^    \S|^```/m, "#{inspect(module)} has no example"
+      assert doc =~ ~r/^ +iex> /m, "#{inspect(module)} has no example that runs"
     end
   end
 

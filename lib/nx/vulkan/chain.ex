@@ -5,22 +5,21 @@ defmodule Nx.Vulkan.Chain do
   A log-density is an Nx function of a position and of data. `compile/4` makes one kernel of it and of its gradient;
   `leapfrog/5` runs the kernel for one chain, or for many at once, each on a workgroup of its own.
 
-      logp = fn %{mu: mu, log_sigma: log_sigma}, %{x: x} ->
-        z = Nx.divide(Nx.subtract(x, mu), Nx.exp(log_sigma))
-        prior = Nx.multiply(-0.5, Nx.add(Nx.pow(mu, 2), Nx.pow(log_sigma, 2)))
-        Nx.add(prior, Nx.sum(Nx.subtract(Nx.multiply(-0.5, Nx.pow(z, 2)), log_sigma)))
-      end
+      iex> logp = fn %{mu: mu, log_sigma: log_sigma}, %{x: x} ->
+      ...>   z = Nx.divide(Nx.subtract(x, mu), Nx.exp(log_sigma))
+      ...>   prior = Nx.multiply(-0.5, Nx.add(Nx.pow(mu, 2), Nx.pow(log_sigma, 2)))
+      ...>   Nx.add(prior, Nx.sum(Nx.subtract(Nx.multiply(-0.5, Nx.pow(z, 2)), log_sigma)))
+      ...> end
+      iex> data = %{x: Nx.tensor([0.3, -1.2, 0.7, 2.0], type: :f64)}
+      iex> template = %{mu: Nx.template({}, :f64), log_sigma: Nx.template({}, :f64)}
+      iex> {:ok, chain} = Nx.Vulkan.Chain.compile(logp, template, data, type: :f64)
+      iex> q = %{mu: Nx.f64(0.1), log_sigma: Nx.f64(-0.2)}
+      iex> p = %{mu: Nx.f64(0.5), log_sigma: Nx.f64(1.0)}
+      iex> {:ok, path} = Nx.Vulkan.Chain.leapfrog(chain, q, p, data, steps: 10, step_size: 0.05)
+      iex> {Nx.type(path.q), Nx.shape(path.q)}
+      {{:f, 64}, {10, 2}}
 
-      data = %{x: Nx.tensor([0.3, -1.2, 0.7, 2.0], type: :f64)}
-      template = %{mu: Nx.template({}, :f64), log_sigma: Nx.template({}, :f64)}
-
-      {:ok, chain} = Nx.Vulkan.Chain.compile(logp, template, data, type: :f64)
-
-      q = %{mu: Nx.f64(0.1), log_sigma: Nx.f64(-0.2)}
-      p = %{mu: Nx.f64(0.5), log_sigma: Nx.f64(1.0)}
-      {:ok, path} = Nx.Vulkan.Chain.leapfrog(chain, q, p, data, steps: 10, step_size: 0.05)
-      path.q
-      #=> a tensor f64[10][2], the position after each step
+  `path.q` has the position after each step.
 
   ## Positions
 

@@ -6,17 +6,16 @@ defmodule Nx.Vulkan.MCMC do
   device: momenta, trajectories, the choice of draws and the warm-up. One workgroup computes one chain, many transitions
   a dispatch, and the draws stay there.
 
-      logp = fn q, data ->
-        z = Nx.divide(Nx.subtract(data, q.mu), Nx.exp(q.log_sigma))
-        prior = Nx.multiply(-0.5, Nx.add(Nx.pow(q.mu, 2), Nx.pow(q.log_sigma, 2)))
-        Nx.add(prior, Nx.sum(Nx.subtract(Nx.multiply(-0.5, Nx.pow(z, 2)), q.log_sigma)))
-      end
-
-      q = %{mu: Nx.f64(0), log_sigma: Nx.f64(0)}
-      %{draws: draws, stats: stats} = Nx.Vulkan.MCMC.sample(logp, q, data, draws: 500)
-
-      draws.mu
-      #=> a tensor f64[4][500]
+      iex> logp = fn q, data ->
+      ...>   z = Nx.divide(Nx.subtract(data, q.mu), Nx.exp(q.log_sigma))
+      ...>   prior = Nx.multiply(-0.5, Nx.add(Nx.pow(q.mu, 2), Nx.pow(q.log_sigma, 2)))
+      ...>   Nx.add(prior, Nx.sum(Nx.subtract(Nx.multiply(-0.5, Nx.pow(z, 2)), q.log_sigma)))
+      ...> end
+      iex> data = Nx.tensor([0.3, -1.2, 0.7, 2.0], type: :f64)
+      iex> q = %{mu: Nx.f64(0), log_sigma: Nx.f64(0)}
+      iex> result = Nx.Vulkan.MCMC.sample(logp, q, data, warmup: 200, draws: 300, progress: false)
+      iex> {Nx.type(result.draws.mu), Nx.shape(result.draws.mu)}
+      {{:f, 64}, {4, 300}}
 
   ## Algorithms
 

@@ -7,6 +7,12 @@ defmodule Nx.Vulkan.MCMC.Diagnostics do
 
       Nx.Vulkan.MCMC.Diagnostics.summary(result)
 
+  Each diagnostic is a function of draws, too:
+
+      iex> rising = Nx.tensor([[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]], type: :f64)
+      iex> Nx.to_number(Nx.Vulkan.MCMC.Diagnostics.rhat(rising)) > 1.01
+      true
+
   R-hat near 1 says that the chains agree: above 1.01 they need more draws, or the model another parametrisation. The bulk
   effective sample size (ESS) is of the centre of the posterior, the tail ESS of the quantiles 5% and 95%: below 100 a chain, the
   estimates are not reliable. Divergences say that the sampler could not follow the density everywhere, and an

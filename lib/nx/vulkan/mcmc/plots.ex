@@ -5,7 +5,10 @@ defmodule Nx.Vulkan.MCMC.Plots do
   Where the module `VegaLite` is loaded, a plot is one of its structs, which Livebook draws. Elsewhere it is the
   specification, a map for any program that takes Vega-Lite's JSON.
 
-      Nx.Vulkan.MCMC.Plots.trace(draws.theta[[.., .., 2]], "theta[2]")
+      iex> draws = Nx.tensor([[1.0, 2.0, 1.5], [1.2, 0.8, 1.1]])
+      iex> plot = Nx.Vulkan.MCMC.Plots.trace(draws, "theta")
+      iex> {plot["mark"], length(plot["data"]["values"])}
+      {"line", 6}
   """
 
   alias Nx.Tensor, as: T

@@ -5,23 +5,17 @@ defmodule Nx.Vulkan.MCMC.Transform do
   A transform is a value that `positive/0`, `simplex/0` and the other functions below make. A model has a container of
   them, one for each parameter, as `Nx.Container` has them:
 
-      alias Nx.Vulkan.MCMC.Transform
-
-      transforms = %{mu: Transform.real(), sigma: Transform.positive(), weights: Transform.simplex()}
+      iex> alias Nx.Vulkan.MCMC.Transform
+      iex> transforms = %{mu: Transform.real(), sigma: Transform.positive()}
+      iex> start = Transform.unconstrain(transforms, %{mu: Nx.f64(0.5), sigma: Nx.f64(1.0)})
+      iex> {Nx.to_number(start.mu), Nx.to_number(start.sigma)}
+      {0.5, 0.0}
 
   `density/2` makes of a log-density over constrained parameters one over unconstrained ones: it adds the logarithm of the
   Jacobian determinant's absolute value. `unconstrain/2` makes a start of parameters, and `constrain/2` makes
   parameters of draws:
 
-      start = %{mu: Nx.f64(0.5), sigma: Nx.f64(1.5), weights: Nx.f64([0.2, 0.3, 0.5])}
-
-      result =
-        Nx.Vulkan.MCMC.sample(
-          Transform.density(&Model.logp/2, transforms),
-          Transform.unconstrain(transforms, start),
-          data
-        )
-
+      result = Nx.Vulkan.MCMC.sample(Transform.density(&Model.logp/2, transforms), start, data)
       draws = Transform.constrain(transforms, result.draws)
 
   Vectors are along the last axis and matrices along the last two. Axes before these are separate parameters of the kind,
