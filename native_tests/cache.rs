@@ -35,7 +35,8 @@ fn kernels_come_from_disk_and_damaged_files_are_rebuilt() {
     let probed = files();
     assert!(!probed.is_empty(), "what the probe process found is remembered");
     // A new store in memory each time, so that only the disk remembers.
-    let empty = || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap(), false);
+    let empty =
+        || Pipelines::new(gpu.device.clone(), DiskCache::new(gpu.device.physical_device()).unwrap(), false).unwrap();
     let build = || {
         let pipelines = empty();
         let pipeline = pipelines

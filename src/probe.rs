@@ -1,6 +1,7 @@
 //! What the probe process does: it runs a small kernel of the engine's own for each feature that a device claims, so that a fault of the
 //! driver ends this process and not a user's. This module runs kernels and prints what came of them; `device::probe_process` starts the
-//! process and decides what follows from it.
+//! process and decides what follows from it. Started with another argument, it is the process that optimises users' SPIR-V
+//! (`pipeline::spirv`), where an optimizer's fault ends no user's process either.
 
 use std::io::Write as _;
 use std::ops::Add;
@@ -22,6 +23,7 @@ use crate::graph::{Context, Operand};
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::{Tensor, fusion};
 use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
+use crate::pipeline::spirv::{OPTIMISE, optimise_main};
 use crate::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
 use crate::stream::{Binding, Dispatch, DispatchPredicate};
@@ -99,6 +101,10 @@ pub fn main() -> ! {
                 findings.text().lines().for_each(say);
                 say(&end());
             }
+            exit(0)
+        }
+        [OPTIMISE] => {
+            optimise_main();
             exit(0)
         }
         [TRY_AT_ONCE, wanted, without] => try_at_once(open(wanted, without)),

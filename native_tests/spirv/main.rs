@@ -9,11 +9,13 @@
 )]
 
 mod checking;
+mod optimising;
 mod running;
 #[path = "../support/mod.rs"]
 mod support;
 
-use nx_vulkan::pipeline::spirv::{self, BufferBinding, Module, SpirvError};
+use nx_vulkan::pipeline::SpecializationConstant;
+use nx_vulkan::pipeline::spirv::{self, BufferBinding, Module, SizeLimits, SpirvError};
 use shaderc::{CompileOptions, Compiler, ShaderKind, TargetEnv};
 
 /// Vulkan 1.0 to 1.3 as shaderc takes them: SPIR-V 1.0 (`BufferBlock`), 1.3, 1.5 and 1.6 (`LocalSizeId`).
@@ -79,7 +81,12 @@ fn kernel(annotations: &str, types: &str, statements: &str) -> Vec<u8> {
 }
 
 fn load(bytes: &[u8]) -> Result<Module, SpirvError> {
-    spirv::load(bytes, &[])
+    load_with(bytes, &[])
+}
+
+/// Loads a module as it is, with values of specialization constants.
+fn load_with(bytes: &[u8], specialization: &[SpecializationConstant]) -> Result<Module, SpirvError> {
+    spirv::load(bytes, specialization, &SizeLimits::times(1.0), |_| None)
 }
 
 /// The message with which a module is refused.

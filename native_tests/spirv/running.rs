@@ -227,7 +227,7 @@ fn specialization_constants_of_every_type_reach_the_kernel() {
         }";
     let limits = Limits::of(&device().device);
     let results = |values: &[(u32, i32)]| -> Option<Vec<i32>> {
-        let module = spirv::load(&compile(source), values).unwrap();
+        let module = load_with(&compile(source), values).unwrap();
         module.check_device(&limits).inspect_err(|missing| println!("left out on this device: {missing}")).ok()?;
         let after = run_spirv(&module.words, &[vec![0; 11]], &[], [1, 1, 1]).remove(0);
         Some(after.into_iter().map(|word| word as i32).collect())

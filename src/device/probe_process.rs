@@ -5,7 +5,7 @@
 //! supervisor, which calls no driver, starts the one that does as often as it takes: first for all features at once, which takes a fraction
 //! of the time, and for one after the other where that process does not end well.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -134,6 +134,11 @@ pub fn set_probe_executable(path: &Path) {
     let _ = EXECUTABLE.set(path.to_owned());
 }
 
+/// Where the probe's executable is, if that is known.
+pub fn probe_executable() -> Option<&'static Path> {
+    EXECUTABLE.get().map(PathBuf::as_path)
+}
+
 /// How long the process may take for one feature, and to begin. Drivers build a kernel in a second at most, on a busy machine in some more.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -150,7 +155,7 @@ pub struct ProbeRun {
 impl ProbeRun {
     /// Has a device tried, which is given as `NX_VULKAN_DEVICE` gives it. `None` where there is no executable.
     pub fn start(wanted: &str) -> Option<Self> {
-        let executable = EXECUTABLE.get()?;
+        let executable = probe_executable()?;
         let mut command = Command::new(executable);
         // The process is over before a clock counts.
         command.arg(SUPERVISE).arg(executable).arg(wanted).env("NX_VULKAN_HOLD_CLOCK", "0");
@@ -194,8 +199,28 @@ pub fn supervise(executable: &Path, wanted: &str, forward: impl Fn(&str)) -> Opt
     Supervisor { executable, wanted, limit: STEP_LIMIT, forward }.ask()
 }
 
+/// Has the system end this process once it has run for these seconds, and refuse it more than these bytes of address space.
+pub fn confine(seconds: c_uint, bytes: u64) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const ADDRESS_SPACE: c_int = 9;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const ADDRESS_SPACE: c_int = 10;
+    const SIGALRM: c_int = 14;
+    const DEFAULT: usize = 0;
+    let limit = [bytes; 2];
+    // SAFETY: the numbers are the system's, the default action of a signal needs no handler, and the limit is the pair of numbers that the
+    // call reads.
+    unsafe {
+        signal(SIGALRM, DEFAULT);
+        alarm(seconds);
+        setrlimit(ADDRESS_SPACE, limit.as_ptr());
+    }
+}
+
 unsafe extern "C" {
     fn signal(number: c_int, handler: usize) -> usize;
+    fn alarm(seconds: c_uint) -> c_uint;
+    fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
 }
 
 fn start(command: &mut Command) -> Option<Child> {

@@ -88,7 +88,7 @@ impl Gpu {
             index,
             pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps, sharing)?),
             stream,
-            pipelines: Pipelines::new(device.clone(), DiskCache::new(&physical)?, caps.exponential_loops),
+            pipelines: Pipelines::new(device.clone(), DiskCache::new(&physical)?, caps.exponential_loops)?,
             clock: Clock::hold(&physical)?,
             device,
             caps,

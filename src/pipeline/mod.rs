@@ -91,6 +91,8 @@ pub struct Pipelines {
     /// Whether what is made of GLSL has selections of one branch alone.
     one_sided: bool,
     disk: DiskCache,
+    /// How large users' modules may be.
+    module_limits: spirv::SizeLimits,
     builders: Builders,
     kernels: RwLock<HashMap<KernelKey, Arc<Pipeline>, BuildHasherDefault<IdentityHasher>>>,
     user_kernels: UserKernels,
@@ -98,15 +100,16 @@ pub struct Pipelines {
 
 impl Pipelines {
     /// No pipelines yet; `disk` is where they come from and go to. `one_sided` says whether [`selections`] are rewritten for the driver.
-    pub fn new(device: Arc<Device>, disk: DiskCache, one_sided: bool) -> Self {
-        Self {
+    pub fn new(device: Arc<Device>, disk: DiskCache, one_sided: bool) -> Result<Self> {
+        Ok(Self {
             one_sided,
             disk,
+            module_limits: spirv::SizeLimits::of_environment()?,
             builders: Builders::default(),
             device,
             kernels: RwLock::default(),
             user_kernels: UserKernels::default(),
-        }
+        })
     }
 
     /// The folder of the cache on disk; `None` where no folder for one is known.

@@ -151,6 +151,17 @@ impl Pipelines {
         Ok(words)
     }
 
+    /// A smaller module with the same results, from the disk or from the optimizer.
+    fn optimised(&self, words: &[u32]) -> Option<Vec<u32>> {
+        let content = self.disk.key(&[spirv::optimiser().as_bytes(), bytemuck::cast_slice(words)]);
+        if let Some(CachedPipeline { words, .. }) = self.disk.read(content) {
+            return Some(words);
+        }
+        let words = spirv::optimise(words)?;
+        self.disk.write(content, &CachedPipeline { words: words.clone(), driver_data: vec![] });
+        Some(words)
+    }
+
     /// The pipeline of a SPIR-V module, built once the checks have passed.
     fn checked(
         &self,
@@ -160,7 +171,8 @@ impl Pipelines {
         refused: impl Fn(spirv::SpirvError) -> Error,
     ) -> Result<UserKernel> {
         let specialization: Vec<_> = interface.constant.into_iter().collect();
-        let module = spirv::load(bytes, &specialization).map_err(&refused)?;
+        let module = spirv::load(bytes, &specialization, &self.module_limits, |words| self.optimised(words));
+        let module = module.map_err(&refused)?;
         module.check_layout(interface.bindings, interface.push_bytes).map_err(&refused)?;
         module.check_device(&spirv::Limits::of(&self.device)).map_err(&refused)?;
         let content = self.disk.key(&[bytemuck::cast_slice(&module.words), format!("{interface:?}").as_bytes()]);

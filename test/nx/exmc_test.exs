@@ -4,6 +4,7 @@ defmodule Nx.Vulkan.ExmcTest do
   use Nx.Vulkan.Test.Case, async: true
 
   alias Nx.Vulkan.NativeV
+  alias Nx.Vulkan.Test.UnsharedKernel
 
   defmodule Posterior do
     # The model of shaders/leapfrog_regime.comp as a sum of log densities, of which Nx makes the gradient.
@@ -201,6 +202,75 @@ defmodule Nx.Vulkan.ExmcTest do
       assert {:error, :invalid_argument, _} = call.(0)
       for chains <- [2, 65_536, 0xFFFFFFFF], do: assert(call.(chains) == {:error, :size_mismatch})
       assert {:ok, _} = call.(1)
+    end
+  end
+
+  # The same density in scalars, as eXMC's generator takes models: its kernel is written without sharing.
+  defmodule Scalars do
+    @half_log_two_pi 0.5 * :math.log(2 * :math.pi())
+
+    def prior({w1, w2, mu1, mu2, s1, s2, s3, theta}) do
+      free =
+        for {x, s} <- [{w1, 1}, {w2, 1}, {mu1, 0.5}, {mu2, 1}, {theta, 1}],
+            do: normal(x, 0.0, f64(s))
+
+      folded =
+        for {x, s} <- [{s1, 1}, {s2, 1}, {s3, 2}] do
+          density = Nx.add(normal(softplus(x), 0.0, f64(s)), f64(:math.log(2)))
+          Nx.subtract(density, softplus(Nx.negate(x)))
+        end
+
+      Enum.reduce(free ++ folded, &Nx.add/2)
+    end
+
+    def likelihood({w1, w2, mu1, mu2, s1, s2, s3, _}, x) do
+      regimes =
+        for {w, mu, s} <- [{w2, mu1, s1}, {w1, mu2, s2}, {0.0, 0.0, s3}],
+            do: Nx.add(w, normal(x, mu, softplus(s)))
+
+      largest = Enum.reduce(regimes, &Nx.max/2)
+      relative = log_sum_exp(for(regime <- regimes, do: Nx.subtract(regime, largest)))
+      Nx.subtract(Nx.add(largest, relative), log_sum_exp([w2, w1, 0.0]))
+    end
+
+    defp f64(number), do: Nx.tensor(number, type: :f64, backend: Nx.BinaryBackend)
+
+    defp log_sum_exp(terms),
+      do: terms |> Enum.map(&Nx.exp/1) |> Enum.reduce(&Nx.add/2) |> Nx.log()
+
+    defp softplus(x) do
+      above = Nx.add(x, Nx.log1p(Nx.exp(Nx.negate(x))))
+      Nx.select(Nx.greater(x, 0.0), above, Nx.log1p(Nx.exp(x)))
+    end
+
+    defp normal(x, mu, sigma) do
+      z = Nx.divide(Nx.subtract(x, mu), sigma)
+
+      Nx.subtract(
+        Nx.multiply(-0.5, Nx.multiply(z, z)),
+        Nx.add(Nx.log(sigma), f64(@half_log_two_pi))
+      )
+    end
+  end
+
+  describe "a kernel in which nothing is shared" do
+    @tag timeout: 300_000
+    test "runs, however large it is" do
+      if has_f64?() do
+        spirv = UnsharedKernel.leapfrog(&Scalars.prior/1, &Scalars.likelihood/2, @d)
+        %{selections: selections, variables: variables} = UnsharedKernel.sizes(spirv)
+        assert byte_size(spirv) > 4_500_000 and selections > 6377 and variables * 8 > 86_000
+        path = Path.join(System.tmp_dir!(), "nx_vulkan_#{System.unique_integer([:positive])}.spv")
+        File.write!(path, spirv)
+        on_exit(fn -> File.rm(path) end)
+
+        {q, p, returns} = case_of()
+        want = leapfrog(q, p, inverse_mass(@d), 6, 0.01, &reference(&1, returns))
+        push = <<6::32-little, @n_obs::32-little, @d::32-little, 0::32, 0.01::float-64-little>>
+        [q, p, extras] = for list <- [q, p, returns ++ inverse_mass(@d)], do: encode(list, 64)
+        {:ok, chain} = NativeV.leapfrog_chain_synth_f64(q, p, extras, push, 6, path)
+        assert_close(for(part <- Tuple.to_list(chain), do: decode(part, 64)), want, 1.0e-11)
+      end
     end
   end
 

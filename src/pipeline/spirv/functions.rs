@@ -6,13 +6,7 @@ use std::collections::HashMap;
 use ::spirv::Op;
 
 use super::SpirvError;
-
-/// Most bytes of variables one invocation may hold outside buffers and workgroup memory: CPU drivers put them on a
-/// thread's stack, once for each lane.
-const MAX_PRIVATE_BYTES: u64 = 64 << 10;
-
-/// Most scalars that instructions produce, each call of a function counted.
-const MAX_SCALARS: u64 = 1 << 20;
+use super::sizes::{self, SizeLimits};
 
 /// Deepest nesting of selections and loops, callers' included. Lavapipe's code generator keeps them on a stack of 80
 /// entries whose end it does not check. Drivers turn a return inside a construct into one more selection around what
@@ -123,16 +117,13 @@ impl Functions {
 
     /// Checks every function with its callees against the limits. `global_bytes` are those of the variables outside
     /// functions.
-    pub fn check(mut self, global_bytes: u64) -> Result<(), SpirvError> {
+    pub fn check(mut self, global_bytes: u64, limits: &SizeLimits) -> Result<(), SpirvError> {
         let ids: Vec<u32> = self.all.keys().copied().collect();
         for id in ids {
             let FunctionSize { scalars, bytes, nesting, calls } = self.inlined(id, 0)?;
-            let bytes = bytes.saturating_add(global_bytes);
-            let message = if scalars > MAX_SCALARS {
-                format!("functions that produce more than {MAX_SCALARS} scalars once inlined")
-            } else if bytes > MAX_PRIVATE_BYTES {
-                format!("{bytes} bytes of variables an invocation, more than {MAX_PRIVATE_BYTES}")
-            } else if calls > MAX_CALL_DEPTH {
+            limits.check(&sizes::SCALARS, scalars)?;
+            limits.check(&sizes::PRIVATE_BYTES, bytes.saturating_add(global_bytes))?;
+            let message = if calls > MAX_CALL_DEPTH {
                 too_many_calls()
             } else if nesting > MAX_NESTING {
                 format!("control flow nested {nesting} deep, calls and early returns included, more than {MAX_NESTING}")

@@ -2,7 +2,8 @@
 //! opens no files, builds no pipelines and knows no buffers.
 //!
 //! A driver trusts the SPIR-V it gets: an invalid module, or an index outside an array, can take the whole process
-//! down. [`load`] therefore lets a module through in four steps:
+//! down. [`load`] therefore lets a module through in four steps. A large one is optimised before ([`optimise`]), and taken as it is where
+//! that comes to no end or its result does not pass.
 //!
 //! 1. **Structure** ([`structure`]): the words themselves, and what would make the checkers run forever; debug
 //!    information is removed.
@@ -16,15 +17,20 @@
 //! What remains undecidable (a loop that never ends, a barrier that not all invocations reach) is bounded by the time
 //! limit of the wait for the dispatch.
 //!
-//! SPIRV-Tools gives the parser and the validator. Its optimizer, which libshaderc exports as well, stays unused: constant
-//! folding crashes the process on modules that the validator accepts, and robust access changes what kernels compute
-//! ([`specialise`] and [`clamp`] say how). Nothing in it bounds nesting, calls or sizes ([`functions`]), which is what
+//! SPIRV-Tools gives the parser and the validator, and the optimizer of large modules, which runs in a process of its own: it crashes on
+//! modules that the validator accepts, and bounds neither its time nor its memory. Its passes for constants and for robust access stay unused
+//! ([`specialise`] and [`clamp`] say why), and its inliner, too: nothing in it bounds nesting, calls or sizes ([`functions`]), which is what
 //! overruns drivers' tables.
 
+mod calls;
 mod clamp;
+mod dominators;
 mod functions;
 mod limits;
+mod optimise;
 mod reflect;
+mod share;
+mod sizes;
 mod specialise;
 mod structure;
 mod tools;
@@ -34,7 +40,10 @@ use std::collections::BTreeSet;
 
 pub use ::spirv::Capability;
 pub use limits::{Limits, missing_capability};
+pub use optimise::{OPTIMISE, main as optimise_main, optimise, version as optimiser};
+pub use sizes::SizeLimits;
 
+use super::SpecializationConstant;
 use specialise::Specialised;
 use tools::Tools;
 
@@ -103,16 +112,33 @@ pub struct Module {
 /// Checks a SPIR-V module and prepares it for the driver.
 ///
 /// `bytes` is the file in either byte order. `specialization` pairs specialization constant ids with 32-bit values;
-/// ids that the module lacks are ignored, constants that are not named keep their defaults.
+/// ids that the module lacks are ignored, constants that are not named keep their defaults. `optimised` is asked for a smaller
+/// module where this one is large; the smaller one is taken if it passes.
 ///
 /// Never panics: whatever `bytes` holds, the answer is a [`Module`] or a [`SpirvError`].
-pub fn load(bytes: &[u8], specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
+pub fn load(
+    bytes: &[u8],
+    specialization: &[SpecializationConstant],
+    limits: &SizeLimits,
+    optimised: impl FnOnce(&[u32]) -> Option<Vec<u32>>,
+) -> Result<Module, SpirvError> {
     let words = structure::words_of(bytes)?;
+    let smaller = if optimise::is_large(&words) { optimised(&words) } else { None };
+    let smaller = smaller.filter(|words| words.len() > HEADER_WORDS);
+    on_checker_thread(|| match smaller {
+        Some(smaller) => check(smaller, specialization, limits)
+            .or_else(|refusal| check(words, specialization, limits).map_err(|_| refusal)),
+        None => check(words, specialization, limits),
+    })
+}
+
+/// Runs what checks or changes a module on a thread of its own, with a large stack. A panic is an error.
+fn on_checker_thread<T: Send>(work: impl FnOnce() -> Result<T, SpirvError> + Send) -> Result<T, SpirvError> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("nx_vulkan spirv".into())
             .stack_size(VALIDATOR_STACK_BYTES)
-            .spawn_scoped(scope, || check(words, specialization))
+            .spawn_scoped(scope, work)
             .map_err(|error| SpirvError::Internal(format!("no thread: {error}")))?
             .join()
             .unwrap_or_else(|_| Err(SpirvError::Internal("the checker panicked".into())))
@@ -174,13 +200,17 @@ impl Module {
     }
 }
 
-fn check(words: Vec<u32>, specialization: &[(u32, i32)]) -> Result<Module, SpirvError> {
+fn check(
+    words: Vec<u32>,
+    specialization: &[SpecializationConstant],
+    limits: &SizeLimits,
+) -> Result<Module, SpirvError> {
     let tools = Tools::new()?;
-    structure::check(&words)?;
+    structure::check(&words, limits)?;
     tools.validate(&words)?;
     let Specialised { words, ids, constants } = specialise::specialise(&words, &tools.parse(&words)?, specialization)?;
     let instructions = tools.parse(&words)?;
-    let reflection = reflect::reflect(&words, &instructions, &constants)?;
+    let reflection = reflect::reflect(&words, &instructions, &constants, limits)?;
     let words = clamp::clamp(&words, &instructions, &constants, &reflection)?;
     tools.validate(&words)?;
     Ok(Module {

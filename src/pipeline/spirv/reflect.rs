@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::spirv::{AddressingModel, BuiltIn, Capability, ExecutionMode, ExecutionModel, Op, StorageClass};
 
 use super::functions::Functions;
+use super::sizes::{self, SizeLimits};
 use super::specialise::Constants;
 use super::structure::string;
 use super::tools::Instruction;
@@ -32,9 +33,6 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// Most scalars in one value: drivers take an array apart when it is loaded or stored whole.
 const MAX_VALUE_SCALARS: u64 = 1 << 14;
-
-/// Most scalars in all constants.
-const MAX_CONSTANT_SCALARS: u64 = 1 << 20;
 
 /// What a module declares, as far as `Module` and `clamp` need it.
 pub(super) struct Reflection {
@@ -60,9 +58,11 @@ pub(super) fn reflect(
     words: &[u32],
     instructions: &[Instruction],
     constants: &Constants,
+    limits: &SizeLimits,
 ) -> Result<Reflection, SpirvError> {
     let mut walk = Reflector {
         constants,
+        limits,
         capabilities: BTreeSet::new(),
         glsl: None,
         entry_points: Vec::new(),
@@ -87,6 +87,7 @@ pub(super) fn reflect(
 
 struct Reflector<'a> {
     constants: &'a Constants,
+    limits: &'a SizeLimits,
     capabilities: BTreeSet<Capability>,
     glsl: Option<u32>,
     entry_points: Vec<(u32, String)>,
@@ -211,10 +212,7 @@ impl Reflector<'_> {
         } else {
             self.constant_scalars = self.constant_scalars.saturating_add(scalars);
         }
-        if self.constant_scalars > MAX_CONSTANT_SCALARS {
-            return unsupported(format!("constants of more than {MAX_CONSTANT_SCALARS} scalars"));
-        }
-        Ok(())
+        self.limits.check(&sizes::CONSTANT_SCALARS, self.constant_scalars)
     }
 
     fn execution_mode(&mut self, words: &[u32]) -> Result<(), SpirvError> {
@@ -318,7 +316,7 @@ impl Reflector<'_> {
         let Some(local_size) = local_size.filter(|sizes| !sizes.contains(&0)) else {
             return unsupported("a workgroup size that is zero or unknown");
         };
-        self.functions.check(self.private_bytes)?;
+        self.functions.check(self.private_bytes, self.limits)?;
         let bindings = self.written.into_iter().map(|(binding, written)| BufferBinding { binding, written }).collect();
         Ok(Reflection {
             entry_point,

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use ::spirv::{Capability, MAGIC_NUMBER, Op, StorageClass};
 
+use super::sizes::{self, SizeLimits};
 use super::{HEADER_WORDS, SpirvError};
 
 /// Capabilities a kernel may declare. Left out are those that reach memory without a descriptor (physical storage
@@ -59,23 +60,11 @@ pub(super) const CAPABILITIES: &[Capability] = {
     ]
 };
 
-/// Largest module in words (4 MiB): drivers' compile time and memory grow faster than linearly with it.
-const MAX_WORDS: usize = 1 << 20;
-
-/// Largest id bound: drivers allocate a table of this length whatever the module holds.
-const MAX_BOUND: u32 = 1 << 20;
-
 /// Deepest nesting of types.
 const MAX_TYPE_DEPTH: u32 = 32;
 
 /// Most types in one type's tree of members and elements, each counted at every occurrence.
 const MAX_TYPE_PARTS: u64 = 4096;
-
-/// Most basic blocks of a module.
-const MAX_BLOCKS: u32 = 1 << 14;
-
-/// Most structured selections and loops of a module.
-const MAX_CONSTRUCTS: u32 = 2048;
 
 /// Most buffers and push-constant blocks, more than the validator checks quickly or a device binds.
 const MAX_BUFFERS: u32 = 64;
@@ -103,9 +92,6 @@ pub(super) fn words_of(bytes: &[u8]) -> Result<Vec<u32>, SpirvError> {
     }
     if bytes.len() < HEADER_WORDS * 4 {
         return not_spirv(format!("{} bytes hold no header: it is cut off", bytes.len()));
-    }
-    if bytes.len() > MAX_WORDS * 4 {
-        return unsupported(format!("{} bytes, more than {}", bytes.len(), MAX_WORDS * 4));
     }
     let (chunks, _) = bytes.as_chunks::<4>();
     let word = |chunk: &[u8; 4]| {
@@ -187,10 +173,9 @@ fn unsupported<T>(message: String) -> Result<T, SpirvError> {
 }
 
 /// Checks what bounds the work of the validator.
-pub(super) fn check(words: &[u32]) -> Result<(), SpirvError> {
-    if words[3] > MAX_BOUND {
-        return unsupported(format!("an id bound of {}, more than {MAX_BOUND}", words[3]));
-    }
+pub(super) fn check(words: &[u32], limits: &SizeLimits) -> Result<(), SpirvError> {
+    limits.check(&sizes::BYTES, words.len() as u64 * 4)?;
+    limits.check(&sizes::IDS, words[3].into())?;
     // Lavapipe crashes on anything but the one schema that exists.
     if words[4] != 0 {
         return unsupported(format!("instruction schema {}", words[4]));
@@ -225,16 +210,11 @@ pub(super) fn check(words: &[u32]) -> Result<(), SpirvError> {
         }
         Ok(())
     })?;
-    if blocks > MAX_BLOCKS {
-        return unsupported(format!("{blocks} basic blocks, more than {MAX_BLOCKS}"));
-    }
     if buffers > MAX_BUFFERS {
         return unsupported(format!("{buffers} buffers and push-constant blocks, more than {MAX_BUFFERS}"));
     }
-    if constructs > MAX_CONSTRUCTS {
-        return unsupported(format!("{constructs} selections and loops, more than {MAX_CONSTRUCTS}"));
-    }
-    Ok(())
+    limits.check(&sizes::BLOCKS, blocks)?;
+    limits.check(&sizes::CONSTRUCTS, constructs)
 }
 
 fn capability(number: u32) -> Result<(), SpirvError> {

@@ -1,4 +1,4 @@
-//! SPIRV-Tools' validator and parser, through its C interface (`spirv-tools/libspirv.h`). Owns all
+//! SPIRV-Tools' validator, parser and optimizer, through its C interface (`spirv-tools/libspirv.h`). Owns all
 //! `unsafe` code of user SPIR-V, and keeps nothing between two calls.
 //!
 //! libshaderc, which the crate links anyway, carries SPIRV-Tools and exports this interface: the shared library of
@@ -32,6 +32,23 @@ struct OpaqueContext {
 #[repr(C)]
 struct ValidatorOptions {
     _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct Optimizer {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct OptimizerOptions {
+    _opaque: [u8; 0],
+}
+
+/// What the library gives back: its words and their number.
+#[repr(C)]
+struct Binary {
+    code: *const u32,
+    word_count: usize,
 }
 
 #[repr(C)]
@@ -91,10 +108,25 @@ unsafe extern "C" {
         diagnostic: *mut *mut Diagnostic,
     ) -> c_int;
     fn spvDiagnosticDestroy(diagnostic: *mut Diagnostic);
+    fn spvOptimizerCreate(env: c_int) -> *mut Optimizer;
+    fn spvOptimizerDestroy(optimizer: *mut Optimizer);
+    fn spvOptimizerRegisterPassFromFlag(optimizer: *mut Optimizer, flag: *const c_char) -> bool;
+    fn spvOptimizerOptionsCreate() -> *mut OptimizerOptions;
+    fn spvOptimizerOptionsDestroy(options: *mut OptimizerOptions);
+    fn spvOptimizerOptionsSetRunValidator(options: *mut OptimizerOptions, wanted: bool);
+    fn spvOptimizerRun(
+        optimizer: *mut Optimizer,
+        words: *const u32,
+        word_count: usize,
+        optimized: *mut *mut Binary,
+        options: *mut OptimizerOptions,
+    ) -> c_int;
+    fn spvBinaryDestroy(binary: *mut Binary);
 }
 
 /// A SPIRV-Tools context for Vulkan 1.3. It is never shared: every call makes its own, so no two threads meet in it.
 pub(super) struct Tools {
+    env: c_int,
     context: *mut OpaqueContext,
     options: *mut ValidatorOptions,
 }
@@ -107,7 +139,7 @@ impl Tools {
             return Err(SpirvError::Internal("libshaderc's SPIRV-Tools does not know Vulkan 1.3".into()));
         }
         // SAFETY: the environment is one that the library named itself; both objects are released in `drop`.
-        let tools = unsafe { Self { context: spvContextCreate(env), options: spvValidatorOptionsCreate() } };
+        let tools = unsafe { Self { env, context: spvContextCreate(env), options: spvValidatorOptionsCreate() } };
         if tools.context.is_null() || tools.options.is_null() {
             return Err(SpirvError::Internal("SPIRV-Tools could not be initialised".into()));
         }
@@ -168,6 +200,28 @@ impl Tools {
         };
         check(result, diagnostic)?;
         Ok(list)
+    }
+
+    /// The module after these passes, by the names that `spirv-opt` gives them; `None` where one fails. May end the process or take
+    /// forever, even for a valid module.
+    pub fn optimise(&self, words: &[u32], passes: &[&CStr]) -> Option<Vec<u32>> {
+        let mut optimised = ptr::null_mut();
+        // SAFETY: the environment is one that the library named itself; the objects are used here alone and released below; `words` and the
+        // passes' names outlive the calls. The library's words are copied before they are released.
+        unsafe {
+            let (optimizer, options) = (spvOptimizerCreate(self.env), spvOptimizerOptionsCreate());
+            // The caller has validated the module, with this one's options.
+            spvOptimizerOptionsSetRunValidator(options, false);
+            let registered = passes.iter().all(|pass| spvOptimizerRegisterPassFromFlag(optimizer, pass.as_ptr()));
+            let passed = registered
+                && spvOptimizerRun(optimizer, words.as_ptr(), words.len(), &mut optimised, options) == SUCCESS;
+            let binary = optimised.as_ref().filter(|_| passed);
+            let words = binary.map(|binary| std::slice::from_raw_parts(binary.code, binary.word_count).to_vec());
+            spvBinaryDestroy(optimised);
+            spvOptimizerOptionsDestroy(options);
+            spvOptimizerDestroy(optimizer);
+            words
+        }
     }
 }
 
