@@ -39,7 +39,7 @@ defmodule Nx.Vulkan.ComplexTest do
 
   for op <- @exact_unary ++ @maths_unary do
     test "#{op}" do
-      for type <- complex_types(), values <- [:moderate, :few, :any] do
+      for type <- complex_types(), values <- [:moderate, :few, :any, :near_zero] do
         check(unquote(op), [Generators.tensor({400}, type, range(unquote(op), type, values))])
       end
     end

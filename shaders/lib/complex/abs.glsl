@@ -16,11 +16,10 @@ REAL nx_abs(COMPLEX z) {
   REAL x = nx_abs(z.x), y = nx_abs(z.y);
   if (is_zero(x)) return y;
   if (is_zero(y)) return x;
-  REAL larger = x > y ? x : y;
-  REAL t = nx_divide(x > y ? y : x, larger);
+  REAL larger = nx_max(x, y), t = nx_divide(nx_min(x, y), larger);
   precise REAL s = REAL(1) + t * t;
-  precise REAL r = larger * nx_sqrt(s);
-  return r;
+  precise REAL r = fp_significand(larger) * nx_sqrt(s);
+  return c_ldexp(r, fp_exponent(larger));
 }
 
 #endif

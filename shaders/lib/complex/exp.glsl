@@ -64,8 +64,8 @@ COMPLEX c_edges(COMPLEX z, COMPLEX r, COMPLEX corner) {
 COMPLEX nx_exp(COMPLEX z) {
   int k;
   DOUBLE_WORD e = c_exp_reduced(DOUBLE_WORD(z.x, REAL(0)), k);
-  precise COMPLEX r = (REAL(1) + e.x) * c_cis(z.y);
-  return c_edges(z, c_ldexp(r, k), is_negative(z.x) ? COMPLEX(0) : COMPLEX(REAL_INF, REAL_NAN));
+  COMPLEX r = c_scaled_product(COMPLEX(REAL(1) + e.x), c_cis(z.y), k);
+  return c_edges(z, r, is_negative(z.x) ? COMPLEX(0) : COMPLEX(REAL_INF, REAL_NAN));
 }
 
 COMPLEX nx_expm1(COMPLEX z) {
@@ -78,8 +78,8 @@ COMPLEX nx_expm1(COMPLEX z) {
   REAL expm1_x = dd_value(dd_add(dd_two_sum(grown, -unit), dd_mul(e, grown)));
   precise REAL versine = cis.x > REAL(0) ? cis.y * cis.y / (REAL(1) + cis.x) : REAL(1) - cis.x;
   precise REAL re = expm1_x * cis.x - unit * versine;
-  precise REAL im = (REAL(1) + e.x) * cis.y;
-  COMPLEX r = COMPLEX(c_ldexp(re, max(k, 0)), c_ldexp(im, k));
+  REAL im = c_scaled_product(COMPLEX(REAL(1) + e.x), cis, k).y;
+  COMPLEX r = COMPLEX(c_ldexp(re, max(k, 0)), im);
   return c_edges(z, r, is_negative(z.x) ? COMPLEX(-1, 0) : COMPLEX(REAL_INF, REAL_NAN));
 }
 

@@ -28,8 +28,7 @@ COMPLEX c_sinh_cosh(REAL x, out int k) {
 COMPLEX nx_sinh(COMPLEX z) {
   int k;
   COMPLEX h = c_sinh_cosh(z.x, k);
-  precise COMPLEX r = h * c_cis(z.y);
-  r = c_ldexp(r, k);
+  COMPLEX r = c_scaled_product(h, c_cis(z.y), k);
   COMPLEX v = COMPLEX(is_zero(z.x) ? z.x : (is_negative(z.x) ? nx_negate(r.x) : r.x), r.y);
   return c_edges(z, v, COMPLEX(z.x, REAL_NAN));
 }
@@ -37,8 +36,7 @@ COMPLEX nx_sinh(COMPLEX z) {
 COMPLEX nx_cosh(COMPLEX z) {
   int k;
   COMPLEX h = c_sinh_cosh(z.x, k);
-  precise COMPLEX r = h.yx * c_cis(z.y);
-  r = c_ldexp(r, k);
+  COMPLEX r = c_scaled_product(h.yx, c_cis(z.y), k);
   r.y = is_zero(z.x) && is_nan(r.y) ? REAL(0) : r.y;
   COMPLEX v = COMPLEX(r.x, is_negative(z.x) ? nx_negate(r.y) : r.y);
   return c_edges(z, v, COMPLEX(REAL_INF, REAL_NAN));

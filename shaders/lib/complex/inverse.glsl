@@ -21,7 +21,7 @@
 void c_arc(COMPLEX z, out REAL x, out COMPLEX a, out COMPLEX b, out REAL im) {
   bool large = c_larger(z) >= fp_exp2i(z.x, REAL_MAX_EXPONENT - 3);
   REAL unit = large ? REAL(0.25) : REAL(1);
-  COMPLEX w = is_infinity(z) ? fp_exp2i(z.x, REAL_MAX_EXPONENT / 2) * c_direction(z) : unit * z;
+  COMPLEX w = is_infinity(z) ? fp_exp2i(z.x, REAL_MAX_EXPONENT / 2) * c_direction(z) : (large ? unit * z : z);
   w = COMPLEX(is_nan(z.x) ? z.x : w.x, is_nan(z.y) ? z.y : w.y);
   precise COMPLEX below = COMPLEX(unit - w.x, nx_negate(w.y));
   precise COMPLEX above = COMPLEX(unit + w.x, w.y);
@@ -68,13 +68,13 @@ COMPLEX nx_atanh(COMPLEX z) {
   precise REAL above = REAL(1) + x;
   REAL h = nx_abs(COMPLEX(below, y));
   bool pole = h < fp_exp2i(h, -REAL_POLE);
-  precise REAL ratio = pole ? fp_exp2i(h, -REAL_POLE / 2) / h : REAL(4) * (x / h) / h;
+  precise REAL ratio = pole ? nx_divide(fp_exp2i(h, -REAL_POLE / 2), h) : REAL(4) * (x / h) / h;
   REAL l = nx_log1p(ratio);
   precise REAL re = pole ? REAL(0.5) * (l + REAL(REAL_POLE / 2 + 1) * REAL_LN2) : REAL(0.25) * l;
   // Both operands of atan2 are divided by the larger part of z where that is above 1.
-  REAL unit = fp_exp2i(h, -clamp(fp_exponent(c_larger(z)), 0, REAL_MAX_EXPONENT - 1));
-  precise REAL v = unit * y;
-  precise REAL im = REAL(0.5) * nx_atan2(v + v, below * unit * above - v * y);
+  int e = clamp(fp_exponent(c_larger(z)), 0, REAL_MAX_EXPONENT - 1);
+  REAL unit = fp_exp2i(h, -e);
+  precise REAL im = REAL(0.5) * nx_atan2(c_ldexp(y, 1 - e), below * unit * above - unit * y * y);
   re = is_infinity(z) || is_zero(x) ? REAL(0) : (is_nan(z) ? REAL_NAN : re);
   im = is_infinity(z) && !is_nan(y) ? REAL_HALF_PI : (is_nan(z) ? REAL_NAN : im);
   return COMPLEX(fp_copysign(re, z.x), fp_copysign(im, z.y));

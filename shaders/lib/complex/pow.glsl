@@ -42,8 +42,7 @@ COMPLEX nx_pow(COMPLEX x, COMPLEX y) {
   DOUBLE_WORD angle = c_ldexp(dd_add(dd_mul(a, v.x), dd_mul(l, v.y)), min(m + n, 40));
   int k;
   DOUBLE_WORD e = c_exp_reduced(exponent, k);
-  precise COMPLEX r = (REAL(1) + e.x) * c_cis(angle);
-  return c_ldexp(r, k);
+  return c_scaled_product(COMPLEX(REAL(1) + e.x), c_cis(angle), k);
 }
 
 #endif

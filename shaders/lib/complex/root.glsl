@@ -49,7 +49,7 @@ COMPLEX nx_cbrt(COMPLEX z) {
   COMPLEX cis = c_cis(nx_divide(c_angle(z), REAL(3)));
   precise COMPLEX v = COMPLEX(r * cis.x, is_zero(cis.y) ? cis.y : r * cis.y);
   // The angle of y that is far below x may be subnormal.
-  precise REAL small = z.y / (REAL(3) * r * r);
+  REAL small = nx_divide(z.y, REAL(3) * r * r);
   bool is_flat = z.x > REAL(0) && nx_abs(z.y) < c_ldexp(larger, -REAL_DIGITS) && is_finite(larger);
   return COMPLEX(v.x, is_flat ? small : v.y);
 }
