@@ -1,5 +1,4 @@
-//! Compiles `shaders/*.comp` into `priv/shaders/*.spv`, the kernels of `src/device` for the library to embed, and lists all GLSL sources,
-//! which it embeds, too.
+//! Compiles `shaders/*.comp` into `priv/shaders/*.spv` and lists all GLSL sources for the library to embed.
 //!
 //! A source that mentions `REAL` is compiled once for each floating-point type: `x.spv` with float, `x_f64.spv` with
 //! double.
@@ -16,41 +15,35 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shaders = root.join("shaders");
     println!("cargo::rerun-if-changed=shaders");
     // The BEAM provides the enif_* functions; tests run without one and never call them. GNU ld makes missing
-    // symbols null; lld would have them resolved when a test starts. The rpath finds the libraries that bin/package puts next to this one.
+    // symbols null; lld would have them resolved when a test starts.
     let lenient: &[&str] = match env::var("CARGO_CFG_TARGET_OS")?.as_str() {
-        "macos" => &["-Wl,-undefined,dynamic_lookup", "-Wl,-rpath,@loader_path"],
-        _ => &["-fuse-ld=bfd", "-Wl,--unresolved-symbols=ignore-all", "-Wl,-rpath,$ORIGIN,-z,origin"],
+        "macos" => &["-Wl,-undefined,dynamic_lookup"],
+        _ => &["-fuse-ld=bfd", "-Wl,--unresolved-symbols=ignore-all"],
     };
     lenient.iter().for_each(|arg| println!("cargo::rustc-link-arg={arg}"));
     embed(&shaders, &PathBuf::from(env::var("OUT_DIR")?).join("shader_sources.rs"))?;
 
     let out = root.join("priv").join("shaders");
     fs::create_dir_all(&out)?;
-    compile_folder(&shaders, &shaders, &out)?;
-    compile_folder(&shaders, &root.join("src/device"), &PathBuf::from(env::var("OUT_DIR")?))?;
+    for path in files(&shaders)? {
+        if path.extension().is_some_and(|e| e == "comp") {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let source = fs::read_to_string(&path)?;
+            if source.contains("REAL") {
+                let double: &[_] = &[("REAL", "double"), ("HAS_FLOAT64", "1"), ("HAS_INT64", "1")];
+                compile(&shaders, &path, &source, &[("REAL", "float")], &out.join(format!("{stem}.spv")))?;
+                compile(&shaders, &path, &source, double, &out.join(format!("{stem}_f64.spv")))?;
+            } else {
+                compile(&shaders, &path, &source, &[], &out.join(format!("{stem}.spv")))?;
+            }
+        }
+    }
     // Deleted files are made again, with the time of the newest source: cargo would take a newer file for a change and build everything
     // a second time.
     let newest = files(&shaders)?.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max();
     for path in files(&out)? {
         println!("cargo::rerun-if-changed={}", path.display());
         fs::File::options().write(true).open(&path)?.set_modified(newest.ok_or("there are no shaders")?)?;
-    }
-    Ok(())
-}
-
-/// Compiles the `.comp` files of a folder, whose includes are under `shaders`, into files of `out`.
-fn compile_folder(shaders: &Path, folder: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
-    for path in files(folder)?.into_iter().filter(|path| path.extension().is_some_and(|e| e == "comp")) {
-        println!("cargo::rerun-if-changed={}", path.display());
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let source = fs::read_to_string(&path)?;
-        if source.contains("REAL") {
-            let double: &[_] = &[("REAL", "double"), ("HAS_FLOAT64", "1"), ("HAS_INT64", "1")];
-            compile(shaders, &path, &source, &[("REAL", "float")], &out.join(format!("{stem}.spv")))?;
-            compile(shaders, &path, &source, double, &out.join(format!("{stem}_f64.spv")))?;
-        } else {
-            compile(shaders, &path, &source, &[], &out.join(format!("{stem}.spv")))?;
-        }
     }
     Ok(())
 }
@@ -62,8 +55,8 @@ fn compile(
     defines: &[(&str, &str)],
     out: &Path,
 ) -> Result<(), Box<dyn Error>> {
-    let compiler = Compiler::new()?;
-    let mut options = CompileOptions::new()?;
+    let compiler = Compiler::new().ok_or("shaderc could not be started")?;
+    let mut options = CompileOptions::new().ok_or("shaderc has no options")?;
     options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
     options.set_include_callback(|name, _, _, _| {
         let content = fs::read_to_string(shaders.join(name)).map_err(|e| format!("{name}: {e}"))?;

@@ -17,14 +17,30 @@ use vulkano::memory::allocator::{
 use vulkano::pipeline::compute::ComputePipelineCreateInfo;
 use vulkano::pipeline::layout::PipelineDescriptorSetLayoutCreateInfo;
 use vulkano::pipeline::{ComputePipeline, PipelineBindPoint, PipelineLayout, PipelineShaderStageCreateInfo};
-use vulkano::shader::{ShaderModule, ShaderModuleCreateInfo};
+use vulkano::shader::ShaderModule;
 use vulkano::sync::GpuFuture;
 
-/// A kernel of `src/device/*.comp`, which `build.rs` compiles, as SPIR-V.
-macro_rules! kernel {
-    ($name:literal) => {
-        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv"))
-    };
+mod rounding {
+    vulkano_shaders::shader! {
+        ty: "compute",
+        src: r"
+            #version 450
+            layout(local_size_x = 64) in;
+            layout(set = 0, binding = 0) buffer Data { float values[128]; uint inexact[64]; };
+            void main() {
+                uint i = gl_GlobalInvocationID.x;
+                precise float a = values[2 * i], b = values[2 * i + 1], p = a * b, e = fma(a, b, -p);
+                inexact[i] = uint(e != 0.0);
+            }",
+    }
+}
+
+mod float {
+    vulkano_shaders::shader! { ty: "compute", define: [("REAL", "float")], path: "src/device/rate.comp" }
+}
+
+mod double {
+    vulkano_shaders::shader! { ty: "compute", define: [("REAL", "double")], path: "src/device/rate.comp" }
 }
 
 /// The answer of a kernel that is asked something of the device.
@@ -36,7 +52,7 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
     // Products of these numbers, which have 24 significant bits, are never exact.
     let values: Vec<u32> =
         (0..128_u16).map(|i| (1.0 + f32::from(2 * i + 1) * f32::EPSILON).to_bits()).chain([0; 64]).collect();
-    let (data, _) = Probe::new(queue, kernel!("rounding"), 192, 1)?.run(&values)?;
+    let (data, _) = Probe::new(queue, rounding::load(queue.device().clone())?, 192, 1)?.run(&values)?;
     Ok(data[128..].iter().all(|&inexact| inexact == 1))
 }
 
@@ -45,8 +61,9 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
 pub fn doubles_are_fast(queue: &Arc<Queue>) -> Probed<bool> {
     // Drivers build the two kernels side by side.
     let (float, double) = std::thread::scope(|scope| {
-        let double = scope.spawn(|| Probe::new(queue, kernel!("rate_f64"), 2, PROBE_GROUPS));
-        let float = Probe::new(queue, kernel!("rate"), 2, PROBE_GROUPS);
+        let double = scope.spawn(|| Probe::new(queue, double::load(queue.device().clone())?, 2, PROBE_GROUPS));
+        let float = float::load(queue.device().clone()).map_err(Into::into);
+        let float = float.and_then(|module| Probe::new(queue, module, 2, PROBE_GROUPS));
         (float, double.join().unwrap_or_else(|_| Err("building the kernel panicked".into())))
     });
     let (float, double) = (float?, double?);
@@ -78,12 +95,9 @@ struct Probe {
 }
 
 impl Probe {
-    /// `groups` workgroups of a kernel in SPIR-V over `words` words.
-    fn new(queue: &Arc<Queue>, spirv: &[u8], words: u64, groups: u32) -> Probed<Self> {
+    /// `groups` workgroups of the module's kernel over `words` words.
+    fn new(queue: &Arc<Queue>, module: Arc<ShaderModule>, words: u64, groups: u32) -> Probed<Self> {
         let device = queue.device();
-        let spirv: Vec<u32> = spirv.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        // SAFETY: shaderc compiled the kernel when the crate was built.
-        let module = unsafe { ShaderModule::new(device.clone(), ShaderModuleCreateInfo::new(&spirv)) }?;
         let stage = PipelineShaderStageCreateInfo::new(module.entry_point("main").ok_or("no entry point")?);
         let sets = PipelineDescriptorSetLayoutCreateInfo::from_stages([&stage]);
         let layout = PipelineLayout::new(device.clone(), sets.into_pipeline_layout_create_info(device.clone())?)?;

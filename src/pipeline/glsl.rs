@@ -50,8 +50,8 @@ pub fn compile_named(source: &str, name: &str) -> Result<Vec<u32>, String> {
     // One for the process, never dropped: with the last one glslang frees the language's built-in declarations, and parsing
     // them again takes ten times as long as a kernel.
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
-    let compiler = COMPILER.get_or_init(|| Compiler::new().ok()).as_ref().ok_or("could not be started")?;
-    let mut options = CompileOptions::new().map_err(|error| error.to_string())?;
+    let compiler = COMPILER.get_or_init(Compiler::new).as_ref().ok_or("could not be started")?;
+    let mut options = CompileOptions::new().ok_or("no options")?;
     options.set_source_language(SourceLanguage::GLSL);
     options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
     // Drivers optimise; doing it twice only costs time.

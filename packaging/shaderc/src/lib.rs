@@ -1,0 +1,1 @@
+//! Nothing: the build of its dependency is what is wanted.
