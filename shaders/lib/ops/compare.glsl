@@ -34,13 +34,15 @@ NX_COMPARE(uint)
 // What the device's own comparisons order as they should order x, which is not NaN. As an integer, both zeros are 0.
 #ifdef COMPARES_SUBNORMALS
 float order_of(float x) { return x; }
+// They are false of a NaN.
+bool fp_ordered(float a, float b) { return true; }
 #else
 int order_of(float x) {
   int b = floatBitsToInt(x);
   return b < 0 ? int(0x80000000u) - b : b;
 }
-#endif
 bool fp_ordered(float a, float b) { return !is_nan(a) && !is_nan(b); }
+#endif
 bool nx_equal(float a, float b) { return fp_ordered(a, b) && order_of(a) == order_of(b); }
 bool nx_not_equal(float a, float b) { return !nx_equal(a, b); }
 bool nx_less(float a, float b) { return fp_ordered(a, b) && order_of(a) < order_of(b); }
