@@ -1,32 +1,56 @@
 #!/usr/bin/env python3
-"""Requests a second of the network of examples/serving_batches.exs, compiled by XLA through jax and served in the same way: batches
-of up to 64, a batch that does not fill waits 2 ms, one client alone and then 64 clients of 16 requests.
+"""Requests a second of the network of examples/serving_batches.exs, in torch (eager) or compiled by XLA through jax, and served in
+the same way: batches of up to 64 that are padded, a batch that does not fill waits 2 ms, one client alone and then 64 clients.
 
-    python3 -m venv /tmp/jax && /tmp/jax/bin/pip install jax
-    /tmp/jax/bin/python bench/serving.py
+    python3 -m venv /tmp/peers && /tmp/peers/bin/pip install jax torch
+    /tmp/peers/bin/python bench/serving.py jax
+    /tmp/peers/bin/python bench/serving.py torch
 
-Prints, too, how long a batch of 64 takes by itself: what a server without Python's threads could reach.
+Prints, too, how long a batch of 64 takes by itself, from the host and to it: what a server without Python's threads could reach.
 """
 
 import queue
+import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-BATCH, WAIT, CLIENTS, REQUESTS = 64, 2e-3, 64, 16
+BATCH, WAIT, CLIENTS, REQUESTS = 64, 2e-3, 64, 64
 
-keys = jax.random.split(jax.random.key(1), 3)
-weights = [jax.random.normal(k, s) / s[0] ** 0.5 for k, s in zip(keys, [(2, 64), (64, 64), (64, 1)])]
+random = np.random.default_rng(1)
+weights = [(random.standard_normal(s) / s[0] ** 0.5).astype(np.float32) for s in [(2, 64), (64, 64), (64, 1)]]
 
 
-@jax.jit
-def predict(x):
-    return jax.nn.sigmoid(jnp.tanh(jnp.tanh(x @ weights[0]) @ weights[1]) @ weights[2])
+def jax_network():
+    """The network from the host's points to the host's answers, and the device's name."""
+    import jax
+    import jax.numpy as jnp
 
+    placed = [jnp.asarray(w) for w in weights]
+    predict = jax.jit(lambda x: jax.nn.sigmoid(jnp.tanh(jnp.tanh(x @ placed[0]) @ placed[1]) @ placed[2]))
+    return lambda x: np.asarray(predict(x)), jax.devices()[0]
+
+
+def torch_network():
+    import torch
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    placed = [torch.from_numpy(w).to(device) for w in weights]
+
+    def predict(x):
+        with torch.inference_mode():
+            hidden = torch.tanh(torch.from_numpy(x).to(device) @ placed[0])
+            return torch.sigmoid(torch.tanh(hidden @ placed[1]) @ placed[2]).cpu().numpy()
+
+    return predict, torch.cuda.get_device_name() if device.type == "cuda" else device
+
+
+peers = {"jax": jax_network, "torch": torch_network}
+if sys.argv[1:] not in [[name] for name in peers]:
+    sys.exit("usage: serving.py " + "|".join(peers))
+predict, device = peers[sys.argv[1]]()
 
 waiting = queue.SimpleQueue()
 
@@ -43,7 +67,7 @@ def serve():
                 break
         batch = np.zeros((BATCH, 2), np.float32)
         batch[: len(asked)] = [point for point, _ in asked]
-        for (_, future), answer in zip(asked, np.asarray(predict(batch))):
+        for (_, future), answer in zip(asked, predict(batch)):
             future.set_result(answer)
 
 
@@ -70,7 +94,5 @@ with ThreadPoolExecutor(CLIENTS) as pool:
     parts = points.reshape(CLIENTS, REQUESTS, 2)
     print("%d clients:    %6d requests/s" % (CLIENTS, rate(len(points), lambda: list(pool.map(lambda p: [ask(x) for x in p], parts)))))
 
-full = jnp.asarray(points[:BATCH])
-predict(full).block_until_ready()
-batches = rate(1000, lambda: [predict(full).block_until_ready() for _ in range(1000)])
-print("a batch of %d: %.1f µs on %s" % (BATCH, 1e6 / batches, jax.devices()[0]))
+batches = rate(1000, lambda: [predict(points[:BATCH]) for _ in range(1000)])
+print("a batch of %d: %.1f µs by %s on %s" % (BATCH, 1e6 / batches, sys.argv[1], device))

@@ -64,7 +64,7 @@ serving =
 {:ok, _} =
   Nx.Serving.start_link(serving: serving, name: Ring.Serving, batch_size: 64, batch_timeout: 2)
 
-{clients, requests} = {64, 16}
+{clients, requests} = {64, 64}
 {points, within} = Ring.draw(clients * requests, 2)
 expected = predict.(state, points)
 points = Nx.backend_transfer(points, Nx.BinaryBackend)
