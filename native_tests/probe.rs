@@ -1,4 +1,5 @@
-//! The probe process: what ends it is refused with its reason, remembered, and ends no other process.
+//! The probe process: what ends it is refused with its reason, remembered, and ends no other process. The same of a user's module that ends
+//! the process that optimises it.
 
 #![allow(
     missing_docs,
@@ -9,31 +10,59 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use nx_vulkan::device::{DEVICE, set_probe_executable};
 use nx_vulkan::gpu::gpu;
+use nx_vulkan::memory::Blocking;
+use nx_vulkan::pipeline::{CallInterface, UserCode, UserModule, spirv};
 use nx_vulkan::program::Type;
-use support::{download, node, run, upload};
+use support::{download, node, run, run_pipeline, upload};
 
 /// Names the executable that a process started by the test takes for the probe.
 const PROBE: &str = "NX_VULKAN_TEST_PROBE";
 
 /// A probe that is the real one, but that a driver's fault ends as soon as it tries a feature.
 fn dying_at(feature: &str, folder: &Path) -> PathBuf {
-    let path = folder.join(format!("dying_at_{feature}"));
     let real = env!("CARGO_BIN_EXE_nx_vulkan_probe");
     let script = format!(
-        "#!/bin/sh\ncase $1,$3, in supervise,* | *,{feature},*) exec {real} \"$@\" ;; esac\n\
+        "case $1,$3, in supervise,* | *,{feature},*) exec {real} \"$@\" ;; esac\n\
          {real} \"$@\" | while read -r line; do\n\
          echo \"$line\"; [ \"$line\" != 'nx_vulkan: {feature} is tried' ] || {{ kill -ILL $$; exit; }}\ndone\n"
     );
-    fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    executable(&script, &folder.join(format!("dying_at_{feature}")))
+}
+
+/// A file that does what the shell's script says.
+fn executable(script: &str, path: &Path) -> PathBuf {
+    fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_owned()
+}
+
+/// An empty folder for a test.
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// What a process prints that takes this probe, has this folder for its cache, and runs this test alone.
+fn printed(probe: &Path, cache: &Path, test: &str) -> String {
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--nocapture", "--exact", test])
+        .env(PROBE, probe)
+        .env("NX_VULKAN_CACHE_DIR", cache)
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    String::from_utf8(child.stdout).unwrap()
 }
 
 #[test]
@@ -41,18 +70,9 @@ fn what_ends_the_probe_process_is_refused_and_remembered() {
     if let Ok(probe) = env::var(PROBE) {
         return print_findings(Path::new(&probe));
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probe");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
+    let folder = empty_folder("probe");
     let findings = |probe: &Path, cache: &str| {
-        let child = Command::new(env::current_exe().unwrap())
-            .args(["--nocapture", "--exact", "what_ends_the_probe_process_is_refused_and_remembered"])
-            .env(PROBE, probe)
-            .env("NX_VULKAN_CACHE_DIR", folder.join(cache))
-            .output()
-            .unwrap();
-        assert!(child.status.success(), "{child:?}");
-        String::from_utf8(child.stdout).unwrap()
+        printed(probe, &folder.join(cache), "what_ends_the_probe_process_is_refused_and_remembered")
     };
     // Everything that the driver claims works.
     let all = findings(Path::new(env!("CARGO_BIN_EXE_nx_vulkan_probe")), "all");
@@ -76,13 +96,18 @@ unsafe extern "C" {
     fn signal(number: i32, handler: usize) -> usize;
 }
 
-/// What a process with this probe finds; an addition runs on the device that it takes.
-fn print_findings(probe: &Path) {
+/// Has this process take the probe as a BEAM would.
+fn take_probe(probe: &Path) {
     // A BEAM ignores SIGCHLD. The numbers are those of Linux, and of macOS and FreeBSD.
     let (number, ignore) = (if cfg!(target_os = "linux") { 17 } else { 20 }, 1);
     // SAFETY: the signal of that number may be ignored, and no handler is given.
     unsafe { signal(number, ignore) };
     set_probe_executable(probe);
+}
+
+/// What a process with this probe finds; an addition runs on the device that it takes.
+fn print_findings(probe: &Path) {
+    take_probe(probe);
     match gpu() {
         Ok(gpu) => {
             let bytes = upload(&[7_u8; 40]);
@@ -95,4 +120,115 @@ fn print_findings(probe: &Path) {
         }
         Err(error) => println!("no device: {error}"),
     }
+}
+
+/// The blocks of [`in_many_blocks`], and the additions of each.
+const BLOCKS: u32 = 4000;
+const ADDITIONS: u32 = 10;
+
+/// SPIR-V that adds 1 to the first word of a buffer, again and again, in blocks that follow each other. For each block SPIRV-Tools copies what
+/// it has seen in all blocks before: some 4 GB in all.
+fn in_many_blocks() -> Vec<u8> {
+    // Ids: 1 main, 2 void, 3 its function type, 4 u32, 5 the array, 6 the block, 7 the pointer to it, 8 the buffer, 9 the pointer to a
+    // word, 10 zero, 11 one, 12 the first label, 13 the word's address, 14 the word; then the labels and the sums.
+    let mut words = vec![0x0723_0203, 0x0001_0300, 0, 0, 0];
+    let mut emit = |opcode: u32, operands: &[u32]| {
+        words.push((operands.len() as u32 + 1) << 16 | opcode);
+        words.extend_from_slice(operands);
+    };
+    let main = u32::from_le_bytes(*b"main");
+    let declarations: [(u32, &[u32]); 23] = [
+        // Shader, Logical GLSL450, GLCompute, LocalSize.
+        (17, &[1]),
+        (14, &[0, 1]),
+        (15, &[5, 1, main, 0]),
+        (16, &[1, 17, 1, 1, 1]),
+        // ArrayStride, Offset, Block, DescriptorSet, Binding.
+        (71, &[5, 6, 4]),
+        (72, &[6, 0, 35, 0]),
+        (71, &[6, 2]),
+        (71, &[8, 34, 0]),
+        (71, &[8, 33, 0]),
+        (19, &[2]),
+        (33, &[3, 2]),
+        (21, &[4, 32, 0]),
+        (29, &[5, 4]),
+        (30, &[6, 5]),
+        (32, &[7, 12, 6]),
+        (59, &[7, 8, 12]),
+        (32, &[9, 12, 4]),
+        (43, &[4, 10, 0]),
+        (43, &[4, 11, 1]),
+        // OpFunction, OpLabel, OpAccessChain, OpLoad.
+        (54, &[2, 1, 0, 3]),
+        (248, &[12]),
+        (65, &[9, 13, 8, 10, 10]),
+        (61, &[4, 14, 13]),
+    ];
+    declarations.iter().for_each(|(opcode, operands)| emit(*opcode, operands));
+    let (mut sum, mut next) = (14, 15);
+    for _ in 0..BLOCKS {
+        for _ in 0..ADDITIONS {
+            emit(128, &[4, next, sum, 11]);
+            (sum, next) = (next, next + 1);
+        }
+        emit(249, &[next]);
+        emit(248, &[next]);
+        next += 1;
+    }
+    emit(62, &[13, sum]);
+    emit(253, &[]);
+    emit(56, &[]);
+    words[3] = next;
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Runs a module that this probe fails to optimise.
+fn run_unoptimised(probe: &Path) {
+    take_probe(probe);
+    let module = UserModule { name: "in many blocks", code: UserCode::Spirv(&in_many_blocks()) };
+    let interface = CallInterface { constant: None, bindings: 1, push_bytes: 0 };
+    let kernel = gpu().unwrap().pipelines.user_module(&module, interface, Blocking::Allowed).unwrap();
+    let word = run_pipeline(&kernel.pipeline, &[vec![7]], &[], [1; 3]);
+    assert_eq!(word, [[7 + BLOCKS * ADDITIONS]]);
+}
+
+#[test]
+fn a_module_that_ends_its_optimizer_is_judged_and_run_as_it_is() {
+    if let Ok(probe) = env::var(PROBE) {
+        return run_unoptimised(Path::new(&probe));
+    }
+    let folder = empty_folder("optimizer");
+    // Without memory SPIRV-Tools ends the process; in an endless loop the system does. Other limits than the library's own come sooner.
+    const SIGABRT: i32 = 6;
+    const SIGKILL: i32 = 9;
+    for (name, limit, ends) in [("memory", "-v 600000", SIGABRT), ("time", "-t 1", SIGKILL)] {
+        let asked = folder.join(format!("{name}_asked"));
+        let probe = executable(
+            &format!(
+                "case $1 in {}) echo >> {}; ulimit {limit} ;; esac\nexec {} \"$@\"\n",
+                spirv::OPTIMISE,
+                asked.display(),
+                env!("CARGO_BIN_EXE_nx_vulkan_probe")
+            ),
+            &folder.join(name),
+        );
+        let mut optimizer = Command::new(&probe)
+            .arg(spirv::OPTIMISE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _ = optimizer.stdin.take().unwrap().write_all(&in_many_blocks());
+        let end = optimizer.wait_with_output().unwrap();
+        assert_eq!((end.status.signal(), end.stdout), (Some(ends), vec![]), "{name}");
+        // The second process finds in the cache that there is nothing to wait for.
+        for _ in 0..2 {
+            let cache = folder.join(format!("{name}_cache"));
+            printed(&probe, &cache, "a_module_that_ends_its_optimizer_is_judged_and_run_as_it_is");
+            assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 2, "{name}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }

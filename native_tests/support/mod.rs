@@ -46,22 +46,26 @@ pub fn with(name: &str, ty: Type, args: &[usize], attribute: Attribute) -> Node 
 
 /// Runs a kernel of SPIR-V over copies of `buffers`, bound in order, and returns what is in them afterwards.
 pub fn run_spirv(words: &[u32], buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> Vec<Vec<u32>> {
-    let push: &[u8] = bytemuck::cast_slice(push);
     let blueprint = PipelineCreateInfo {
         name: "test",
-        push_bytes: push.len() as u32,
+        push_bytes: 4 * push.len() as u32,
         bindings: buffers.len() as u32,
         entry_point: "main",
     };
     let pipeline = Arc::new(Pipeline::build_now(&device().device, words, &blueprint, &[]).unwrap().0);
+    run_pipeline(&pipeline, buffers, push, groups)
+}
+
+/// As [`run_spirv`], of a kernel that is built.
+pub fn run_pipeline(pipeline: &Arc<Pipeline>, buffers: &[Vec<u32>], push: &[u32], groups: [u32; 3]) -> Vec<Vec<u32>> {
     let buffers: Vec<Buffer> = buffers.iter().map(|data| upload(data)).collect();
     let allocations: Vec<_> = buffers.iter().map(|buffer| buffer.allocation().unwrap()).collect();
     let blocks: Vec<&Allocation> = allocations.iter().map(|allocation| &***allocation).collect();
     let binding = |(block, buffer): (_, &Buffer)| stream::Binding { allocation: block, offset: 0, range: buffer.len() };
     let bindings: Vec<_> = blocks.iter().copied().zip(&buffers).map(binding).collect();
     let dispatch = Dispatch {
-        pipeline: &pipeline,
-        push,
+        pipeline,
+        push: bytemuck::cast_slice(push),
         groups,
         reads: &[],
         writes: &blocks,

@@ -5,7 +5,7 @@
 //! supervisor, which calls no driver, starts the one that does as often as it takes: first for all features at once, which takes a fraction
 //! of the time, and for one after the other where that process does not end well.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -199,27 +199,28 @@ pub fn supervise(executable: &Path, wanted: &str, forward: impl Fn(&str)) -> Opt
     Supervisor { executable, wanted, limit: STEP_LIMIT, forward }.ask()
 }
 
-/// Has the system end this process once it has run for these seconds, and refuse it more than these bytes of address space.
-pub fn confine(seconds: c_uint, bytes: u64) {
+/// Has the system end this process once it has computed for these seconds, and refuse it more than these bytes of address space. Limits that
+/// are lower already stay.
+pub fn confine(seconds: u64, bytes: u64) {
+    const CPU_TIME: c_int = 0;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const ADDRESS_SPACE: c_int = 9;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const ADDRESS_SPACE: c_int = 10;
-    const SIGALRM: c_int = 14;
-    const DEFAULT: usize = 0;
-    let limit = [bytes; 2];
-    // SAFETY: the numbers are the system's, the default action of a signal needs no handler, and the limit is the pair of numbers that the
-    // call reads.
-    unsafe {
-        signal(SIGALRM, DEFAULT);
-        alarm(seconds);
-        setrlimit(ADDRESS_SPACE, limit.as_ptr());
+    for (resource, most) in [(CPU_TIME, seconds), (ADDRESS_SPACE, bytes)] {
+        let mut limit = [most; 2];
+        // SAFETY: the numbers are the system's, and a limit is the pair of numbers that the calls write and read.
+        unsafe {
+            getrlimit(resource, limit.as_mut_ptr());
+            limit = limit.map(|limit| limit.min(most));
+            setrlimit(resource, limit.as_ptr());
+        }
     }
 }
 
 unsafe extern "C" {
     fn signal(number: c_int, handler: usize) -> usize;
-    fn alarm(seconds: c_uint) -> c_uint;
+    fn getrlimit(resource: c_int, limit: *mut u64) -> c_int;
     fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
 }
 

@@ -151,7 +151,7 @@ impl Pipelines {
         Ok(words)
     }
 
-    /// A smaller module with the same results, from the disk or from the optimizer.
+    /// A smaller module with the same results, from the disk or from the optimizer; no words where that fails, which is cached, too.
     fn optimised(&self, words: &[u32]) -> Option<Vec<u32>> {
         let content = self.disk.key(&[spirv::optimiser().as_bytes(), bytemuck::cast_slice(words)]);
         if let Some(CachedPipeline { words, .. }) = self.disk.read(content) {

@@ -1,7 +1,7 @@
 //! Calls of pure functions as instructions, while SPIRV-Tools' passes run: to these a call has effects whatever the function does, so that they
 //! would keep each one, with the branches around it. An `OpCompositeConstruct`, which may have any number of operands, stands in for a call; it
-//! has the function and the values of the arguments, after a function's id that no composite has for a mark. Afterwards each becomes a call again, whose arguments that are pointers point to one variable
-//! for all calls of a function.
+//! has the function and the values of the arguments, after a function's id that no composite has for a mark. Afterwards each becomes a call
+//! again, whose arguments that are pointers point to one variable for all calls of a function.
 
 use std::collections::{HashMap, HashSet};
 

@@ -5,8 +5,9 @@
 //! No pass here computes with constants or rearranges arithmetic: results stay what they were to the last bit, as far as the driver gives the
 //! same instructions the same results.
 
-use std::ffi::{CStr, c_uint};
+use std::ffi::CStr;
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -23,8 +24,9 @@ pub const OPTIMISE: &str = "optimise";
 /// lavapipe 25 s.
 const MIN_WORDS: usize = 1 << 14;
 
-/// How long the process may take, and the most address space that it may have.
-const SECONDS: c_uint = 120;
+/// How long the process may compute, and the most address space that it may have. Neither depends on what else the machine does: a module
+/// that the process fails on, it fails on again.
+const SECONDS: u64 = 120;
 const ADDRESS_BYTES: u64 = 4 << 30;
 
 /// Variables become values, as far as no call takes their address.
@@ -54,11 +56,12 @@ pub(super) fn is_large(words: &[u32]) -> bool {
     words.len() >= MIN_WORDS
 }
 
-/// A smaller module with the same results; `None` where there is no executable, or where its process comes to no end.
+/// A smaller module with the same results; no words where the process ends without one. `None` where there is no process.
 pub fn optimise(words: &[u32]) -> Option<Vec<u32>> {
     let mut command = Command::new(probe_executable()?);
-    let mut child =
-        command.arg(OPTIMISE).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    // A terminal's interrupt, which ends the process that asks, does not count as an answer.
+    command.arg(OPTIMISE).process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let (mut input, mut output) = (child.stdin.take()?, child.stdout.take()?);
     let mut bytes = vec![];
     let read = thread::scope(|scope| {
@@ -69,7 +72,12 @@ pub fn optimise(words: &[u32]) -> Option<Vec<u32>> {
     // In a BEAM the system forgets the process by itself.
     let _ = child.wait();
     read.ok()?;
-    // The words, and their number at the end: a process that ends early has not written it.
+    Some(answer(&bytes).unwrap_or_default())
+}
+
+/// The words that the process has written.
+fn answer(bytes: &[u8]) -> Option<Vec<u32>> {
+    // Their number is at the end: a process that ends early has not written it.
     let (words, last) = bytes.as_chunks::<4>().0.split_at_checked((bytes.len() / 4).checked_sub(1)?)?;
     let complete = last.first().is_some_and(|count| u32::from_le_bytes(*count) as usize == words.len());
     complete.then(|| words.iter().map(|word| u32::from_le_bytes(*word)).collect())
