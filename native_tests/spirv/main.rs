@@ -9,6 +9,8 @@
 )]
 
 mod checking;
+mod drawn;
+mod largest;
 mod optimising;
 mod running;
 #[path = "../support/mod.rs"]

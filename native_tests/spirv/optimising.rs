@@ -11,7 +11,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// What the process makes of a module, which has to pass.
-fn optimised(bytes: &[u8]) -> Vec<u32> {
+pub fn optimised(bytes: &[u8]) -> Vec<u32> {
     // Says where the executable is.
     device();
     let smaller = spirv::optimise(&words(bytes)).expect("an optimised module");
