@@ -92,6 +92,7 @@ uint round_to_float(uvec2 magnitude) {
 #define NX_INT64_OF(T) \
   bool is_zero(T x) { return (x.bits.x | x.bits.y) == 0u; } \
   bool is_nan(T x) { return false; } \
+  T order_of(T x) { return x; } \
   bool nx_is_nan(T x) { return false; } \
   bool nx_is_infinity(T x) { return false; } \
   T nx_add(T a, T b) { return T(add64(a.bits, b.bits)); } \

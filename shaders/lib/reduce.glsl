@@ -31,7 +31,7 @@ void combine_any(inout uint a, uint x) { a |= x; }
     if (j == ~I(0)) return; \
     bool both = i != ~I(0), nan_a = both && is_nan(a), nan_x = is_nan(x); \
     bool later = LAST_WINS ? j > i : j < i; \
-    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : BEATS(x, a) || (later && !BEATS(a, x))); \
+    bool take = !both || (nan_a || nan_x ? nan_x && (!nan_a || j > i) : BEATS(x, a) || (later && order_of(x) == order_of(a))); \
     if (take) { a = x; i = j; } \
   }
 
