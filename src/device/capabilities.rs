@@ -33,8 +33,8 @@ pub struct Capabilities {
     pub denorm_preserve: bool,
     /// Subnormal 64-bit floats can be kept.
     pub denorm_preserve64: bool,
-    /// The device's own comparisons tell subnormal 32-bit floats from zeros: lavapipe's. NVIDIA's do not in every kernel that asks to
-    /// preserve subnormals.
+    /// The device's own comparisons tell subnormal 32-bit floats from each other and from zeros, as measured. Elsewhere kernels compare
+    /// their bits.
     pub compares_subnormals: bool,
     /// 32-bit floats can be rounded to even.
     pub round_to_even: bool,
@@ -77,6 +77,16 @@ pub struct Capabilities {
     pub heap: u64,
 }
 
+/// What a device does not report and kernels find out, less what is turned off.
+pub struct ProbedFeatures {
+    /// Whether `fma` rounds once.
+    pub fma: bool,
+    /// Whether doubles are fast.
+    pub fast_float64: bool,
+    /// Whether comparisons tell subnormals from zeros.
+    pub compares_subnormals: bool,
+}
+
 /// Multiprocessors of a device that has no extension to tell their number.
 const DEFAULT_MULTIPROCESSORS: u64 = 32;
 
@@ -86,7 +96,7 @@ const DEFAULT_MULTIPROCESSORS: u64 = 32;
 pub struct DisabledFeatures(Vec<String>);
 
 impl DisabledFeatures {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "float64",
         "fast_float64",
         "int64",
@@ -94,6 +104,7 @@ impl DisabledFeatures {
         "int16",
         "float16",
         "denorm_preserve",
+        "compares_subnormals",
         "fma",
         "push_descriptor",
         "conditional_rendering",
@@ -105,9 +116,13 @@ impl DisabledFeatures {
     /// Reads the variable; fails for a name that is none of the features'.
     pub fn from_env() -> Result<Self> {
         let text = std::env::var("NX_VULKAN_DISABLE").unwrap_or_default();
-        Self::parse(&text).map_err(|name| {
-            Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::NAMES.join(", ")))
-        })
+        Self::parse(&text)
+            .map_err(|name| Error::NoDevice(format!("NX_VULKAN_DISABLE={text}: {name} is none of {}", Self::names())))
+    }
+
+    /// The features' names in one line.
+    pub fn names() -> String {
+        Self::NAMES.join(", ")
     }
 
     /// The features of a list; fails with the first name that is none of theirs.
@@ -147,6 +162,7 @@ impl Capabilities {
             ("int8", self.int8),
             ("int16", self.int16),
             ("denorm_preserve", self.denorm_preserve),
+            ("compares_subnormals", self.compares_subnormals),
             ("fma", self.fma),
             ("push_descriptor", self.push_descriptor),
             ("conditional_rendering", self.conditional_rendering),
@@ -158,8 +174,8 @@ impl Capabilities {
         .collect()
     }
 
-    /// What the device has less what is turned off. `probed` tells whether `fma` rounds once, and whether doubles are fast.
-    pub fn of(physical: &PhysicalDevice, [fma, fast_float64]: [bool; 2], disabled: &DisabledFeatures) -> Self {
+    /// What the device has less what is turned off.
+    pub fn of(physical: &PhysicalDevice, probed: &ProbedFeatures, disabled: &DisabledFeatures) -> Self {
         let (p, f) = (physical.properties(), physical.supported_features());
         let heap = physical
             .memory_properties()
@@ -191,12 +207,12 @@ impl Capabilities {
             int16: f.shader_int16 && f.storage_buffer16_bit_access && !disabled.has("int16"),
             denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false) && !disabled.has("denorm_preserve"),
             denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false) && !disabled.has("denorm_preserve"),
-            compares_subnormals: p.driver_id == Some(DriverId::MesaLLVMpipe),
+            compares_subnormals: probed.compares_subnormals,
             round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
             signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),
-            fma: fma && !disabled.has("fma"),
-            fast_float64: fast_float64 && !disabled.has("float64") && !disabled.has("fast_float64"),
+            fma: probed.fma,
+            fast_float64: probed.fast_float64 && !disabled.has("float64"),
             push_descriptor: physical.supported_extensions().khr_push_descriptor && !disabled.has("push_descriptor"),
             conditional_rendering: f.conditional_rendering
                 && physical.supported_extensions().ext_conditional_rendering

@@ -12,13 +12,13 @@ mod probe;
 mod probe_process;
 mod timeline;
 
-pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, lacks};
+pub use capabilities::{Capabilities, DisabledFeatures, IntegerFeature, ProbedFeatures, lacks};
 pub use choose::{Listed, choose, find, instance, listed, names, physical_devices, usable};
 pub use clock::{Clock, ClockState};
 pub use failure::failure;
 pub use matrix::MatrixTypes;
 pub use open::open;
-pub use probe::{Probed, doubles_are_fast, fma_rounds_once};
+pub use probe::{Probed, compares_subnormals, doubles_are_fast, fma_rounds_once};
 pub use probe_process::{
     DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, confine, end, line,
     probe_executable, set_probe_executable, supervise,

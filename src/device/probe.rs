@@ -35,6 +35,10 @@ mod rounding {
     }
 }
 
+mod comparisons {
+    vulkano_shaders::shader! { ty: "compute", path: "src/device/compares.comp", include: ["shaders"] }
+}
+
 mod float {
     vulkano_shaders::shader! { ty: "compute", define: [("REAL", "float")], path: "src/device/rate.comp" }
 }
@@ -54,6 +58,17 @@ pub fn fma_rounds_once(queue: &Arc<Queue>) -> Probed<bool> {
         (0..128_u16).map(|i| (1.0 + f32::from(2 * i + 1) * f32::EPSILON).to_bits()).chain([0; 64]).collect();
     let (data, _) = Probe::new(queue, rounding::load(queue.device().clone())?, 192, 1)?.run(&values)?;
     Ok(data[128..].iter().all(|&inexact| inexact == 1))
+}
+
+/// Whether the device's own comparisons tell subnormal 32-bit floats from each other and from zero in a kernel that does not ask to
+/// preserve them.
+pub fn compares_subnormals(queue: &Arc<Queue>) -> Probed<bool> {
+    // In ascending order, as the kernel expects.
+    let tiny = f32::from_bits;
+    let values = [-1.0, -tiny(0x7F_FFFF), -tiny(1), 0.0, tiny(1), tiny(2), tiny(0x7F_FFFF), f32::MIN_POSITIVE];
+    let words: Vec<u32> = values.map(f32::to_bits).into_iter().chain([0; 64]).collect();
+    let (data, _) = Probe::new(queue, comparisons::load(queue.device().clone())?, 72, 1)?.run(&words)?;
+    Ok(data[8..].iter().all(|&right| right == 1))
 }
 
 /// Whether a double operation takes less than [`FAST`] times a float's. It does on devices made for computing; on most others it takes 16

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use once_cell::sync::OnceCell;
 use vulkano::device::{Device, Queue};
 
-use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Probed};
+use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Probed, ProbedFeatures};
 use crate::error::{Attempt, Error, Result, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
 use crate::pipeline::{DiskCache, Pipelines};
@@ -79,9 +79,15 @@ impl Gpu {
         let probe = |name, kernel: fn(&Arc<Queue>) -> Probed<bool>| {
             !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
         };
-        let fma = probe("fma", device::fma_rounds_once);
-        let fast_float64 = device.enabled_features().shader_float64 && probe("fast_float64", device::doubles_are_fast);
-        let caps = Capabilities::of(&physical, [fma, fast_float64], &disabled);
+        let doubles = device.enabled_features().shader_float64;
+        // A compiler that keeps subnormals where it is asked to may miss a comparison, as NVIDIA's does in some kernels, and a probe has few.
+        let keeps_unasked = !physical.properties().shader_denorm_preserve_float32.unwrap_or(false);
+        let probed = ProbedFeatures {
+            fma: probe("fma", device::fma_rounds_once),
+            fast_float64: doubles && probe("fast_float64", device::doubles_are_fast),
+            compares_subnormals: keeps_unasked && probe("compares_subnormals", device::compares_subnormals),
+        };
+        let caps = Capabilities::of(&physical, &probed, &disabled);
         caps.fix_layout()?;
         let stream = Stream::new(device.clone(), queue, label(index, &caps.name), caps.cpu)?;
         Ok(Self {

@@ -26,8 +26,10 @@ pub(super) struct Opened {
     pub findings: Option<Findings>,
 }
 
-/// The name under which the findings are remembered.
-const FINDINGS: &str = "findings";
+/// The name under which the findings are remembered: those of a list of features say nothing of another list.
+fn findings_of() -> String {
+    format!("findings of {}", DisabledFeatures::names())
+}
 
 /// Opens a device, the one at `position` of the machine's. `begun` is the probe process that has begun to try it. The inner error is why the
 /// probe process refuses it.
@@ -38,14 +40,14 @@ pub(super) fn open(
     disabled: &DisabledFeatures,
 ) -> Result<Result<Opened, String>> {
     let disk = DiskCache::new(physical)?;
-    let remembered = disk.recall(FINDINGS).map(|text| Findings::parse(&text));
+    let remembered = disk.recall(&findings_of()).map(|text| Findings::parse(&text));
     let (findings, opened) = if remembered.is_some() {
         (remembered, None)
     } else {
         let trial = begun.or_else(|| Trial::start(&position.to_string()));
         let opened = device::open(physical, disabled)?;
         let findings = trial.and_then(|trial| trial.findings(&opened.0));
-        findings.iter().for_each(|findings| disk.remember(FINDINGS, &findings.text()));
+        findings.iter().for_each(|findings| disk.remember(&findings_of(), &findings.text()));
         (findings, Some(opened))
     };
     if let Some(reason) = findings.as_ref().and_then(|findings| findings.reason_against(DEVICE)) {
