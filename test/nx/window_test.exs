@@ -89,6 +89,18 @@ defmodule Nx.Vulkan.WindowTest do
     end
   end
 
+  # BinaryBackend compares the elements in f32.
+  @tag :float64
+  test "scatters compare f64 elements as such" do
+    for {small, large} <- [{1.0, 1.0 + 2 ** -52}, {5.0e-324, 1.0e-323}, {-1.0e-323, -5.0e-324}] do
+      source = to_device(Nx.tensor([7.0, 9.0], type: :f64))
+      pairs = to_device(Nx.tensor([small, large, large, small], type: :f64))
+      scatter = &apply(Nx, &1, [pairs, source, 0, {2}, [strides: [2]]])
+      assert Nx.to_flat_list(scatter.(:window_scatter_max)) == [0.0, 7.0, 9.0, 0.0]
+      assert Nx.to_flat_list(scatter.(:window_scatter_min)) == [7.0, 0.0, 0.0, 9.0]
+    end
+  end
+
   test "gradients of pooling" do
     tensor = Generators.tensor({1, 2, 6, 6}, {:f, 32}, {:integer, 0..5})
 

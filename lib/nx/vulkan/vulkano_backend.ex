@@ -62,6 +62,8 @@ defmodule Nx.Vulkan.VulkanoBackend do
       XLA. One that reads values, has a hook, or makes tensors of several elements, runs on the CPU.
     * The zeros between the elements of a dilated input of `conv` are not multiplied by the kernel, as in
       XLA: where BinaryBackend gets NaN from an infinite or NaN element of the kernel there, it is left out.
+    * `window_scatter_max` and `window_scatter_min` compare the elements in their own type. BinaryBackend compares those
+      of f64 in f32, and takes the last of two that are equal there.
     * `fft` and `ifft` along an axis before the last two of three or more: BinaryBackend puts the
       results at other indices.
     * `all` and `any` take a complex number for false where both its parts are zero, as `logical_not`
