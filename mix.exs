@@ -99,6 +99,7 @@ defmodule NxVulkan.MixProject do
           pages("docs/performance", ~w(matmul_convolution sort_scatter_fft linear_algebra)) ++
           pages("docs/performance", ~w(compiled_definitions leapfrog_chains lavapipe memory_soak)) ++
           pages("docs/performance", ~w(cold_start_clock)) ++
+          ["docs/validation_layer.md"] ++
           ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"],
       # Developers' pages name a module without documentation.
       skip_code_autolink_to: ["Nx.Vulkan.Catalogue"],
@@ -112,7 +113,7 @@ defmodule NxVulkan.MixProject do
         "Backend documentation": ~r"^guides/backend_documentation/",
         Guides: ~r"^guides/",
         Performance: ~r"^(docs/performance|bench)/",
-        "Working on nx_vulkan": ~w(ARCHITECTURE.md CONTRIBUTING.md)
+        "Working on nx_vulkan": ~w(docs/validation_layer.md ARCHITECTURE.md CONTRIBUTING.md)
       ],
       groups_for_modules: [
         "With Nx": [
