@@ -65,8 +65,12 @@ impl FewRowsTile {
             let bytes = vec4_bytes(shape.operand(matrix).ty.storage()).max(8);
             return Some(Self { vectors: 32 / bytes, columns_along_k: COLUMNS_ALONG_K.min(lanes), ..tile });
         }
-        // Sums of more than a row take the registers of further vectors.
-        let vectors = if few == 1 { 4 } else { 2 };
+        // Sums of more than a row take the registers of further vectors, and LLVM takes seconds for a kernel of 16 rows and two vectors.
+        let vectors = match few {
+            1 => 4,
+            2..=8 => 2,
+            _ => 1,
+        };
         (few <= MAX_ROWS && has_vectors(matrix, columns)).then_some(Self { vectors, ..tile })
     }
 
