@@ -77,13 +77,15 @@ pub static FUNCTIONS: &[Function] = &[
 pub struct Binary {
     pub name: &'static str,
     pub exact: fn(&C, &C) -> Option<C>,
+    /// The derivatives by the two numbers; `None` where no bound of the parts is promised.
+    pub derivatives: Option<fn(&C, &C) -> [C; 2]>,
 }
 
 #[rustfmt::skip]
 pub static BINARY: &[Binary] = &[
-    Binary { name: "multiply", exact: |a, b| Some(a * b) },
-    Binary { name: "divide", exact: |a, b| Some(a / b) },
-    Binary { name: "pow", exact: |a, b| {
+    Binary { name: "multiply", exact: |a, b| Some(a * b), derivatives: Some(|a, b| [b.clone(), a.clone()]) },
+    Binary { name: "divide", exact: |a, b| Some(a / b), derivatives: Some(|a, b| [&C::one() / b, &(a / b) / b]) },
+    Binary { name: "pow", derivatives: None, exact: |a, b| {
         let w = b * &log(a, &norm_minus_one(a));
         // Beyond, the error grows with the magnitude of w.
         (w.norm().0 < r(1024.0 * 1024.0).0).then(|| exp(&w))

@@ -144,6 +144,32 @@ impl Precision {
         if z.iter().all(|x| x.is_finite()) && z != [0.0, 0.0] { z } else { [1.0, 2.0] }
     }
 
+    /// The logarithm of the numbers from which on a product of two parts, and a quotient, may leave the range and lose small parts.
+    fn moderate(&self) -> f64 {
+        f64::from(-self.least / 4)
+    }
+
+    fn is_moderate(&self, numbers: &[Pair]) -> bool {
+        numbers.iter().flatten().all(|x| *x == 0.0 || x.abs().log2().abs() < self.moderate())
+    }
+
+    /// Two numbers of moderate parts. Every other product and quotient cancels in a part: the second number is next to a multiple of the
+    /// first one or of its conjugate, turned by a right angle or not.
+    fn moderate_arguments(&self, random: &mut Random) -> [Pair; 2] {
+        let mut part = |limit: f64| random.unit().signum() * 2f64.powf(limit * random.unit());
+        let most = self.moderate() - 2.0;
+        let (a, b) = ([part(most), part(most)], [part(most), part(most)]);
+        let near = 2f64.powf(-random.unit().abs() * f64::from(self.bits));
+        let b = match random.below(8) {
+            0 => [a[0], a[1] * (1.0 + near)],
+            1 => [a[0], -a[1] * (1.0 + near)],
+            2 => [-a[1], a[0] * (1.0 + near)],
+            3 => [a[1], a[0] * (1.0 + near)],
+            _ => b,
+        };
+        [a, b].map(|z| z.map(self.round))
+    }
+
     /// Makes every other exponent w / log(base) of a small w: most powers of numbers of any magnitude are out of range.
     fn bring_in_range(&self, random: &mut Random, [bases, exponents]: &mut [Vec<Pair>; 2]) {
         for (base, exponent) in bases.iter().zip(exponents).step_by(2) {
@@ -194,9 +220,7 @@ impl Precision {
             let (x, y) = (if function.odd { z[0].abs() } else { z[0] }, z[1].abs());
             let upper = c(r(x), r(y));
             let (exact, derivative) = (function.exact)(&upper);
-            let (dx, dy) = (derivative.re.abs(), derivative.im.abs());
-            let (x, y) = (upper.re.abs(), upper.im);
-            let condition = [&x * &dx + &y * &dy, &x * &dy + &y * &dx];
+            let condition = change(&upper, &derivative);
             // Of conj z, and of -conj z, the function is the same but for signs.
             let mirrored = [
                 if function.odd { result[0] * 1f64.copysign(z[0]) } else { result[0] },
@@ -214,6 +238,12 @@ impl Precision {
         }
         worst
     }
+}
+
+/// By how much the parts of a function's value change, relative to eps, when those of its argument change by eps.
+fn change(z: &C, derivative: &C) -> [R; 2] {
+    let (x, y, dx, dy) = (z.re.abs(), z.im.abs(), derivative.re.abs(), derivative.im.abs());
+    [&x * &dx + &y * &dy, &x * &dy + &y * &dx]
 }
 
 /// Whether a part is the one wanted, but for rounding, or for the sign where that is not specified.
@@ -258,8 +288,13 @@ fn functions_of_two_numbers_are_within_8_eps() {
         for function in BINARY {
             let mut argument = || (0..COUNT).map(|_| precision.argument(&mut random)).collect::<Vec<Pair>>();
             let mut args = [argument(), argument()];
-            if function.name == "pow" {
-                precision.bring_in_range(&mut random, &mut args);
+            match function.derivatives {
+                None => precision.bring_in_range(&mut random, &mut args),
+                Some(_) => {
+                    for i in (0..COUNT).step_by(2) {
+                        [args[0][i], args[1][i]] = precision.moderate_arguments(&mut random);
+                    }
+                }
             }
             // Products there take subnormal factors for zeros, as those of real numbers do.
             if function.name == "multiply" && precision.flushes() {
@@ -272,7 +307,13 @@ fn functions_of_two_numbers_are_within_8_eps() {
                 let sign = 1f64.copysign(args[0][i][1]);
                 let [a, b, result] = [args[0][i], args[1][i], result].map(|[x, y]| [x, sign * y]);
                 let Some(exact) = (function.exact)(&c(r(a[0]), r(a[1])), &c(r(b[0]), r(b[1]))) else { continue };
-                let error = precision.error(result, &exact, None);
+                let condition = function.derivatives.filter(|_| precision.is_moderate(&[a, b])).map(|derivatives| {
+                    let (a, b) = (c(r(a[0]), r(a[1])), c(r(b[0]), r(b[1])));
+                    let [by_a, by_b] = derivatives(&a, &b);
+                    let ([x, y], [u, v]) = (change(&a, &by_a), change(&b, &by_b));
+                    [x + u, y + v]
+                });
+                let error = precision.error(result, &exact, condition);
                 let shown = [&exact.re, &exact.im].map(|x| oracle::to_double(&x.0));
                 assert!(
                     error <= BOUND,

@@ -5,7 +5,9 @@
 // Domain: all numbers. An infinite factor makes a product infinite, and an infinite dividend a quotient, unless the other
 //   operand is zero or NaN; a finite number divided by an infinite one is zero, and a number other than zero divided by zero is
 //   infinite.
-// Error: sums and differences are rounded once, products of c128 have the bits of c_multiply; see formula.glsl for the others.
+// Error: sums and differences are rounded once, products of c128 have the bits of c_multiply; see formula.glsl for the others. Of
+//   products and quotients each part is, too, within 8 eps of what it changes by when the operands' parts change by eps, where
+//   those are between 2^(-REAL_MAX_EXPONENT / 4) and 2^(REAL_MAX_EXPONENT / 4).
 // Source: C17, annex G.5.1, whose examples recover the infinities.
 #ifndef NX_COMPLEX_ARITHMETIC
 #define NX_COMPLEX_ARITHMETIC

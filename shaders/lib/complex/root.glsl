@@ -1,7 +1,7 @@
 // Owns nx_sqrt, nx_rsqrt and nx_cbrt of complex numbers, and c_scaled_abs.
 //
-// Algorithm: sqrt from w = sqrt((|x| + |z|) / 2) and |y| / 2w, of z scaled by a power of 4; rsqrt = 1 / sqrt; cbrt by polar
-//   coordinates of z scaled by a power of 8.
+// Algorithm: sqrt from w = sqrt((|x| + |z|) / 2) and |y| / 2w, of z scaled by a power of 4; rsqrt = conj(sqrt) / |sqrt|^2; cbrt by
+//   polar coordinates of z scaled by a power of 8.
 // Domain: all numbers. sqrt is the root in the right half plane; on the negative real axis the sign of a zero imaginary part
 //   chooses between the two. cbrt is the root whose angle is a third of z's.
 // Error: see formula.glsl.
@@ -39,7 +39,15 @@ COMPLEX nx_sqrt(COMPLEX z) {
   return is_infinity(z) ? c_infinite_sqrt(z) : COMPLEX(r.x, fp_copysign(r.y, z.y));
 }
 
-COMPLEX nx_rsqrt(COMPLEX z) { return nx_divide(one(), nx_sqrt(z)); }
+// Of z scaled by a power of 4 so far up that a small part is not subnormal in between.
+COMPLEX nx_rsqrt(COMPLEX z) {
+  if (is_zero(z) || !is_finite(z)) return nx_divide(one(), nx_sqrt(z));
+  const int UP = REAL_MAX_EXPONENT / 3;
+  int k = (UP - c_exponent(z)) >> 1;
+  COMPLEX s = nx_sqrt(c_ldexp(z, 2 * k)), u = c_ldexp(nx_conjugate(s), UP + UP / 2);
+  precise REAL d = s.x * s.x + s.y * s.y;
+  return c_ldexp(COMPLEX(nx_divide(u.x, d), nx_divide(u.y, d)), k - UP - UP / 2);
+}
 
 COMPLEX nx_cbrt(COMPLEX z) {
   REAL larger = c_larger(z);
