@@ -209,7 +209,8 @@ fn a_device_that_finishes_nothing_is_lost() {
         let gpu = gpu_at(Some(1)).unwrap();
         inject(gpu, "vkWaitSemaphores", 0, Vk::TIMEOUT);
         inject(gpu, HUNG, 0, Vk::TIMEOUT);
-        let result = work(gpu);
+        // Work that is done before the host looks is not waited for.
+        let result = (0..100).map(|_| work(gpu)).find(Result::is_err).unwrap();
         assert!(format!("{result:?}").contains("the device has finished nothing for 600 s"), "{result:?}");
         assert_lost(result, HUNG);
         assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64]);
