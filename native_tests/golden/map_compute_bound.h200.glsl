@@ -1,4 +1,4 @@
-// 5 workgroups, chunk 0
+// 32 workgroups, chunk 0
 #include "lib/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
@@ -22,6 +22,5 @@ float element(IDX i, float x0) {
 #define THREADS 128
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2
-#define UNROLLED 
-#define VECTORS 
+#define SINGLE 
 #include "lib/loops/map.glsl"

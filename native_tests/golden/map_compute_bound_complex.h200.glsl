@@ -1,4 +1,4 @@
-// 9 workgroups, chunk 0
+// 32 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/complex/convert.glsl"
 IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
@@ -23,5 +23,5 @@ vec2 element(IDX i, vec2 x0) {
 #define THREADS 128
 #define SCALARS_PER_THREAD 4
 #define VECTORS_PER_THREAD 2
-#define ROLLED 
+#define SINGLE 
 #include "lib/loops/map.glsl"

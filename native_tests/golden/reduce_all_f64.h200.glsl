@@ -30,6 +30,7 @@ void load_scalar(IDX r, IDX index0, out double q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 2
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define PART1 double
@@ -61,6 +62,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 2
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define PART1 double

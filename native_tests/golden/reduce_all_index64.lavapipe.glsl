@@ -29,6 +29,7 @@ void load_scalar(IDX r, IDX index0, out int q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
+#define RESULTS 1
 #define PART0 int
 #define IDENTITY0 int(0)
 #define COMBINE_PARTS combine_sum
@@ -56,6 +57,7 @@ void element(IDX o, IDX r, out int e0) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 1
+#define RESULTS 1
 #define PART0 int
 #define IDENTITY0 int(0)
 #define COMBINE_PARTS combine_sum

@@ -30,6 +30,7 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 2
+#define RESULTS 1
 #define PART0 float
 #define IDENTITY0 lowest_float()
 #define PART1 uint
@@ -60,6 +61,7 @@ void element(IDX o, IDX r, out float e0, out uint e1) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 2
+#define RESULTS 1
 #define PART0 float
 #define IDENTITY0 lowest_float()
 #define PART1 uint

@@ -33,6 +33,7 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 2
+#define RESULTS 1
 #define PART0 float
 #define IDENTITY0 highest_float()
 #define PART1 uint

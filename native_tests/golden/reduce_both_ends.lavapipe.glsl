@@ -38,6 +38,7 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum

@@ -41,6 +41,7 @@ void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c], q1_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w, q1_##k##_##w
 #define PARTS 1
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum

@@ -21,6 +21,7 @@ void element(IDX o, IDX r, out uint e0) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 1
+#define RESULTS 1
 #define PART0 uint
 #define IDENTITY0 uint(1)
 #define COMBINE_PARTS combine_all

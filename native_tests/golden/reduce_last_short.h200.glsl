@@ -21,6 +21,7 @@ void element(IDX o, IDX r, out double e0) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 1
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum

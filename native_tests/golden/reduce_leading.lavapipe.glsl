@@ -32,6 +32,7 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum
@@ -59,6 +60,7 @@ void element(IDX o, IDX r, out double e0) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 1
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define COMBINE_PARTS combine_sum

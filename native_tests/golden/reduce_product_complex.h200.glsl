@@ -34,6 +34,7 @@ void load_scalar(IDX r, IDX index0, out vec2 q0) {
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
+#define RESULTS 1
 #define PART0 dvec2
 #define IDENTITY0 dvec2(1, 0)
 #define COMBINE_PARTS combine_product

@@ -27,6 +27,7 @@ void element(IDX o, IDX r, out float e0) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 1
+#define RESULTS 1
 #define PART0 float
 #define IDENTITY0 lowest_float()
 #define COMBINE_PARTS combine_max

@@ -28,6 +28,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define VECTOR_STORED(k, w, c) 
 #define SCALAR_STORED(k, w) 
 #define PARTS 2
+#define RESULTS 1
 #define PART0 double
 #define IDENTITY0 double(0)
 #define PART1 double

@@ -84,8 +84,26 @@ pub fn run(nodes: &[Node], inputs: &[(&Buffer, Type, &[u64])], shape: &[u64]) ->
     run_views(nodes, &views, shape)
 }
 
+/// Runs nodes that end with `count` sums over dense inputs of that shape.
+pub fn run_sums(nodes: &[Node], count: usize, inputs: &[(&Buffer, Type)], shape: &[u64]) -> Attempt<Vec<Buffer>> {
+    let dense = |&(buffer, ty): &(_, _)| (buffer, ty, 0, broadcast_strides(shape, shape).unwrap());
+    let views: Vec<_> = inputs.iter().map(dense).collect();
+    with_views(nodes, &views, shape, |program, operands| {
+        kernels::fusion::run_sums(&context(), program, count, operands)
+    })
+}
+
 /// Runs nodes over any views.
 pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], shape: &[u64]) -> Attempt<Buffer> {
+    with_views(nodes, inputs, shape, |program, operands| kernels::fusion::run(&context(), program, operands))
+}
+
+fn with_views<T>(
+    nodes: &[Node],
+    inputs: &[(&Buffer, Type, i64, Axes<i64>)],
+    shape: &[u64],
+    run: impl FnOnce(&Program, &[Operand]) -> Attempt<T>,
+) -> Attempt<T> {
     let decoded = inputs
         .iter()
         .map(|(_, ty, offset, strides)| Input {
@@ -97,7 +115,7 @@ pub fn run_views(nodes: &[Node], inputs: &[(&Buffer, Type, i64, Axes<i64>)], sha
     let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
     let operand = |(allocation, input): (_, &(&Buffer, _, _, _))| Operand::Buffer(allocation, input.0.len());
     let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
-    kernels::fusion::run(&context(), &program, &operands)
+    run(&program, &operands)
 }
 
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.

@@ -325,7 +325,7 @@ struct ScatterKernel {
     /// Rows that a thread loads before it uses the first.
     in_flight: u64,
     /// What a sum is accumulated in.
-    parts: SmallVec<[Compute; 2]>,
+    parts: SmallVec<[Compute; 4]>,
     index64: bool,
 }
 

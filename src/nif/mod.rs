@@ -28,6 +28,7 @@ mod sampler;
 mod scan;
 mod scatter;
 mod sort;
+mod sums;
 mod tensor_kernel;
 mod window;
 

@@ -11,6 +11,7 @@ pub mod layout;
 pub mod maps;
 pub mod op;
 pub mod rows;
+mod sums;
 pub mod types;
 pub mod workgroup;
 
@@ -99,7 +100,8 @@ pub struct Node {
     pub attribute: Attribute,
 }
 
-/// Nodes over an iteration space; the last is the result, and only that one may be a reduction. What runs it checks it.
+/// Nodes over an iteration space; the last is the result, and only that one may be a reduction. A program of several results ends with
+/// sums of the same axes ([`Program::check_sums`]). What runs it checks it.
 #[derive(Clone, Debug, Hash)]
 pub struct Program {
     /// What the program reads.

@@ -30,15 +30,21 @@ pub fn map_schedule(group: &MapGroup, layouts: &[Layout], caps: &Capabilities) -
     let single = caps.exponential_loops;
     let threads = if caps.cpu { cpu_group_threads(caps) } else { MAP_GROUP_THREADS };
     let parts = || group.parts.iter().zip(layouts);
-    let vectors: Vec<bool> = parts().map(|(part, layout)| !single && in_vectors(part, layout)).collect();
-    let chunks = layouts.iter().zip(&vectors).map(|(layout, &vectors)| {
+    // Few elements that take long are a thread's each.
+    let few = |part: &MapPart, layout: &Layout| {
+        let filling = caps.multiprocessors * u64::from(threads);
+        !caps.cpu && part.program.compute_bound_nodes() > 0 && layout.outputs() <= filling
+    };
+    let in_vectors = |part: &MapPart, layout: &Layout| !single && !few(part, layout) && in_vectors(part, layout);
+    let vectors: Vec<bool> = parts().map(|(part, layout)| in_vectors(part, layout)).collect();
+    let chunks = parts().zip(&vectors).map(|((part, layout), &vectors)| {
         let (count, width) = (layout.outputs(), if vectors { 4 } else { 1 });
         // The elements that whole vectors leave are one more.
         let units = if vectors { count / 4 + 1 } else { count };
         let chunk = match () {
             () if single => threads.into(),
             () if caps.cpu => units.div_ceil(CPU_PART_GROUPS).max(MIN_CPU_PART_ELEMENTS / width),
-            () if vectors => threads.into(),
+            () if vectors || few(part, layout) => threads.into(),
             () => u64::from(threads) * SCALARS_PER_MAP_THREAD,
         };
         let chunk = chunk.next_multiple_of(threads.into());
@@ -75,10 +81,14 @@ mod tests {
 
     /// A part that negates a dense tensor and stores it from `offset` on.
     fn part(shape: &[u64], offset: i64) -> MapPart {
+        part_of("negate", shape, offset)
+    }
+
+    fn part_of(name: &str, shape: &[u64], offset: i64) -> MapPart {
         let strides = dense_strides(shape);
         let source = Source::View { offset: 0, strides: strides.clone() };
         let node = Node {
-            op: op::find("negate").unwrap(),
+            op: op::find(name).unwrap(),
             ty: Type::F32,
             args: [0].into_iter().collect(),
             attribute: Attribute::None,
@@ -105,6 +115,18 @@ mod tests {
         let once = Capabilities { exponential_loops: true, ..lavapipe() };
         let (schedule, _) = scheduled(vec![part(&[64], 0)], &once);
         assert_eq!((schedule.vectors, schedule.single), (vec![false], true));
+    }
+
+    #[test]
+    fn few_elements_that_take_long_have_a_thread_each() {
+        let scheduled = |caps: &Capabilities, n| {
+            let (schedule, chunks) = scheduled(vec![part_of("exp", &[n], 0)], caps);
+            (schedule.vectors[0], chunks[0].groups)
+        };
+        let threads = u64::from(MAP_GROUP_THREADS);
+        assert_eq!(scheduled(&h200(), 10 * threads), (false, 10));
+        assert!(scheduled(&h200(), h200().multiprocessors * threads + 4).0);
+        assert!(scheduled(&lavapipe(), 10 * threads).0);
     }
 
     #[test]

@@ -52,6 +52,37 @@ defmodule Nx.Vulkan.BadProgramTest do
     assert short == {:error, :size_mismatch} or unsupported?.(short)
   end
 
+  test "programs of several sums that make no sense", %{a: a} do
+    input = {a, @f32, {2, 2}}
+    sum = {:sum, @f32, [0], [0]}
+    sums = fn nodes -> Native.call(run_sums(nodes, [input], {2, 2})) end
+    assert {:ok, {_, _}} = sums.({[sum, sum], 2})
+
+    for nodes <- [
+          :sums,
+          [sum],
+          {[sum, sum], 1},
+          {[sum, sum], 3},
+          {[sum], 0},
+          {[sum], -1},
+          {[sum], 2 ** 70},
+          {[sum, sum], :all},
+          {List.duplicate(sum, 5), 5},
+          {[], 1},
+          {[{:negate, @f32, [0]}], 1},
+          {[sum, {:sum, @f32, [0], [1]}], 2},
+          {[sum, {:sum, @f32, [1], [0]}], 2},
+          {[sum, {:sum, {:s, 32}, [0], [0]}], 2},
+          {[sum, {:reduce_max, @f32, [0], [0]}], 2},
+          {[{:accumulator, @f32, [0]}, {:fold, @f32, [1, 0], [0]}], 1}
+        ] do
+      assert_refused(fn -> sums.(nodes) end, nodes)
+    end
+
+    assert {:error, :size_mismatch} =
+             Native.call(run_sums({[sum, sum], 2}, [{a, @f32, {3, 3}}], {3, 3}))
+  end
+
   test "programs that make no sense", %{a: a} do
     input = {a, @f32, {4}}
     add = {:add, @f32, [0, 0]}

@@ -10,8 +10,9 @@
 //   SHARED_EXCHANGE     where more threads share an output than LANES
 //   LANES               threads of a subgroup that share an output; more than 1 needs lib/exchange.glsl
 //   NEIGHBOURS_SHARE    1 where neighbouring threads share an output, 0 where they have neighbouring ones
-//   PARTS, PART0, PART1, IDENTITY0, IDENTITY1   the parts of an accumulator, one or two: types and identities
-//   COMBINE_PARTS       the function of lib/reduce.glsl that combines two accumulators in the first
+//   RESULTS             sums that the kernel adds up; 1 for any other reduction
+//   PARTS, PART0 ..., IDENTITY0 ...     the parts of an accumulator, one to four: types and identities
+//   COMBINE_PARTS       the function that combines two accumulators in the first
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
 //   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
 //   BASES, LOAD_VECTOR, LOAD_SCALAR, VECTOR_STORED, SCALAR_STORED   the inputs of src/program/emit/vectors.rs
@@ -21,16 +22,24 @@
 #define THREADS (OUTPUT_THREADS * REDUCTION_THREADS)
 layout(local_size_x = THREADS) in;
 
-// An accumulator a is the variables a_0 and a_1.
-#if PARTS == 2
-#define DECLARE(x) PART0 x##_0; PART1 x##_1;
-#define START(a) precise PART0 a##_0 = IDENTITY0; precise PART1 a##_1 = IDENTITY1;
+// An accumulator a is the variables a_0, a_1 and so on.
+#if PARTS == 4
+#define EACH_PART(M, x) M(x, 0) M(x, 1) M(x, 2) M(x, 3)
+#define PARTS_OF(x) x##_0, x##_1, x##_2, x##_3
+#elif PARTS == 3
+#define EACH_PART(M, x) M(x, 0) M(x, 1) M(x, 2)
+#define PARTS_OF(x) x##_0, x##_1, x##_2
+#elif PARTS == 2
+#define EACH_PART(M, x) M(x, 0) M(x, 1)
 #define PARTS_OF(x) x##_0, x##_1
 #else
-#define DECLARE(x) PART0 x##_0;
-#define START(a) precise PART0 a##_0 = IDENTITY0;
+#define EACH_PART(M, x) M(x, 0)
 #define PARTS_OF(x) x##_0
 #endif
+#define DECLARE_PART(x, i) PART##i x##_##i;
+#define START_PART(a, i) precise PART##i a##_##i = IDENTITY##i;
+#define DECLARE(x) EACH_PART(DECLARE_PART, x)
+#define START(a) EACH_PART(START_PART, a)
 #define COMBINE(a, x) COMBINE_PARTS(PARTS_OF(a), PARTS_OF(x));
 
 // EACH_LANE is for each accumulator a_w_c of a thread, that of the element c of its vector w. An addition waits for the one before it,
@@ -77,7 +86,13 @@ layout(local_size_x = THREADS) in;
 #define LOAD(k) EACH_VECTOR(LOAD_LANES, k)
 #define TAKE(k) EACH_LANE(TAKE_LANE, k)
 #define COMBINE_TAKEN(k) EACH_LANE(COMBINE_LANE, k)
+#if RESULTS > 1
+// Registers do not hold what all elements contribute to all sums.
+#define ADD_UP(k) { TAKE(k) COMBINE_TAKEN(k) }
+#define STEPS(n) EACH(n, LOAD) EACH(n, ADD_UP)
+#else
 #define STEPS(n) EACH(n, LOAD) EACH(n, TAKE) EACH(n, COMBINE_TAKEN)
+#endif
 #define WINDOW_BLOCK { STEPS(UNROLLED) } r += UNROLLED;
 
 // Neighbours along the reduced axes are this many threads apart.
@@ -88,11 +103,8 @@ layout(local_size_x = THREADS) in;
 #endif
 #if LANES > 1
 #include "lib/exchange.glsl"
-#if PARTS == 2
-#define HAND_ON(d, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), from_lane(a_##w##_##c##_0, d), from_lane(a_##w##_##c##_1, d));
-#else
-#define HAND_ON(d, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), from_lane(a_##w##_##c##_0, d));
-#endif
+#define HANDED_PART(a, i) PART##i handed_##i = from_lane(a##_##i, distance);
+#define HAND_ON(d, w, c) { const uint distance = d; EACH_PART(HANDED_PART, a_##w##_##c) COMBINE(a_##w##_##c, handed) }
 #define EXCHANGE_LANES(k, w, c) \
   if (LANES > 1) { HAND_ON(APART, w, c) } \
   if (LANES > 2) { HAND_ON(2 * APART, w, c) } \
@@ -108,17 +120,13 @@ layout(local_size_x = THREADS) in;
 #define SHARED (OUTPUT_THREADS * PARTIALS)
 // What a thread adds between two barriers, whose loads overlap: halving takes an H200 0.2 to 0.9 µs longer.
 #define PARTIALS_AT_ONCE 8
-shared PART0 shared_0[SHARED * OUTPUTS];
+#define SHARED_PART(x, i) shared PART##i x##_##i[SHARED * OUTPUTS];
+EACH_PART(SHARED_PART, shared)
 #define SLOT(w, c) (4 * w + c) * SHARED + slot
-#if PARTS == 2
-shared PART1 shared_1[SHARED * OUTPUTS];
-#define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0; shared_1[SLOT(w, c)] = a_##w##_##c##_1;
-#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), \
-  shared_0[SLOT(w, c) + other * OUTPUT_THREADS], shared_1[SLOT(w, c) + other * OUTPUT_THREADS]);
-#else
-#define PUT(k, w, c) shared_0[SLOT(w, c)] = a_##w##_##c##_0;
-#define GET(k, w, c) COMBINE_PARTS(PARTS_OF(a_##w##_##c), shared_0[SLOT(w, c) + other * OUTPUT_THREADS]);
-#endif
+#define PUT_PART(a, i) shared_##i[at] = a##_##i;
+#define GET_PART(x, i) PART##i x##_##i = shared_##i[at];
+#define PUT(k, w, c) { uint at = SLOT(w, c); EACH_PART(PUT_PART, a_##w##_##c) }
+#define GET(k, w, c) { uint at = SLOT(w, c) + other * OUTPUT_THREADS; EACH_PART(GET_PART, x) COMBINE(a_##w##_##c, x) }
 #endif
 
 // What is stored may be computed from more loads, which wait for the store before them: each output has a thread of its own.
@@ -188,12 +196,8 @@ void main() {
 #if SPREAD_STORES
   barrier();
   if (y < OUTPUTS && o < p.outputs) {
-    uint slot_of_output = y * SHARED + x;
-    DECLARE(total)
-    total_0 = shared_0[slot_of_output];
-#if PARTS == 2
-    total_1 = shared_1[slot_of_output];
-#endif
+    uint at = y * SHARED + x;
+    EACH_PART(GET_PART, total)
     STORE_OUTPUT(total, o + y)
   }
 #else

@@ -133,6 +133,10 @@ fn reductions() -> Vec<(&'static str, Program)> {
     let shape = [1000, 512];
     let column = [dense(F32, &shape), view(F32, 0, &[0, 1])];
     let squares = [node("multiply", F32, &[0, 1]), with("sum", F32, &[2], Attribute::Axes(Axes::from_slice(&[1])))];
+    let sums = |axes: &[usize]| {
+        let sum = |value| with("sum", F32, &[value], Attribute::Axes(Axes::from_slice(axes)));
+        [node("multiply", F32, &[0, 1]), sum(2), sum(0)]
+    };
     let argument = |name, shape: &[u64], axis, last| {
         program(shape, &[dense(F32, shape)], &[with(name, S64, &[0], arg(axis, last))])
     };
@@ -152,6 +156,8 @@ fn reductions() -> Vec<(&'static str, Program)> {
         ("reduce_window_max", window("reduce_max", F32)),
         ("reduce_window_sum", window("sum", F64)),
         ("reduce_fused", program(&shape, &column, &squares)),
+        ("reduce_sums", program(&shape, &column, &sums(&[0, 1]))),
+        ("reduce_sums_leading", program(&shape, &column, &sums(&[0]))),
         ("reduce_argmax_all", argument("argmax", &[1 << 20], None, false)),
         ("reduce_argmin_axis", argument("argmin", &[512, 100], Some(1), true)),
     ]
@@ -172,7 +178,10 @@ fn folds() -> Vec<(&'static str, Program)> {
 
 /// What kernels a program runs: how many workgroups, the chunk, and the text.
 fn kernels(program: &Program, caps: &Capabilities) -> String {
-    program.check().unwrap();
+    match program.reductions() {
+        sums @ [_, _, ..] => program.check_sums(sums.len()).unwrap(),
+        _ => program.check().unwrap(),
+    }
     let layout = Layout::new(program).unwrap();
     let launches = match choose(program, &layout, caps) {
         FusionStrategy::OnePass(one) => vec![one],

@@ -27,6 +27,8 @@ pub(super) struct FusionArgs<'a> {
     pub layout: &'a Layout,
     pub operands: &'a [Operand<'a>],
     pub destination: Destination<'a>,
+    /// Where the results after the first go, of a program with several sums.
+    pub others: &'a [AllocationHandle],
     /// The partial results that a pass of two writes or reads.
     pub partials: Option<Partials<'a>>,
     /// Elements of a chunk; see [`FusionLaunch`](crate::tuning::fusion::FusionLaunch).
@@ -93,6 +95,9 @@ impl KernelSpec for FusionKernel {
                     params.write_at(out, layout.result_offset(args.program), result.storage(), "result");
                 }
                 destination @ Destination::Epilogue(_) => destination.operands(result, "result", params),
+            }
+            for (other, allocation) in args.others.iter().enumerate() {
+                params.write(allocation, result.storage(), ("result", other + 1));
             }
         }
         for (i, (part, allocation)) in args.partials.into_iter().flat_map(Partials::iter) {

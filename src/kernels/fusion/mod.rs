@@ -21,7 +21,7 @@ use crate::program::Program;
 use crate::program::emit::Accumulator;
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
-use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose};
+use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose, sums_of_a_kernel};
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
 
@@ -31,8 +31,26 @@ pub fn run(cx: &Context, program: &Program, operands: &[Operand]) -> Attempt<Buf
     let layout = check(cx, program, operands, 0)?;
     let bytes = layout.outputs() * program.result().size();
     let out = cx.allocate(bytes)?;
-    launch_passes(cx, program, &layout, operands, Destination::Buffer(&out))?;
+    launch_passes(cx, program, &layout, operands, Destination::Buffer(&out), &[])?;
     Ok(Buffer::new(bytes, out))
+}
+
+/// Runs a program that ends with `count` sums of the same axes, and gives the results of all. Fails as [`run`] does.
+pub fn run_sums(cx: &Context, program: &Program, count: usize, operands: &[Operand]) -> Attempt<Vec<Buffer>> {
+    program.check_sums(count)?;
+    check_types(cx, program)?;
+    check_building(cx, [program])?;
+    let layout = check_operands(program, operands, 0)?;
+    let bytes = layout.outputs() * program.result().size();
+    let mut results = vec![];
+    for sums in program.reductions().chunks(sums_of_a_kernel(program, &layout, cx.caps())) {
+        let outs = sums.iter().map(|_| cx.allocate(bytes)).collect::<Attempt<Vec<_>>>()?;
+        if let [out, others @ ..] = &outs[..] {
+            launch_passes(cx, &program.with_sums(sums), &layout, operands, Destination::Buffer(out), others)?;
+        }
+        results.extend(outs.into_iter().map(|out| Buffer::new(bytes, out)));
+    }
+    Ok(results)
 }
 
 /// Runs a program of at least one element that ends with a reduction, and an epilogue on its results in the same kernel.
@@ -45,7 +63,7 @@ pub fn run_with_epilogue(
     let mut layout = check(cx, program, operands, 0)?;
     layout.index64 |= epilogue.program.layout.index64;
     let launched = EpilogueLaunch::new(cx, epilogue)?;
-    launch_passes(cx, program, &layout, operands, Destination::Epilogue(&launched))?;
+    launch_passes(cx, program, &layout, operands, Destination::Epilogue(&launched), &[])?;
     Ok(launched.finish())
 }
 
@@ -57,7 +75,7 @@ pub fn run_into(
     (out, bytes): (&AllocationHandle, u64),
 ) -> Attempt<()> {
     let layout = check(cx, program, operands, bytes)?;
-    launch_passes(cx, program, &layout, operands, Destination::Buffer(out))
+    launch_passes(cx, program, &layout, operands, Destination::Buffer(out), &[])
 }
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
@@ -65,6 +83,10 @@ fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) 
     program.check()?;
     check_types(cx, program)?;
     check_building(cx, [program])?;
+    check_operands(program, operands, out_bytes)
+}
+
+fn check_operands(program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
     let layout = Layout::new(program)?;
     let sizes = program.inputs.iter().map(|input| input.ty.size()).chain([program.result().size()]);
     let bytes = operands.iter().map(|operand| operand.bytes().unwrap_or(0)).chain([out_bytes]);
@@ -96,6 +118,7 @@ fn launch_passes(
     layout: &Layout,
     operands: &[Operand],
     destination: Destination,
+    others: &[AllocationHandle],
 ) -> Attempt<()> {
     if program.elements() == 0 {
         return Ok(());
@@ -103,7 +126,7 @@ fn launch_passes(
     let pass = |launched: &FusionLaunch, partials| {
         let kernel = FusionKernel::new(program, layout, launched.schedule, destination.epilogue(layout.index64));
         let FusionLaunch { chunk, groups, .. } = *launched;
-        launch(cx, &kernel, &FusionArgs { program, layout, operands, destination, partials, chunk, groups })
+        launch(cx, &kernel, &FusionArgs { program, layout, operands, destination, others, partials, chunk, groups })
     };
     match choose(program, layout, cx.caps()) {
         FusionStrategy::OnePass(one) => pass(&one, None),
@@ -111,7 +134,7 @@ fn launch_passes(
             let accumulator = Accumulator::of(program, layout, cx.caps());
             let parts = accumulator.map(|accumulator| accumulator.parts).unwrap_or_default();
             let allocation = |part: &Compute| cx.allocate(chunks * layout.outputs() * part.size());
-            let allocations = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 2]>>>()?;
+            let allocations = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 4]>>>()?;
             let partials = Some(Partials { parts: &parts, allocations: &allocations, chunks });
             let _batch = cx.batch();
             pass(&partial, partials)?;
@@ -122,7 +145,7 @@ fn launch_passes(
             let computed = run(cx, &computing, operands)?;
             let (allocation, bytes) = (computed.allocation()?, computed.len());
             let operands = [Operand::Buffer(&allocation, bytes)];
-            launch_passes(cx, &reduction, &check(cx, &reduction, &operands, 0)?, &operands, destination)
+            launch_passes(cx, &reduction, &check(cx, &reduction, &operands, 0)?, &operands, destination, others)
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What reductions accumulate in.
 
+use std::fmt::Write as _;
+
 use smallvec::SmallVec;
 
 use super::define;
@@ -9,10 +11,12 @@ use crate::program::op::Reduction;
 use crate::program::types::Compute;
 use crate::program::{Node, Program};
 
-/// How a reduction accumulates.
+/// How a reduction accumulates, or several sums together.
 pub struct Accumulator {
-    /// Types of the accumulator's one or two parts.
-    pub parts: SmallVec<[Compute; 2]>,
+    /// Types of the accumulator's parts, one or two for each result.
+    pub parts: SmallVec<[Compute; 4]>,
+    /// How many results it has.
+    pub results: usize,
     name: &'static str,
 }
 
@@ -27,7 +31,7 @@ pub fn widened(element: Compute, caps: &Capabilities) -> Compute {
 }
 
 /// What a sum of elements is accumulated in: the sum, and for floats with nothing wider what rounding dropped from it.
-pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; 2]> {
+pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; 4]> {
     use Compute::{Complex, ComplexDouble, Double, Float};
     let sum = widened(element, caps);
     let compensated = sum == element && matches!(element, Float | Double | Complex | ComplexDouble);
@@ -39,14 +43,17 @@ impl Accumulator {
     /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated where the
     /// result is one.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
-        Self::of_node(program, program.nodes.last()?, layout.index64, caps)
+        let one = Self::of_node(program, program.nodes.last()?, layout.index64, caps)?;
+        let results = program.reductions().len();
+        let parts = one.parts.iter().copied().cycle().take(results * one.parts.len()).collect();
+        Some(Self { parts, results, ..one })
     }
 
     /// The accumulator of a reduction.
     pub fn of_node(program: &Program, node: &Node, index64: bool, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduction_of(node)?;
         let index = if index64 { Compute::Uint64 } else { Compute::Uint };
-        let (name, parts): (_, SmallVec<[Compute; 2]>) = match reduction {
+        let (name, parts): (_, SmallVec<[Compute; 4]>) = match reduction {
             // Wider than the result already, as products of narrow floats are.
             Reduction::Sum if node.ty.compute() != element.compute() => {
                 ("sum", SmallVec::from_slice(&[element.compute()]))
@@ -62,7 +69,7 @@ impl Accumulator {
             // Its order is the function's: nothing is accumulated separately and combined.
             Reduction::Fold => return None,
         };
-        Some(Self { parts, name })
+        Some(Self { parts, results: 1, name })
     }
 
     /// `f` of each part, joined.
@@ -73,6 +80,7 @@ impl Accumulator {
     /// The macros of the parts that `shaders/lib/loops/reduce.glsl` wants.
     pub(super) fn macros(&self, text: &mut String) {
         define(text, "PARTS", self.parts.len());
+        define(text, "RESULTS", self.results);
         for (i, part) in self.parts.iter().enumerate() {
             define(text, &format!("PART{i}"), part.glsl());
             define(text, &format!("IDENTITY{i}"), self.identity(i));
@@ -80,17 +88,40 @@ impl Accumulator {
         define(text, "COMBINE_PARTS", self.function());
     }
 
-    /// The function of `shaders/lib/reduce.glsl` that combines two accumulators in the first.
-    pub(super) fn function(&self) -> String {
-        format!("combine_{}", self.name)
+    /// Parts of each result.
+    pub(super) fn parts_of_result(&self) -> usize {
+        self.parts.len() / self.results
     }
 
-    /// The output that the accumulator `a` of a macro ends as.
-    pub(super) fn finished(&self) -> (&'static str, Compute) {
-        match (self.name, self.parts.len()) {
-            ("sum", 2) => ("finish_sum(a##_0, a##_1)", self.parts[0]),
-            ("argmax" | "argmin", _) => ("a##_1", self.parts[1]),
-            _ => ("a##_0", self.parts[0]),
+    /// The function that combines the accumulators of several sums, of which each is combined by one of `shaders/lib/reduce.glsl`.
+    pub(super) fn declare_function(&self, text: &mut String) {
+        if self.results == 1 {
+            return;
+        }
+        let list =
+            |name: &str, qualifier: &str| self.join(", ", |i, part| format!("{qualifier}{} {name}{i}", part.glsl()));
+        let _ = writeln!(text, "void {}({}, {}) {{", self.function(), list("a", "inout "), list("x", ""));
+        let each = self.parts_of_result();
+        for first in (0..self.parts.len()).step_by(each) {
+            let named = |name: &str| (first..first + each).map(|i| format!("{name}{i}")).collect::<Vec<_>>().join(", ");
+            let _ = writeln!(text, "  combine_{}({}, {});", self.name, named("a"), named("x"));
+        }
+        text.push_str("}\n");
+    }
+
+    /// The function that combines two accumulators in the first: of `shaders/lib/reduce.glsl`, but for several sums.
+    pub(super) fn function(&self) -> String {
+        let several = if self.results == 1 { "" } else { "s" };
+        format!("combine_{}{several}", self.name)
+    }
+
+    /// The output that the accumulator `a` of a macro ends as, by its position among the results.
+    pub(super) fn finished(&self, result: usize) -> (String, Compute) {
+        let first = result * self.parts_of_result();
+        match (self.name, self.parts_of_result()) {
+            ("sum", 2) => (format!("finish_sum(a##_{first}, a##_{})", first + 1), self.parts[first]),
+            ("argmax" | "argmin", _) => ("a##_1".into(), self.parts[1]),
+            _ => (format!("a##_{first}"), self.parts[first]),
         }
     }
 

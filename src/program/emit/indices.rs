@@ -83,12 +83,13 @@ impl Emitter<'_> {
         if self.layout.index64 { Type::U64 } else { Type::U32 }
     }
 
-    /// Writes what a reduction reduces, at the output `o` and the index `r` along the reduced axes: all nodes but the last.
+    /// Writes what a reduction reduces, at the output `o` and the index `r` along the reduced axes: all nodes but the
+    /// reductions.
     pub(super) fn reduced_element(&self, text: &mut String) {
         self.declare_indices(text);
         let strided = self.strided();
         self.add_axes(text, "o", 0..self.layout.kept, &strided);
         self.add_axes(text, "r", self.layout.kept..self.layout.dims.len(), &strided);
-        self.nodes(text, self.program.nodes.len() - 1);
+        self.nodes(text, self.program.nodes.len() - self.program.reductions().len());
     }
 }

@@ -36,6 +36,7 @@ impl Emitter<'_> {
         }
         text.push_str("}\n");
         self.vector_macros(text);
+        accumulator.declare_function(text);
         accumulator.macros(text);
         self.schedule_macros(text, schedule);
         define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
@@ -50,17 +51,21 @@ impl Emitter<'_> {
         element: Type,
         accumulator: &Accumulator,
     ) {
-        let argument = self.program.nodes[self.program.nodes.len() - 1].args[0];
-        let value = convert((format!("v{argument}"), self.program.type_of(argument)), element);
-        let value = match reduction {
-            Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
-            _ if accumulator.parts[0].is_emulated() => value,
-            _ => format!("{}({value})", accumulator.parts[0].glsl()),
-        };
-        let _ = writeln!(text, "  e0 = {value};");
-        if accumulator.parts.len() == 2 {
-            let arg = matches!(reduction, Reduction::ArgMax | Reduction::ArgMin);
-            let _ = writeln!(text, "  e1 = {};", if arg { "r".into() } else { accumulator.identity(1) });
+        let each = accumulator.parts_of_result();
+        for (result, node) in self.program.reductions().iter().enumerate() {
+            let (argument, first) = (node.args[0], result * each);
+            let value = convert((format!("v{argument}"), self.program.type_of(argument)), element);
+            let value = match reduction {
+                Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
+                _ if accumulator.parts[0].is_emulated() => value,
+                _ => format!("{}({value})", accumulator.parts[0].glsl()),
+            };
+            let _ = writeln!(text, "  e{first} = {value};");
+            if each == 2 {
+                let arg = matches!(reduction, Reduction::ArgMax | Reduction::ArgMin);
+                let second = if arg { "r".into() } else { accumulator.identity(1) };
+                let _ = writeln!(text, "  e{} = {second};", first + 1);
+            }
         }
     }
 
@@ -90,12 +95,16 @@ impl Emitter<'_> {
                 format!("AT({}, p.partial_out{i}, chunk * p.outputs + index) = a##_{i};", part.glsl())
             });
         }
-        let (value, part) = accumulator.finished();
         let ty = self.program.result();
-        let value = (value.into(), of_compute(part));
-        match epilogue {
-            true => format!("store_element(index, {});", stored(ty, value)),
-            false => format!("{};", assign(ty, "result", "index", value)),
-        }
+        let stores = (0..accumulator.results).map(|result| {
+            let (value, part) = accumulator.finished(result);
+            let value = (value, of_compute(part));
+            match (epilogue, result) {
+                (true, _) => format!("store_element(index, {});", stored(ty, value)),
+                (false, 0) => format!("{};", assign(ty, "result", "index", value)),
+                (false, _) => format!("{};", assign(ty, &format!("result{result}"), "index", value)),
+            }
+        });
+        stores.collect::<Vec<_>>().join(" ")
     }
 }

@@ -342,7 +342,7 @@ impl<'a> EmittedStep<'a> {
         emitter.reduced_element(text);
         emitter.contribution(text, reduction, element, accumulator);
         let parts = accumulator.join(", ", |i, part| format!("{} a_{i}", part.glsl()));
-        let (value, part) = accumulator.finished();
+        let (value, part) = accumulator.finished(0);
         let value = (value.replace("##", ""), of_compute(part));
         let stored = assign(emitter.program.result(), "result", "o", value);
         let _ = writeln!(text, "}}\nvoid put{number}(IDX o, {parts}) {{ {stored}; }}");

@@ -36,6 +36,9 @@ const MIN_CPU_GROUP_ELEMENTS: u64 = 1024;
 /// with one kernel of 4, 8 and 16 powers took SwiftShader 1.9, 4.9 and 16.9 s of a processor; one of 40 was not built after 111.
 const MAX_SLOW_COMPUTE_BOUND: usize = 8;
 
+/// Parts of an accumulator at most.
+const MAX_PARTS: usize = 4;
+
 /// How a program runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FusionStrategy {
@@ -63,6 +66,14 @@ pub struct FusionLaunch {
 pub fn builds_in_seconds<'a>(programs: impl IntoIterator<Item = &'a Program>, caps: &Capabilities) -> bool {
     let compute_bound = programs.into_iter().map(Program::compute_bound_nodes);
     !caps.exponential_loops || compute_bound.sum::<usize>() <= MAX_SLOW_COMPUTE_BOUND
+}
+
+/// How many of a program's sums one kernel adds up.
+pub fn sums_of_a_kernel(program: &Program, layout: &Layout, caps: &Capabilities) -> usize {
+    match Accumulator::of(program, layout, caps) {
+        Some(accumulator) if !caps.exponential_loops => MAX_PARTS * accumulator.results / accumulator.parts.len(),
+        _ => 1,
+    }
 }
 
 /// How a program of at least one element runs.
@@ -138,7 +149,8 @@ impl FusionProblem<'_> {
             let nest = LoopNest::Map { threads, traversal: MapTraversal::Chunk, vectors };
             return self.launch(nest, chunk, runs.div_ceil(chunk));
         }
-        if self.program.is_long() {
+        let few = outputs <= self.caps.multiprocessors * u64::from(MIN_MAP_THREADS);
+        if self.program.is_long() || few && self.program.compute_bound_nodes() > 0 {
             return self.single();
         }
         let elements = if vectors.is_some() { 4 * VECTORS_PER_THREAD } else { SCALARS_PER_THREAD };

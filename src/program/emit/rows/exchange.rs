@@ -61,7 +61,7 @@ impl RowEmitter<'_> {
         if self.schedule.lanes > self.schedule.subgroup_lanes {
             shared_exchange(text, own);
         }
-        let (finished, part) = accumulator.finished();
+        let (finished, part) = accumulator.finished(0);
         let finished = finished.replace("a##_", &format!("a{}_0_", own.value));
         let result = convert((finished, of_compute(part)), own.node.ty);
         let _ = writeln!(text, "  precise {} v{} = {result};", own.node.ty.compute().glsl(), own.value);
