@@ -16,6 +16,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
     HostLoop,
     MapGroup,
     RowGroup,
+    SumGroup,
     UpdateGroup
   }
 
@@ -31,6 +32,7 @@ defmodule Nx.Vulkan.Backend.Blocks do
   # A clause for each block; `:default` where its kernel does not apply.
   defp native(%FusionGroup{} = group, out, args), do: FusionGroup.run(group, out, args)
   defp native(%RowGroup{} = group, outs, args), do: RowGroup.run(group, outs, args)
+  defp native(%SumGroup{} = group, outs, args), do: SumGroup.run(group, outs, args)
   defp native(%MapGroup{} = group, outs, args), do: MapGroup.run(group, outs, args)
   defp native(%UpdateGroup{} = group, outs, args), do: UpdateGroup.run(group, outs, args)
   defp native(%HostLoop{} = loop, outs, args), do: HostLoop.run(loop, outs, args)

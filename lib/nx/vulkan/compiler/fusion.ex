@@ -15,7 +15,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it reads,
   # and `constants` its numbers, all sets. It is `flat` where it computes an element from those at the same
   # index in row-major order, whatever the shape, and `index_dependent` where it computes one from its
-  # index. `compute_bound` counts its operations of that cost.
+  # index. `compute_bound` counts its operations of that cost, `divisions` its divisions.
 
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
@@ -34,6 +34,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     HostLoop,
     MapFusion,
     RowFusion,
+    SumFusion,
     UpdateFusion
   }
 
@@ -42,12 +43,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
                  Catalogue.names(family: :creation) ++ Catalogue.names(family: :bitcast)
   @compute_bound Catalogue.names(cost: :compute_bound)
+  @divisions [:divide, :quotient, :remainder]
 
   # Bounds of a group: what compilers and registers take, and the values of a program.
   @most_members 160
   @most_values 240
   # Operations of a group that is recomputed for each element that it broadcasts to.
   @most_broadcast_members 8
+  # Elements for which a division is recomputed. It takes a dozen instructions: of 2^23 elements an H200 takes 3 µs, as for a
+  # kernel that stores its results.
+  @most_broadcast_divisions 2 ** 23
 
   @doc """
   The expression of a definition or of a loop's body, a tensor or a container of tensors, with its groups as blocks.
@@ -72,9 +77,10 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Map.merge(state, %{rows: rows, scope: scope})
     contractions = ContractionFusion.contractions(order, state, &steps/2)
     state = Map.put(state, :contractions, contractions)
+    sums = if shares?, do: SumFusion.find(order, state), else: %{}
     maps = if shares?, do: MapFusion.find(order, state), else: %{}
     updates = UpdateFusion.find(order, state)
-    state = with_shared(state, rows |> Map.merge(maps) |> Map.merge(updates))
+    state = with_shared(state, Enum.reduce([sums, maps, updates], rows, &Map.merge(&2, &1)))
     {expr, _done} = Composite.traverse(expr, %{}, &rebuild_output(&1, state, &2))
     expr
   end
@@ -170,7 +176,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       flat: kind != :view,
       index_dependent: op in [:iota, :eye],
       reshaped: kind == :reshape,
-      compute_bound: if(op in @compute_bound, do: 1, else: 0)
+      compute_bound: if(op in @compute_bound, do: 1, else: 0),
+      divisions: if(op in @divisions, do: 1, else: 0)
     }
 
     group =
@@ -214,7 +221,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       flat: a.flat and b.flat,
       index_dependent: a.index_dependent or b.index_dependent,
       reshaped: a.reshaped or b.reshaped,
-      compute_bound: a.compute_bound + b.compute_bound
+      compute_bound: a.compute_bound + b.compute_bound,
+      divisions: a.divisions + b.divisions
     }
   end
 
@@ -234,6 +242,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
     (kind != :reshape or MapSet.size(group.members) > 1) and
       Enum.all?(readers, &joined_by?(&1, tensor, group, state)) and
+      not divides_often?(readers, tensor, group, state) and
       recomputed?(readers, tensor, group, state)
   end
 
@@ -255,6 +264,14 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp cheap_to_broadcast?(group) do
     group.compute_bound == 0 and not group.index_dependent and not group.reshaped and
       MapSet.size(group.members) <= @most_broadcast_members and MapSet.size(group.inputs) <= 2
+  end
+
+  # Readers of one broadcast are in different kernels, as those of a batch norm's mean.
+  defp divides_often?(_readers, _tensor, %{divisions: 0}, _state), do: false
+
+  defp divides_often?(readers, tensor, _group, state) do
+    sizes = for id <- readers, do: Nx.size(state.tensors[id])
+    Enum.sum(for size <- sizes, size > Nx.size(tensor), do: size) >= @most_broadcast_divisions
   end
 
   defp recomputed?([_], _tensor, _group, _state), do: true
@@ -431,6 +448,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)
   defp fused_shared(%{update: _} = update, state), do: UpdateFusion.block(update, state)
+  defp fused_shared(%{sums: _} = sums, state), do: SumFusion.block(sums, state)
   defp fused_shared(rows, state), do: RowFusion.block(rows, state)
 
   # The steps of the members that lead to the tensor, and the tensors that they read.

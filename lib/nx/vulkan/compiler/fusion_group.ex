@@ -6,7 +6,16 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Dispatch, Storage}
-  alias Nx.Vulkan.Compiler.{ContractionGroup, Lowering, MapGroup, RowGroup, UpdateGroup}
+
+  alias Nx.Vulkan.Compiler.{
+    ContractionGroup,
+    Lowering,
+    MapGroup,
+    RowGroup,
+    SumGroup,
+    UpdateGroup
+  }
+
   alias Nx.Vulkan.ProgramBuilder
   alias Nx.Vulkan.VulkanoBackend, as: B
 
@@ -57,7 +66,8 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
       do: fn group, unquote_splicing(args) -> default(group, unquote(args)) end
   end
 
-  defp default(%RowGroup{steps: steps, results: results}, inputs) do
+  defp default(%group{steps: steps, results: results}, inputs)
+       when group in [RowGroup, SumGroup] do
     values = values(steps, inputs)
     results |> Enum.map(&Map.fetch!(values, {:step, &1})) |> List.to_tuple()
   end

@@ -21,7 +21,7 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   @type step :: {atom(), T.t(), [tuple()]}
 
   @doc """
-  The program of the steps, only the last of which may be a reduction; `inputs` are the templates of the tensors
+  The program of the steps, only the last of which may be a reduction, or several sums of the same axes; `inputs` are the templates of the tensors
   that they read. The program has `{:input, index}` for an input's reference.
   """
   @spec program([step()], [T.t()]) :: {:ok, ProgramBuilder.program()} | {:error, String.t()}

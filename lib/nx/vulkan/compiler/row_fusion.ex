@@ -78,7 +78,8 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   end
 
   # The ids of what a stored tensor's kernel reads.
-  defp inputs(%T{data: %Expr{id: id}} = tensor, state) do
+  @doc false
+  def inputs(%T{data: %Expr{id: id}} = tensor, state) do
     if state.kinds[id] in [:elementwise, :reduction] do
       MapSet.to_list(state.groups[id].inputs)
     else

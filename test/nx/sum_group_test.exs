@@ -1,0 +1,145 @@
+defmodule Nx.Vulkan.SumGroupTest do
+  @moduledoc """
+  Sums of the same axes that read a tensor in common are one kernel in a compiled definition, and give the numbers of
+  `Nx.BinaryBackend` in f64.
+  """
+
+  # Kernels are counted by a profile, which has what all processes do.
+  use Nx.Vulkan.Test.Case, async: false
+
+  import Nx.Defn
+
+  # The axes are options: `axes` are those that are summed.
+  defn batch_norm(x, opts \\ []) do
+    mean = Nx.mean(x, axes: opts[:axes], keep_axes: true)
+    centred = x - mean
+    variance = Nx.mean(centred * centred, axes: opts[:axes], keep_axes: true)
+    centred * Nx.rsqrt(variance + 1.0e-5)
+  end
+
+  defn(moments(x, y, opts \\ []), do: {total(x, opts), total(x * y, opts), total(x * x, opts)})
+  defn(five(x, y, opts \\ []), do: {moments(x, y, opts), total(x - y, opts), total(x + y, opts)})
+  defn(types(x, y, opts \\ []), do: {total(x, opts), total(Nx.as_type(x, :f64) * y, opts)})
+
+  # The second sum reads the first one's result by way of another kernel.
+  defn dependent(x, y, opts \\ []) do
+    first = total(x * y, opts)
+    {first, total(x * Nx.tanh(first), opts)}
+  end
+
+  # Each of two sums that read one tensor depends on one of two others that read another: two kernels, in either order.
+  defn crossed(x, y, opts \\ []) do
+    a = total(x, opts)
+    b = total(x * y, opts)
+    {a, b, total(x * Nx.tanh(a), opts), total(y * Nx.tanh(b), opts)}
+  end
+
+  defn(unlike(x, y, opts \\ []), do: {total(x, opts), Nx.reduce_max(x * y, axes: opts[:axes])})
+  defn(apart(x, y, opts \\ []), do: {total(x, opts), total(y, opts)})
+
+  defn gradient(x, y, opts \\ []) do
+    grad({x, y}, fn {x, y} -> Nx.sum(y * Nx.max(batch_norm(x, axes: opts[:axes]), 0)) end)
+  end
+
+  defn conditional(p, x, y) do
+    if p, do: moments(x, y, axes: [0]), else: moments(y, x, axes: [0])
+  end
+
+  deftransformp(total(x, opts), do: Nx.sum(x, axes: opts[:axes], keep_axes: true))
+
+  # Of kernels that sum what has the shape of the inputs, how many there are; for axes that are not the last.
+  @definitions [
+    {&__MODULE__.moments/3, 1},
+    {&__MODULE__.five/3, 2},
+    {&__MODULE__.types/3, 2},
+    {&__MODULE__.dependent/3, 2},
+    {&__MODULE__.crossed/3, 3},
+    {&__MODULE__.unlike/3, 2},
+    {&__MODULE__.apart/3, 2},
+    {&__MODULE__.gradient/3, 4}
+  ]
+
+  # One pass and two, vectors and not, several outputs a thread, and axes in the middle.
+  @spaces [
+    {{40, 33}, [0]},
+    {{6, 7, 8, 16}, [0, 1, 2]},
+    {{9, 4, 30}, [0, 2]},
+    {{3, 200, 16}, [0, 1]},
+    {{4000, 3}, [0]},
+    {{12, 5}, [0, 1]},
+    {{12, 70}, [1]}
+  ]
+
+  @error 512 * 2.0 ** -23
+
+  defp results(container), do: Nx.Defn.Composite.flatten_list([container])
+
+  defp exact(fun, inputs, opts) do
+    inputs = for input <- inputs, do: Nx.as_type(input, :f64)
+    results(apply(Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator), inputs ++ [opts]))
+  end
+
+  defp assert_sums(fun, compiled, inputs, opts, context) do
+    on_device = Enum.map(inputs, &to_device/1)
+    # Evaluated, then replayed.
+    for _ <- 1..3 do
+      results = results(apply(compiled, on_device ++ [opts]))
+
+      for {result, exact} <- Enum.zip(results, exact(fun, inputs, opts)) do
+        assert result.shape == exact.shape
+        scale = Nx.max(Nx.abs(exact), Nx.reduce_max(Nx.abs(exact)))
+        assert_bound(Nx.as_type(result, :f64), exact, scale, @error, context)
+      end
+    end
+  end
+
+  for {fun, kernels} <- @definitions do
+    {:name, name} = Function.info(fun, :name)
+
+    test "#{name} has #{kernels} kernels that sum" do
+      fun = unquote(fun)
+      compiled = Nx.Vulkan.jit(fun)
+
+      for {shape, axes} <- @spaces do
+        inputs = for _ <- 1..2, do: Generators.tensor(shape, {:f, 32}, {:float, -3.0, 3.0})
+        assert_sums(fun, compiled, inputs, [axes: axes], {unquote(name), shape, axes})
+      end
+
+      if builds_loops?() do
+        inputs = for _ <- 1..2, do: to_device(Nx.iota({6, 7, 16}, type: :f32))
+        profile = Nx.Vulkan.profile(fn -> apply(compiled, inputs ++ [[axes: [0, 1]]]) end)
+        reducing = for %{name: "reduce " <> _, runs: runs} <- profile.kernels, do: runs
+        assert Enum.sum(reducing) == unquote(kernels), inspect(profile.kernels)
+      end
+    end
+  end
+
+  # As much as `Fusion` recomputes a division for: 2^23 elements.
+  test "a quotient is computed once where many elements are multiplied by it" do
+    definition = fn x, y -> Nx.multiply(x, Nx.divide(y, 3)) end
+    compiled = Nx.Vulkan.jit(definition)
+
+    for {rows, kernels} <- [{2 ** 20 - 1, 1}, {2 ** 20, 2}] do
+      x = Nx.broadcast(to_device(Nx.tensor(1.0)), {rows, 8})
+      y = to_device(Nx.iota({8}, type: :f32))
+      assert_kernels(kernels..kernels, fn -> compiled.(x, y) end)
+      last = compiled.(x, y)[rows - 1]
+      assert Nx.to_binary(last) == Nx.to_binary(Nx.divide(Nx.iota({8}, type: :f32), 3))
+    end
+  end
+
+  test "sums of every kind of type, in the branches of a condition" do
+    for p <- [0, 1], type <- [{:f, 32}, {:s, 32}, {:bf, 16}, {:f, 64}] do
+      [x, y] =
+        for n <- 1..2,
+            do: {50, 7} |> Nx.iota() |> Nx.multiply(7 + n) |> Nx.remainder(3) |> Nx.as_type(type)
+
+      p = Nx.tensor(p)
+      expected = results(Nx.Defn.jit(&conditional/3, compiler: Nx.Defn.Evaluator).(p, x, y))
+      given = Nx.Vulkan.jit(&conditional/3).(to_device(p), to_device(x), to_device(y))
+
+      for {given, expected} <- Enum.zip(results(given), expected),
+          do: assert_same(given, expected, :sum)
+    end
+  end
+end
