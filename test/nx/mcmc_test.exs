@@ -189,6 +189,40 @@ defmodule Nx.Vulkan.MCMCTest do
       end
     end
 
+    # A chi-square statistic of ten pairs of parts, which chance exceeds once in 10,000 times.
+    @most_asymmetry 35.6
+
+    for {algorithm, step_size} <- [nuts: 0.7, nuts: 1.6, hmc: 1.1] do
+      test "draws are in detailed balance: #{algorithm} with steps of #{step_size}" do
+        # The logarithm of an exponential variable, in five parts of the same probability.
+        logp = fn q, _ -> Nx.sum(Nx.subtract(q, Nx.exp(q))) end
+        starts = for _ <- 1..8192, do: :math.log(-:math.log(1 - :rand.uniform()))
+        part = fn q -> trunc(5 * (1 - :math.exp(-:math.exp(q)))) end
+
+        opts =
+          quiet(algorithm: unquote(algorithm), chains: 8192, warmup: 0, draws: 1, steps: 4)
+
+        opts = [step_size: unquote(step_size)] ++ opts
+        start = fn chain -> f64([Enum.at(starts, chain)]) end
+        %{draws: draws, stats: stats} = MCMC.sample(logp, start, {}, opts)
+        # Points that are chosen by their weights, some of which are not.
+        assert number(Nx.mean(stats.accept)) < 0.99
+
+        counts =
+          Enum.zip_with(starts, Nx.to_flat_list(draws), &{part.(&1), part.(&2)})
+          |> Enum.frequencies()
+
+        terms =
+          for i <- 0..4, j <- 0..4, i < j do
+            {there, back} = {Map.get(counts, {i, j}, 0), Map.get(counts, {j, i}, 0)}
+            assert there + back > 20
+            (there - back) ** 2 / (there + back)
+          end
+
+        assert Enum.sum(terms) < @most_asymmetry
+      end
+    end
+
     test "draws accept what the warm-up was asked for" do
       for target <- [0.6, 0.8, 0.95] do
         opts = quiet(chains: 8, warmup: 300, draws: 200, target_accept: target)
@@ -351,6 +385,22 @@ defmodule Nx.Vulkan.MCMCTest do
     assert last.leapfrogs > number(Nx.sum(stats.leapfrog_steps))
     assert_in_delta last.step_size, number(Nx.mean(stats.step_size)), 1.0e-6
     assert last.accept > 0 and last.accept <= 1
+  end
+
+  test "on a terminal there is a bar" do
+    report = fn transitions ->
+      sum = %{transitions: transitions, least: 0, divergences: 3, leapfrogs: 9}
+      run = %{chains: 2, warmup: 10, transitions: 24, bar?: true}
+
+      ExUnit.CaptureIO.capture_io(:stderr, fn ->
+        MCMC.Progress.report(Map.merge(sum, %{step_size: 0.5, accept: 0.75}), run)
+      end)
+    end
+
+    said = "transitions of 2 chains, step size 0.5, acceptance 0.75, 3 divergences "
+    half = String.duplicate("█", 12) <> String.duplicate("░", 12)
+    assert report.(24) =~ "\r#{half} 24/48 #{said}"
+    assert report.(48) =~ "\r#{String.duplicate("█", 24)} 48/48 #{said}\n"
   end
 
   test "a compiled log-density is sampled again with other data" do
