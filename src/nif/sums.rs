@@ -16,7 +16,7 @@ mod names {
 
 pair!(run_sums, run_sums_dirty, (nodes, inputs, shape, device), reply, run);
 
-/// `nodes` is `{nodes, count}`: the nodes of a program, of which so many sums are the last. The answer is a tuple of references to the
+/// `nodes` is `{nodes, count}`: the nodes of a program, the last `count` of which are the sums. The answer is a tuple of references to the
 /// sums. `device` is the one that a program without buffers runs on.
 fn run<'a>(
     nodes: Term<'a>,

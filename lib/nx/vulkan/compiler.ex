@@ -10,7 +10,8 @@ defmodule Nx.Vulkan.Compiler do
   application's environment that of all processes ([guide](definitions.md)).
 
   Element-wise operations that follow each other are fused into one kernel, and so is a reduction with those
-  that lead to it, several reductions of the same rows with what is computed of them, several sums that read a tensor in common, a matrix product or a convolution with those
+  that lead to it, several reductions of the same rows with what is computed of them, several sums that read a tensor in
+  common, a matrix product or a convolution with those
   that follow it, the parts of a concatenation, and results that no kernel reads, as an optimizer's;
   attention is one kernel that stores no scores, however it is written: with masks, biases, transposed heads and grouped queries;
   loops that count from a number to a number are unrolled first, and other loops and `cond` of small tensors run on the device as a whole.

@@ -5,8 +5,8 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   # `Nx.Vulkan.Compiler.Fusion` has found and that no other kernel has taken; how they become a program is
   # `Nx.Vulkan.Compiler.Lowering`'s.
   #
-  # Sums share a kernel only at the same level, the number of kernels on the longest way to them. So none waits for what it would
-  # not need by itself, and none depends on another by way of other kernels: a kernel's level is above that of all it reads.
+  # Sums share a kernel only at the same level, the number of kernels on the longest path to them. None then waits for what it
+  # does not need by itself, and none depends on another through other kernels: a kernel's level is above that of all it reads.
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
@@ -58,7 +58,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
     {shape, Enum.sort(axes), type, state.branches[id]}
   end
 
-  # The tensors that its kernel reads of which it takes an element for each that it adds up.
+  # The tensors that its kernel reads which have an element for each that it adds up.
   defp shared_inputs(%T{data: %Expr{id: id, args: [operand | _]}}, state) do
     size = Nx.size(Fusion.resolve(operand))
     MapSet.filter(state.groups[id].inputs, &(Nx.size(state.tensors[&1]) == size))
