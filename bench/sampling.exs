@@ -2,9 +2,8 @@
 #
 #     mix run -r examples/support/regime.exs bench/sampling.exs
 #
-# Prints for each number of chains, type and seed: the time of sampling, and that of all processors for this process, which a load beside it
-# changes little (Linux); effective draws a second (the sum over the chains of each chain's smallest, and the smallest of all chains together),
-# gradients a second, divergences. CHAINS=4,1024, TYPES=f32,f64, SEEDS=3,
+# Prints for each number of chains, type and seed: seconds of sampling, effective draws a second (the sum over the chains of each chain's
+# smallest, and the smallest of all chains together), gradients a second, divergences. CHAINS=4,1024, TYPES=f32,f64, SEEDS=3,
 # WARMUP=600, DRAWS=1500 and TARGET=0.8 (of the acceptance) choose what runs. Of more than 16 chains the effective draws of 16 are taken for all.
 #
 # Peers: ../shared/bench/sampling_cpu.py (nutpie), ../shared/bench/sampling_peers.py (NumPyro).
@@ -26,21 +25,6 @@ rate = fn count, time -> round(count * 1.0e6 / time) end
 
 # The smallest bulk ESS of the parameters.
 ess = fn draws -> draws |> MCMC.Diagnostics.ess_bulk() |> Nx.reduce_min() |> Nx.to_number() end
-
-# Microseconds of the processors: fields 14 and 15, in hundredths of a second, of which the process's name is the second.
-processors = fn ->
-  case File.read("/proc/self/stat") do
-    {:ok, text} ->
-      fields = text |> String.split(") ") |> List.last() |> String.split()
-
-      for(at <- 11..12, do: fields |> Enum.at(at) |> String.to_integer())
-      |> Enum.sum()
-      |> Kernel.*(10_000)
-
-    {:error, _} ->
-      0
-  end
-end
 
 test = self()
 
@@ -96,8 +80,6 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
   ]
 
   for seed <- 1..number.("SEEDS", "3") do
-    before = processors.()
-
     {time, result} =
       :timer.tc(fn ->
         result = sample.(seed, opts)
@@ -105,7 +87,6 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
         result
       end)
 
-    busy = processors.() - before
     gradients = leapfrogs.(leapfrogs, 0)
     counted = min(chains, sampled)
     draws = result.draws[0..(counted - 1)]
@@ -115,7 +96,7 @@ for type <- setting.("TYPES", "f32,f64"), chains <- setting.("CHAINS", "4") do
     mean = fn tensor -> Float.round(Nx.to_number(Nx.mean(Nx.as_type(tensor, :f32))), 2) end
 
     IO.puts(
-      "  seed #{seed}: #{ms.(time)} (processors #{ms.(busy)}), #{rate.(Enum.sum(alone) * scale, time)} ESS/s (together #{rate.(together * scale, time)}), " <>
+      "  seed #{seed}: #{ms.(time)}, #{rate.(Enum.sum(alone) * scale, time)} ESS/s (together #{rate.(together * scale, time)}), " <>
         "#{rate.(gradients, time)} gradients/s, #{mean.(result.stats.leapfrog_steps)} steps a draw, " <>
         "acceptance #{mean.(result.stats.accept)}, #{Nx.to_number(Nx.sum(result.stats.divergent))} divergences"
     )
