@@ -212,7 +212,7 @@ defmodule Nx.Vulkan.Test.Nuts do
   end
 
   defp averaging(run) do
-    start = %{shrink_to: :math.log(run.step_size), count: 0, error: 0.0, log_mean: 0.0}
+    start = %{shrink_to: :math.log(10 * run.step_size), count: 0, error: 0.0, log_mean: 0.0}
     Map.put(run, :averaging, start)
   end
 
@@ -221,7 +221,7 @@ defmodule Nx.Vulkan.Test.Nuts do
     count = a.count + 1
     eta = 1 / (count + 10)
     error = (1 - eta) * a.error + eta * (run.target_accept - accept)
-    log_step = a.shrink_to - :math.sqrt(count) / 0.2 * error
+    log_step = a.shrink_to - :math.sqrt(count) / 0.05 * error
     weight = count ** -0.75
     log_mean = weight * log_step + (1 - weight) * a.log_mean
     averaging = %{a | count: count, error: error, log_mean: log_mean}

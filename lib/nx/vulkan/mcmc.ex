@@ -26,9 +26,8 @@ defmodule Nx.Vulkan.MCMC do
 
   ## Warm-up
 
-  Dual averaging adapts the step size to `:target_accept` (Hoffman and Gelman 2014, with a gamma of 0.2, so that draws accept
-  the target); the variances of positions, or with `mass: :dense` their covariances, are found in Stan's windows, and scale
-  the positions from then on. Transitions of the warm-up are not among the draws.
+  Dual averaging adapts the step size to `:target_accept` (Hoffman and Gelman 2014); the variances of positions, or with
+  `mass: :dense` their covariances, are found in Stan's windows, and scale the positions from then on. Transitions of the warm-up are not among the draws.
 
   ## Reproducibility
 

@@ -1,22 +1,20 @@
 // Owns the warm-up of a chain: its step size, and the scale of its positions.
 //
 // Algorithm: the first step size is doubled or halved until the acceptance of one step crosses 0.8; dual averaging then adapts its logarithm
-//   to the target, with shrinkage to the size that was found. Variances of positions are found in windows by Welford's method, shrunk
-//   towards 1e-3, and become the inverse mass at the end of each window, where the step size is searched again.
-//   The paper and Stan shrink to ten times that size and have a gamma of 0.05, not 0.2: in the 50 transitions after the last window their sizes
-//   differ by more than a factor of two, and the average of the logarithms, which is kept, accepts 0.9 where the target is 0.8.
+//   to the target. Variances of positions are found in windows by Welford's method, shrunk towards 1e-3, and become the inverse mass at the
+//   end of each window, where the step size is searched again.
 // Domain: p.windows has the first transition of the first window, then the transition after each window, and a last number that is none.
 // Source: M. D. Hoffman, A. Gelman, "The No-U-Turn Sampler" (2014), algorithms 4 and 5; Stan Reference Manual, "HMC algorithm parameters".
 
 // The constants of dual averaging: 1 / gamma and t0.
-const REAL INVERSE_GAMMA = REAL(5), T0 = REAL(10);
+const REAL INVERSE_GAMMA = REAL(20), T0 = REAL(10);
 // The logarithm of 0.8.
 const REAL LOG_SEARCHED_ACCEPT = REAL(-0.223143551f);
 // Doublings or halvings of the first step size, at most.
 const uint MAX_TRIALS = 60u;
 
 void restart_averaging() {
-  shrink_to = chain_log(step_size);
+  shrink_to = chain_log(REAL(10) * step_size);
   averaged = 0u;
   mean_error = REAL(0);
   log_mean = REAL(0);
