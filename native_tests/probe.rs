@@ -11,7 +11,6 @@
 mod support;
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,8 +39,12 @@ fn dying_at(feature: &str, folder: &Path) -> PathBuf {
 
 /// A file that does what the shell's script says.
 fn executable(script: &str, path: &Path) -> PathBuf {
-    fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: one that a test beside this forks meanwhile would inherit the open file, and Linux runs no file
+    // that is open for writing (ETXTBSY).
+    let mut install =
+        Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn().unwrap();
+    write!(install.stdin.take().unwrap(), "#!/bin/sh\n{script}").unwrap();
+    assert!(install.wait().unwrap().success());
     path.to_owned()
 }
 
