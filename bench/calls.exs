@@ -5,6 +5,8 @@
 #
 # Prints JSON lines. `call_us` is a whole call, `nx_us` the same with a compiler that does nothing, `native_us` the NIF that
 # replays the graph, and `ours_us` the rest, garbage collections among it: the second least of seven repetitions each.
+#
+# Where Nx's protocols are not consolidated, as with MIX_ENV=test, a call takes longer: docs/performance/compiled_definitions.md says how much.
 
 {:ok, _} = Application.ensure_all_started(:nx)
 Nx.default_backend(Nx.Vulkan.VulkanoBackend)
@@ -52,6 +54,10 @@ tensor = fn -> Nx.backend_copy(Nx.tensor([1.0, 2.0]), Nx.Vulkan.VulkanoBackend) 
 ten = 1..10 |> Enum.map(fn _ -> tensor.() end) |> List.to_tuple()
 layer = fn -> Map.new(1..12, &{"weight_#{&1}", tensor.()}) end
 layers = Map.new(1..14, &{"layer_#{&1}", layer.()})
+
+quantized =
+  Map.new(1..48, &{"weight_#{&1}", Nx.Vulkan.Quantization.quantize(Nx.iota({8, 8}, type: :f32))})
+
 flat = &Nx.Defn.Composite.flatten_list([&1])
 sum = fn tensors -> Enum.reduce(tensors, &Nx.add/2) end
 
@@ -61,7 +67,8 @@ cases = [
   {"10 inputs and results", 10, &Nx.Defn.Composite.traverse(&1, fn x -> Nx.multiply(x, 2) end),
    ten},
   {"4 of 168 in nested maps", 168, &(flat.(&1) |> Enum.take(4) |> sum.()), layers},
-  {"168 inputs in nested maps", 168, &sum.(flat.(&1)), layers}
+  {"168 inputs in nested maps", 168, &sum.(flat.(&1)), layers},
+  {"96 inputs in 48 structs", 96, &sum.(flat.(&1)), quantized}
 ]
 
 for {name, inputs, fun, arg} <- cases do
