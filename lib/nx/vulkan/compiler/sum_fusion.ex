@@ -5,8 +5,9 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   # `Nx.Vulkan.Compiler.Fusion` has found and that no other kernel has taken; how they become a program is
   # `Nx.Vulkan.Compiler.Lowering`'s.
   #
-  # Sums share a kernel only at the same level, the number of kernels on the longest path to them. None then waits for what it
-  # does not need by itself, and none depends on another through other kernels: a kernel's level is above that of all it reads.
+  # Sums share a kernel only at the same level, the number of kernels on the longest path to them. None then depends on another
+  # through other kernels, as a kernel's level is above that of all it reads. What one of them reads stays in memory until the
+  # others' operands are there.
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
@@ -111,34 +112,41 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
     stored = RowFusion.users(order, state)
 
     for %T{data: %Expr{id: id}} <- order, is_map_key(stored, id), reduce: %{} do
-      levels -> levels |> level(kernel(id, state), state) |> elem(1)
+      levels -> levels |> level(id, state) |> elem(1)
     end
   end
 
-  defp level(levels, [id | _] = kernel, state) do
+  defp level(levels, id, state) do
     case levels do
       %{^id => level} ->
         {level, levels}
 
       %{} ->
-        read = kernel |> Enum.flat_map(&RowFusion.inputs(state.tensors[&1], state)) |> Enum.uniq()
+        {computed, read} = kernel(id, state)
 
         {level, levels} =
-          Enum.reduce(read -- kernel, {0, levels}, fn id, {most, levels} ->
-            {level, levels} = level(levels, kernel(id, state), state)
+          Enum.reduce(Enum.uniq(read) -- computed, {0, levels}, fn id, {most, levels} ->
+            {level, levels} = level(levels, id, state)
             {max(most, level + 1), levels}
           end)
 
-        {level, Map.merge(levels, Map.new(kernel, &{&1, level}))}
+        {level, Map.merge(levels, Map.new(computed, &{&1, level}))}
     end
   end
 
-  # The ids of the tensors that the kernel of a tensor computes.
-  defp kernel(id, %{rows: rows, contractions: contractions}) do
+  # The ids of the tensors that the kernel of a tensor computes, and of those that it reads.
+  defp kernel(id, %{rows: rows, contractions: contractions} = state) do
     case {rows, contractions} do
-      {%{^id => %{roots: roots}}, _} -> Map.keys(roots)
-      {_, %{^id => %{result: result, product: product}}} -> [result.data.id, product.data.id]
-      {_, _} -> [id]
+      {%{^id => %{roots: roots}}, _} ->
+        computed = Map.keys(roots)
+        {computed, Enum.flat_map(computed, &RowFusion.inputs(state.tensors[&1], state))}
+
+      # What follows a product may read it by way of a reshape, which is no input of the kernel.
+      {_, %{^id => %{result: result, product: product, inputs: inputs}}} ->
+        {[result.data.id, product.data.id], for(input <- inputs, do: input.data.id)}
+
+      {_, _} ->
+        {[id], RowFusion.inputs(state.tensors[id], state)}
     end
   end
 
