@@ -88,6 +88,11 @@ impl Accumulator {
         define(text, "COMBINE_PARTS", self.function());
     }
 
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.size()).sum()
+    }
+
     /// Parts of each result.
     pub(super) fn parts_of_result(&self) -> usize {
         self.parts.len() / self.results

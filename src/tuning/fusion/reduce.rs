@@ -74,11 +74,11 @@ impl FusionProblem<'_> {
         let chunks = reduced.div_ceil(chunk);
         let schedule = ReduceSchedule { to_partial: true, ..self.reduce_schedule(threads, parts, false) };
         let partial = self.launch(LoopNest::Reduce(schedule), chunk, groups * chunks);
-        FusionStrategy::TwoPasses { partial, combining: self.combining(parts, chunks), chunks }
+        FusionStrategy::TwoPasses { partial, combining: self.combining(accumulator, chunks), chunks }
     }
 
     /// The pass over the partial results of `chunks` chunks.
-    fn combining(&self, parts: usize, chunks: u64) -> FusionLaunch {
+    fn combining(&self, accumulator: &Accumulator, chunks: u64) -> FusionLaunch {
         let outputs = self.layout.outputs();
         let (output_threads, reduction_threads) = match outputs {
             0.. if self.caps.cpu => {
@@ -87,13 +87,15 @@ impl FusionProblem<'_> {
             }
             64.. => {
                 let reduction_threads = (chunks / MAX_UNROLLED).clamp(4, 32).next_power_of_two() as u32;
-                ((THREADS / reduction_threads).max(MIN_COMBINED_OUTPUTS), reduction_threads)
+                let most = self.most_sharing_threads(accumulator, 1) / reduction_threads;
+                ((THREADS / reduction_threads).max(MIN_COMBINED_OUTPUTS).min(most), reduction_threads)
             }
             _ => (1, THREADS),
         };
         let vectors = VectorInputs::default();
         let threads =
             ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share: false };
+        let parts = accumulator.parts.len();
         let schedule = ReduceSchedule { from_partial: true, ..self.reduce_schedule(threads, parts, false) };
         self.launch(LoopNest::Reduce(schedule), chunks, outputs.div_ceil(output_threads.into()))
     }
@@ -161,8 +163,7 @@ impl FusionProblem<'_> {
 
     /// The most threads of a workgroup of few outputs, whose accumulators of `outputs` outputs each fit shared memory.
     fn most_sharing_threads(&self, accumulator: &Accumulator, outputs: u32) -> u32 {
-        let bytes: u64 = accumulator.parts.iter().map(|part| part.size()).sum();
-        let fits = u64::from(self.caps.max_shared) / (u64::from(outputs) * bytes);
+        let fits = u64::from(self.caps.max_shared) / (u64::from(outputs) * accumulator.bytes());
         let most = fits.clamp(THREADS.into(), FEW_OUTPUTS_THREADS.into()) as u32;
         (1 << most.ilog2()).min(self.caps.max_threads)
     }
@@ -197,7 +198,9 @@ impl FusionProblem<'_> {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let up = |n: u64| n.clamp(1, THREADS.into()).next_power_of_two() as u32;
         if inner_kept < inner_reduced.saturating_mul(MAX_STRIDE_IN_CACHE) {
-            let vectors = self.output_vectors();
+            // A thread has an accumulator in shared memory for each neighbour of a vector.
+            let fits = u64::from(4 * THREADS) * accumulator.bytes() <= self.caps.max_shared.into();
+            let vectors = if fits { self.output_vectors() } else { VectorInputs::default() };
             let width = if vectors.vec4 != 0 { 4 } else { 1 };
             let most = if outputs >= MANY_OUTPUTS { THREADS / width } else { 32 };
             let reduction_threads = |output_threads: u32| up(reduced.div_ceil(4)).min(THREADS / output_threads);

@@ -187,6 +187,48 @@ fn few_columns_are_reduced_in_one_pass_by_narrow_workgroups() {
 }
 
 #[test]
+fn workgroups_of_sums_fit_the_device() {
+    let kinds = [Type::F32, Type::BF16, Type::F64, Type::C64, Type::C128, Type::S32];
+    let shapes = [[4096, 4096], [12_288, 768], [100_000, 64], [64, 1 << 16], [1 << 20, 4], [1 << 20, 100]];
+    let devices = [h200(), lavapipe(), Capabilities { cpu: false, ..lavapipe() }];
+    for device in devices {
+        for (max_shared, max_threads) in [(16 << 10, 256), (32 << 10, 512), (48 << 10, 1024)] {
+            let caps = Capabilities { max_shared, max_threads, ..device.clone() };
+            for ((ty, shape), count) in kinds
+                .iter()
+                .flat_map(|ty| shapes.iter().map(move |shape| (ty, shape)))
+                .flat_map(|of| [(of, 1), (of, 4)])
+            {
+                for axis in [0, 1] {
+                    let mut sums = sum_of(*ty, shape, &[axis]);
+                    sums.nodes = vec![sums.nodes[0].clone(); count].into();
+                    let most = sums_of_a_kernel(&sums, &Layout::new(&sums).unwrap(), &caps);
+                    let together = sums.with_sums(&sums.reductions()[..count.min(most)]);
+                    assert_fits(&together, &caps);
+                }
+            }
+        }
+    }
+}
+
+/// Asserts that the workgroups of a reduction have no more threads and shared memory than the device.
+fn assert_fits(program: &Program, caps: &Capabilities) {
+    let accumulator = Accumulator::of(program, &Layout::new(program).unwrap(), caps).unwrap();
+    let launches = match chosen(program, caps) {
+        FusionStrategy::OnePass(launch) => vec![launch],
+        FusionStrategy::TwoPasses { partial, combining, .. } => vec![partial, combining],
+        FusionStrategy::ComputedFirst => vec![],
+    };
+    for launch in launches {
+        let LoopNest::Reduce(reduce) = launch.schedule.nest else { panic!("{launch:?}") };
+        let threads = reduce.output_threads * reduce.reduction_threads;
+        let outputs = u64::from(threads * (4 * reduce.output_vectors).max(1));
+        let shared = if reduce.shares_memory() { outputs * accumulator.bytes() } else { 0 };
+        assert!(threads <= caps.max_threads && shared <= caps.max_shared.into(), "{shared} bytes, {launch:?}");
+    }
+}
+
+#[test]
 fn threads_read_neighbours() {
     // Along rows threads share an output, along columns they have outputs of their own.
     let rows = reduce(&sum(&[4096, 1000], &[1]), &h200());
