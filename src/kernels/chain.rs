@@ -18,7 +18,8 @@ use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
 use crate::program::chain::{ChainProgram, ChainSteps};
 use crate::program::emit::{
-    ChainEvaluation, ChainMemory, InverseMass, LeapfrogModule, evaluation, leapfrog_module, leapfrog_source,
+    ChainEvaluation, ChainMemory, InverseMass, LeapfrogCost, LeapfrogModule, evaluation, leapfrog_module,
+    leapfrog_source,
 };
 use crate::tuning::chain::{MAX_CPU_CHAIN_ITERATIONS, chain_dispatch, chain_threads, shared_budget};
 
@@ -129,6 +130,8 @@ impl ChainModel {
             [allocate(state_bytes)?, allocate(state_bytes)?, allocate(state_bytes)?, allocate(states * size)?];
         let function = self.function(chains, cx.caps())?;
         let ChainEvaluation { operations, iterations, .. } = function.evaluation;
+        let step = LeapfrogCost::new(self.dimensions(), function.threads, call.mass);
+        let (operations, iterations) = (operations + step.operations, iterations + step.iterations);
         let (per_dispatch, steps_per_dispatch) = chain_dispatch(operations, iterations, chains, steps, cx.caps());
         let scratch = cx.allocate((function.memory.scratch_bytes * per_dispatch).max(16))?;
         let kernel = LeapfrogKernel { model: self, function: &function, mass: call.mass };

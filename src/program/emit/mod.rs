@@ -22,8 +22,8 @@ mod workgroup;
 
 pub use accumulator::{Accumulator, sum_parts, widened};
 pub use chain::{
-    ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogModule, SamplerAlgorithm, SamplerKind,
-    SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
+    ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogCost, LeapfrogModule, SamplerAlgorithm,
+    SamplerKind, SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
 };
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
 pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};

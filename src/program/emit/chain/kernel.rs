@@ -22,6 +22,31 @@ pub enum InverseMass {
     Dense,
 }
 
+/// What the integrator adds to an evaluation in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeapfrogCost {
+    /// Iterations of loops that an invocation makes, with the tests that end them.
+    pub iterations: u64,
+    /// Lines that an invocation runs.
+    pub operations: u64,
+}
+
+impl LeapfrogCost {
+    /// That of positions of `dimensions` elements and a workgroup of `threads` invocations.
+    pub fn new(dimensions: u64, threads: u32, mass: InverseMass) -> Self {
+        let elements = dimensions.div_ceil(threads.into());
+        // Half a step of the momentum with the position, and the other half with the states that are stored.
+        let own = Self { iterations: 2 * (elements + 1), operations: 10 * elements };
+        match mass {
+            InverseMass::Diagonal => own,
+            InverseMass::Dense => Self {
+                iterations: own.iterations + 1 + elements * (dimensions + 2),
+                operations: own.operations + 2 * elements * dimensions,
+            },
+        }
+    }
+}
+
 /// Where the arrays of a chain are: in the workgroup's memory, or from a byte of the chain's scratch memory on.
 #[derive(Clone, Debug)]
 pub struct ChainMemory {
@@ -194,4 +219,21 @@ pub fn leapfrog_source(
     });
     text.push_str("#include \"lib/chain/leapfrog.glsl\"\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_takes_the_integrator_longer_than_a_diagonal() {
+        let cost = |dimensions, mass| {
+            let LeapfrogCost { iterations, operations } = LeapfrogCost::new(dimensions, 8, mass);
+            (iterations, operations)
+        };
+        assert_eq!(cost(3, InverseMass::Diagonal), (4, 10));
+        assert_eq!(cost(10_000, InverseMass::Diagonal), (2502, 12_500));
+        assert_eq!(cost(3, InverseMass::Dense), (10, 16));
+        assert_eq!(cost(1500, InverseMass::Dense), (378 + 1 + 188 * 1502, 1880 + 2 * 188 * 1500));
+    }
 }

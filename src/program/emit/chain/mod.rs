@@ -33,7 +33,7 @@ use reductions::ChainExchange;
 use statements::{ChainStatement, Scope, with_branch};
 use values::{ChainEmitter, EMISSION_STACK_BYTES, Emission, Stop};
 
-pub use kernel::{ChainMemory, InverseMass, leapfrog_source};
+pub use kernel::{ChainMemory, InverseMass, LeapfrogCost, leapfrog_source};
 pub use module::{LeapfrogModule, leapfrog_module};
 pub use sampler::{DENSE_MATRICES, SamplerAlgorithm, SamplerKind, SamplerShape, SamplerState, sampler_source};
 
