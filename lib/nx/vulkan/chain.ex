@@ -31,11 +31,12 @@ defmodule Nx.Vulkan.Chain do
 
   Value and gradient are computed in one pass. All element-wise functions and types of real numbers work, reductions,
   `Nx.dot/2`, views such as slices, `Nx.concatenate/2`, indexing with tensors, and loops with a known number of
-  iterations, which are unrolled. Sums over many observations are shared by the invocations of a workgroup. Tensors that
-  the function closes over are data, too: their elements are not part of the kernel. Indices out of bounds are clamped.
+  iterations, which are unrolled. A `cond` is a selection: all of its branches are computed. Sums over many observations
+  are shared by the invocations of a workgroup. Tensors that the function closes over are data, too: their elements are not
+  part of the kernel. Indices out of bounds are clamped.
 
-  What a kernel cannot compute is `{:error, {:unsupported, text}}` from `compile/4`: sorting, hooks, branches
-  (`cond`), loops whose end depends on the data.
+  What a kernel cannot compute is `{:error, {:unsupported, text}}` from `compile/4`: sorting, Fourier transforms,
+  convolutions, windows, hooks, loops whose end depends on the data. The guide lists all.
 
   ## Precision
 
