@@ -152,6 +152,7 @@ defmodule Nx.Vulkan.Test.ChainModels do
       {"movement of elements", f64({5}), numbers({10}), &movement/2},
       {"elementary functions", f64({2}), numbers({11}), &elementary/2},
       {"largest and smallest elements", f64({25}), numbers({25}), &extremes/2},
+      {"cumulative products, maxima and minima", f64({3, 5}), numbers({15}), &cumulative/2},
       {"a branch", f64({2}), numbers({3}), &branch/2}
     ]
   end
@@ -228,6 +229,16 @@ defmodule Nx.Vulkan.Test.ChainModels do
     far = Nx.reduce_max(Nx.abs(u - x)) + Nx.reduce_min(u) - Nx.product(1.0 + 0.01 * u)
     clipped = Nx.clip(u, -0.5, 0.5)
     -0.5 * Nx.sum(u ** 2) - far - Nx.sum(clipped ** 3) - Nx.sum(Nx.max(u, x))
+  end
+
+  # Along a vector and along axes, from both ends, and of the data.
+  defn cumulative(u, x) do
+    flat = Nx.flatten(u) * x
+    vectors = Nx.cumulative_product(1.0 + flat) + Nx.cumulative_max(flat, reverse: true)
+    rows = Nx.cumulative_product(1.5 - u, axis: 1, reverse: true) - Nx.cumulative_max(u, axis: 1)
+    columns = Nx.cumulative_min(Nx.sin(2.0 * u), axis: 0) + Nx.cumulative_product(u ** 2, axis: 0)
+    last = Nx.cumulative_min(vectors - Nx.cumulative_min(x) * Nx.cumulative_product(x + 0.5))
+    -0.5 * Nx.sum(last ** 2) - Nx.sum(rows ** 2) - Nx.sum(columns ** 2) - Nx.sum(u ** 2)
   end
 
   defn branch(u, x) do
