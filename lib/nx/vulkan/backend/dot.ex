@@ -60,7 +60,7 @@ defmodule Nx.Vulkan.Backend.Dot do
 
   @doc """
   The product of `{reference, type, offset}` as a program: the sum over the contracted axes, which come last, of
-  products. Those of narrow floats are exact in f64.
+  products. Those of narrow floats are exact in f64; a chain has them in its own type, as devices may lack f64.
   """
   @spec program(Nx.Type.t(), operand, operand, tuple()) :: ProgramBuilder.program()
         when operand: {term(), Nx.Type.t(), integer()}
@@ -93,5 +93,10 @@ defmodule Nx.Vulkan.Backend.Dot do
   defp stride({_shape, strides, _contract, _batch}, axis), do: Enum.at(strides, axis)
 
   defp widened({kind, size}) when kind in [:s, :u, :c], do: {kind, size}
-  defp widened(_float), do: {:f, 64}
+
+  defp widened(float) do
+    if ProgramRecorder.mode() == :chain,
+      do: Nx.Type.merge(float, {:f, 32}),
+      else: {:f, 64}
+  end
 end
