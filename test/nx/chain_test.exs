@@ -246,54 +246,78 @@ defmodule Nx.Vulkan.ChainTest do
     end
   end
 
-  test "the SPIR-V file runs by NativeV's calls" do
-    # Sums in one loop, matrices in memory, integers that index, and branches.
-    names = ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"]
+  # NativeV's calls for one chain and for many.
+  @native_v [
+    f32: [&NativeV.leapfrog_chain_synth/6, &NativeV.leapfrog_chain_synth_batch/6],
+    f64: [&NativeV.leapfrog_chain_synth_f64/6, &NativeV.leapfrog_chain_synth_batch_f64/6]
+  ]
 
-    for name <- names, nx_1_0?() or name not in @nx_1_0 do
-      [_, template, data, logp | _] =
-        ChainModels.all() |> Enum.find(&(elem(&1, 0) == name)) |> Tuple.to_list()
+  for type <- [:f32, :f64] do
+    @tag float64: type == :f64
+    test "the SPIR-V file runs by NativeV's calls in #{type}" do
+      type = unquote(type)
+      {_, bits} = Nx.Type.normalize!(type)
+      [one_chain, batch] = @native_v[type]
 
-      {:ok, chain} = Chain.compile(logp, template, data)
-      d = chain.dimensions
-      {q, p} = {ChainModels.numbers({2, d}), ChainModels.numbers({2, d}, 1.1)}
-      mass = Nx.add(ChainModels.numbers({d}), 1.5)
-      options = [steps: 2, step_size: 0.01, chains: 2, inverse_mass: {:diagonal, mass}]
-      {:ok, expected} = Chain.leapfrog(chain, q, p, data, options)
+      # Sums in one loop, matrices in memory, integers that index, and movement of elements.
+      names = ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"]
 
-      extras = Chain.pack(chain, data, mass)
-      observations = div(byte_size(extras), 8) - d
+      for name <- names, nx_1_0?() or name not in @nx_1_0 do
+        [_, template, data, logp | _] =
+          ChainModels.all() |> Enum.find(&(elem(&1, 0) == name)) |> Tuple.to_list()
 
-      push = fn count ->
-        <<2::32-little, observations::32-little, d::32-little, count::32-little,
-          0.01::float-little>>
+        {:ok, chain} = Chain.compile(logp, template, data, type: type)
+        d = chain.dimensions
+
+        {q, p} =
+          {Nx.as_type(ChainModels.numbers({2, d}), type),
+           Nx.as_type(ChainModels.numbers({2, d}, 1.1), type)}
+
+        mass = Nx.add(ChainModels.numbers({d}), 1.5)
+        options = [steps: 2, step_size: 0.01, chains: 2, inverse_mass: {:diagonal, mass}]
+        {:ok, expected} = Chain.leapfrog(chain, q, p, data, options)
+
+        extras = Chain.pack(chain, data, mass)
+        observations = div(byte_size(extras), div(bits, 8)) - d
+
+        push = fn count ->
+          <<2::32-little, observations::32-little, d::32-little, count::32-little,
+            0.01::float-little-size(bits)>>
+        end
+
+        run = fn call, q, p, extras, count ->
+          {:ok, {q_chain, p_chain, grad_chain, logp_chain}} =
+            call.(Nx.to_binary(q), Nx.to_binary(p), extras, push.(count), 2, chain.spv_path)
+
+          %{q: q_chain, p: p_chain, grad: grad_chain, logp: logp_chain}
+        end
+
+        states = run.(batch, q, p, extras <> extras, 2)
+
+        for {key, bytes} <- states,
+            do: assert({name, key, bytes} == {name, key, binary(expected[key])})
+
+        for i <- 0..1 do
+          states = run.(one_chain, q[i], p[i], extras, 1)
+
+          for {key, bytes} <- states,
+              do: assert({name, key, bytes} == {name, key, binary(expected[key][i])})
+        end
+      end
+    end
+
+    @tag float64: type == :f64
+    test "the SPIR-V file in #{type} is the same one whenever a model is compiled" do
+      compile = fn logp ->
+        {:ok, chain} = Chain.compile(logp, @banana, ChainModels.numbers({5}), type: unquote(type))
+        chain.spv_path
       end
 
-      bytes = &Nx.to_binary/1
-
-      {:ok, {q_chain, _p, _grad, logp_chain}} =
-        NativeV.leapfrog_chain_synth_batch_f64(
-          bytes.(q),
-          bytes.(p),
-          extras <> extras,
-          push.(2),
-          2,
-          chain.spv_path
-        )
-
-      assert {q_chain, logp_chain} == {binary(expected.q), binary(expected.logp)}
-
-      {:ok, {q_chain, _p, _grad, _logp}} =
-        NativeV.leapfrog_chain_synth_f64(
-          bytes.(q[0]),
-          bytes.(p[0]),
-          extras,
-          push.(1),
-          2,
-          chain.spv_path
-        )
-
-      assert q_chain == binary(expected.q[0])
+      path = compile.(&banana/2)
+      module = File.read!(path)
+      assert compile.(&banana/2) == path
+      assert File.read!(path) == module
+      assert compile.(&Nx.multiply(2, banana(&1, &2))) != path
     end
   end
 

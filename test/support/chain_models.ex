@@ -326,7 +326,7 @@ defmodule Nx.Vulkan.Test.ChainModels do
     difference = (Nx.new_axis(x, 1) - Nx.new_axis(x, 0)) / Nx.exp(q.log_length)
 
     Nx.exp(2.0 * q.log_scale) * Nx.exp(-0.5 * difference ** 2) +
-      0.5 * Nx.eye(Nx.size(x), type: :f64)
+      0.5 * Nx.eye(Nx.size(x), type: Nx.type(x))
   end
 
   defn of_factor(q, factor, y) do
