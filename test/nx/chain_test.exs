@@ -119,21 +119,54 @@ defmodule Nx.Vulkan.ChainTest do
     assert {a.q.shape, a.p.shape, a.grad.shape, a.logp.shape} == {{3, 4}, {3, 4}, {3, 4}, {3}}
   end
 
-  test "chains are those that run one by one, with a step size and a mass each" do
-    {chain, x} = banana_chain()
-    [q, p] = for phase <- [0.2, 1.4], do: ChainModels.numbers({5, 4}, phase)
-    sizes = Nx.f64([0.1, -0.2, 0.05, 0.0, 0.3])
-    mass = Nx.add(ChainModels.numbers({5, 4}), 1.5)
-    options = [steps: 4, chains: 5, step_size: sizes, inverse_mass: mass]
-    {:ok, all} = Chain.leapfrog(chain, q, p, x, options)
-    {:ok, last} = Chain.leapfrog(chain, q, p, x, [keep: :last] ++ options)
-    assert {all.q.shape, all.logp.shape, last.q.shape} == {{5, 4, 4}, {5, 4}, {5, 4}}
+  # Symmetric and positive definite.
+  defp matrices(count, d) do
+    root = ChainModels.numbers({count, d, d})
+    Nx.add(Nx.dot(root, [2], [0], root, [2], [0]), Nx.eye(d))
+  end
 
-    for i <- 0..4, key <- [:q, :p, :grad, :logp] do
-      options = [steps: 4, step_size: sizes[i], inverse_mass: mass[i]]
-      {:ok, one} = Chain.leapfrog(chain, q[i], p[i], x, options)
-      assert binary(one[key]) == binary(all[key][i])
-      assert binary(one[key][3]) == binary(last[key][i])
+  for mass <- [:diagonal, :dense] do
+    test "chains are those that run one by one, with a step size and a #{mass} mass each" do
+      {chain, x} = banana_chain()
+      [q, p] = for phase <- [0.2, 1.4], do: ChainModels.numbers({5, 4}, phase)
+      sizes = Nx.f64([0.1, -0.2, 0.05, 0.0, 0.3])
+
+      mass =
+        if unquote(mass) == :dense,
+          do: matrices(5, 4),
+          else: Nx.add(ChainModels.numbers({5, 4}), 1.5)
+
+      options = [steps: 4, chains: 5, step_size: sizes, inverse_mass: mass]
+      {:ok, all} = Chain.leapfrog(chain, q, p, x, options)
+      {:ok, last} = Chain.leapfrog(chain, q, p, x, [keep: :last] ++ options)
+      assert {all.q.shape, all.logp.shape, last.q.shape} == {{5, 4, 4}, {5, 4}, {5, 4}}
+
+      for i <- 0..4, key <- [:q, :p, :grad, :logp] do
+        options = [steps: 4, step_size: sizes[i], inverse_mass: mass[i]]
+        {:ok, one} = Chain.leapfrog(chain, q[i], p[i], x, options)
+        assert binary(one[key]) == binary(all[key][i])
+        assert binary(one[key][3]) == binary(last[key][i])
+      end
+    end
+  end
+
+  test "a matrix for as many chains as dimensions is one mass for all, unless it is said to be diagonals" do
+    {chain, x} = banana_chain()
+    [q, p] = for phase <- [0.2, 1.4], do: ChainModels.numbers({4, 4}, phase)
+    matrix = matrices(1, 4)[0]
+
+    run = fn mass, q, p, options ->
+      options = [steps: 2, step_size: 0.1, inverse_mass: mass] ++ options
+      {:ok, states} = Chain.leapfrog(chain, q, p, x, options)
+      states.q
+    end
+
+    one_mass = run.(matrix, q, p, chains: 4)
+    diagonals = run.({:diagonal, matrix}, q, p, chains: 4)
+
+    for i <- 0..3 do
+      assert binary(one_mass[i]) == binary(run.(matrix, q[i], p[i], []))
+      assert binary(diagonals[i]) == binary(run.(matrix[i], q[i], p[i], []))
     end
   end
 
