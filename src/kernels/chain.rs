@@ -189,7 +189,7 @@ impl ChainFunction {
         // A dispatch evaluates it where it starts and after each step.
         if caps.cpu && 2 * (evaluation.iterations + 1) > MAX_CPU_CHAIN_ITERATIONS {
             let given = evaluation.iterations;
-            let most = MAX_CPU_CHAIN_ITERATIONS / 2;
+            let most = MAX_CPU_CHAIN_ITERATIONS / 2 - 1;
             let text = format!("a log-density whose loops have {given} iterations, where {} runs {most}", caps.name);
             return Err(Error::Unsupported(text));
         }

@@ -354,6 +354,40 @@ defmodule Nx.Vulkan.ChainTest do
     end
   end
 
+  test "a model of 10,000 parameters runs, in as many dispatches as it takes" do
+    [_, _, _, logp] =
+      ChainModels.all() |> Enum.find(&(elem(&1, 0) == "4096 normals")) |> Tuple.to_list()
+
+    {d, steps} = {10_000, 25}
+    {template, mu} = {Nx.template({d}, :f64), ChainModels.numbers({d})}
+    [q, p] = for phase <- [0.2, 1.4], do: ChainModels.numbers({d}, phase)
+    mass = Nx.add(ChainModels.numbers({d}, 0.7), 1.5)
+    {:ok, chain} = Chain.compile(logp, template, mu)
+    options = [steps: steps, step_size: 0.1, inverse_mass: mass]
+    {:ok, states} = Chain.leapfrog(chain, q, p, mu, options)
+    expected = reference(logp, template, mu, q, p, 0.1, mass, steps)
+
+    for key <- [:q, :p, :grad, :logp],
+        do: assert(largest_error(states[key], expected[key]) < 1.0e-13)
+  end
+
+  test "more observations than a CPU device takes have no kernel" do
+    [_, template, _, logp] = hd(ChainModels.all()) |> Tuple.to_list()
+    compile = &Chain.compile(logp, template, Nx.template({&1}, :f64))
+    {:ok, %{type: type, name: name}} = Nx.Vulkan.device_info()
+    # With the kernels of GPUs a CPU device has their limits.
+    as_gpu? = "cpu" in String.split(System.get_env("NX_VULKAN_DISABLE", ""), ",")
+    assert {:ok, _} = compile.(200_000)
+
+    if type == :cpu and not as_gpu? do
+      assert {:error, {:unsupported, text}} = compile.(1_000_000)
+      assert text =~ ~r/whose loops have \d+ iterations/
+      assert text =~ name
+    else
+      assert {:ok, _} = compile.(1_000_000)
+    end
+  end
+
   test "operations that depend one on the other have no kernel where they are too many, and end no process" do
     scalar = Nx.template({}, :f64)
 
