@@ -172,7 +172,7 @@ defmodule Nx.Vulkan.Test.ChainModels do
 
   # Stick-breaking, with its log-Jacobian.
   defn simplex(u, n) do
-    offsets = Nx.log(3.0 - Nx.iota({3}, type: :f64))
+    offsets = Nx.log(3.0 - Nx.iota({3}, type: Nx.type(u)))
     z = Nx.sigmoid(u - offsets)
     log_rest = Nx.cumulative_sum(Nx.log1p(-z))
     before = Nx.pad(log_rest, 0.0, [{1, -1, 0}])
@@ -416,7 +416,7 @@ defmodule Nx.Vulkan.Test.ChainModels do
 
     priors =
       Nx.sum(normal(q.w, 0.0, 1.0)) + normal(q.mu_mr, 0.0, 0.5) + normal(q.mu_trend, 0.0, 1.0) +
-        Nx.sum(normal(sigma, 0.0, Nx.tensor([1.0, 1.0, 2.0], type: :f64))) +
+        Nx.sum(normal(sigma, 0.0, Nx.tensor([1.0, 1.0, 2.0], type: Nx.type(sigma)))) +
         normal(q.theta, 0.0, 1.0)
 
     Nx.sum(Nx.logsumexp(terms, axes: [0])) + priors + jacobian
