@@ -109,7 +109,8 @@ defmodule Nx.Vulkan.MCMC do
     * `:mass` - `:diagonal` or `:dense`: what the warm-up finds of the covariances of positions (default: `:diagonal`)
     * `:type` - `:f32` or `:f64`, of positions and of all computations (default: `:f64`)
     * `:progress` - whether to draw a bar on a terminal (default: `true`)
-    * `:steps_per_dispatch` - leapfrog steps of a dispatch, in place of a number that follows the time that they take
+    * `:steps_per_dispatch` - leapfrog steps of a dispatch, in place of a number that follows the time that they take:
+      a large one may let a dispatch take longer than a second
 
   After each dispatch there is a telemetry event `[:nx_vulkan, :mcmc, :progress]` with the measurements `transitions`
   (of all chains), `divergences`, `leapfrogs`, `step_size` and `accept`, and the metadata `chains`, `total` and `phase`.
