@@ -70,7 +70,9 @@ pub(super) fn kind_name(kind: PhysicalDeviceType) -> &'static str {
     }
 }
 
-const NO_DRIVER: &str = "the Vulkan loader found no driver: install one (Mesa's lavapipe runs on any CPU)";
+fn no_driver() -> Error {
+    Error::NoDevice("the Vulkan loader found no driver: install one (Mesa's lavapipe runs on any CPU)".into())
+}
 
 pub(super) fn no_device(error: impl std::fmt::Debug) -> Error {
     Error::NoDevice(format!("no Vulkan device: {error:?}"))
@@ -88,7 +90,7 @@ pub fn instance() -> Result<Arc<Instance>> {
         ..Default::default()
     };
     Instance::new(library, create_info).map_err(|error| match error {
-        Validated::Error(VulkanError::IncompatibleDriver) => Error::NoDevice(NO_DRIVER.into()),
+        Validated::Error(VulkanError::IncompatibleDriver) => no_driver(),
         other => no_device(other),
     })
 }
@@ -114,10 +116,12 @@ pub fn choose(list: &[Arc<PhysicalDevice>], wanted: Option<&str>) -> Result<usiz
         Some(wanted) => find(list, wanted),
     };
     let Some(index) = found else {
-        return Err(Error::NoDevice(match wanted {
-            Some(wanted) => format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names(list)),
-            None => NO_DRIVER.into(),
-        }));
+        return Err(match wanted {
+            Some(wanted) => {
+                Error::NoDevice(format!("NX_VULKAN_DEVICE={wanted} fits none of the devices ({})", names(list)))
+            }
+            None => no_driver(),
+        });
     };
     usable(&list[index]).map(|()| index)
 }

@@ -190,8 +190,10 @@ impl ChainFunction {
         if caps.cpu && 2 * (evaluation.iterations + 1) > MAX_CPU_CHAIN_ITERATIONS {
             let given = evaluation.iterations;
             let most = MAX_CPU_CHAIN_ITERATIONS / 2 - 1;
-            let text = format!("a log-density whose loops have {given} iterations, where {} runs {most}", caps.name);
-            return Err(Error::Unsupported(text));
+            return Err(Error::Unsupported(format!(
+                "a log-density whose loops have {given} iterations, where {} runs {most}",
+                caps.name
+            )));
         }
         if evaluation.partial_bytes > caps.max_shared.into() {
             return Err(Error::Unsupported("a log-density of more sums than a workgroup has memory for".into()));

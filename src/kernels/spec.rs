@@ -40,8 +40,9 @@ pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Atte
     let mut params = Params::default();
     spec.params(args, &mut params);
     if params.index64() && !cx.caps().int64 {
-        let message = format!("{} has no 64-bit integers to index 2^31 elements", cx.caps().name);
-        return Err(Error::Unsupported(message).into());
+        return Err(
+            Error::Unsupported(format!("{} has no 64-bit integers to index 2^31 elements", cx.caps().name)).into()
+        );
     }
     let mut key = Signature::default();
     type_name::<S>().hash(&mut key);

@@ -197,7 +197,7 @@ impl<'a> Call<'a> {
     /// n_obs, d and the number of chains as u32, the step size, then the model's parameters. The step size is a float of
     /// the module's type; where there is nothing after it, f32 serves f64 modules too.
     pub fn chains(&self, inputs: [&Buffer; 3], push: &[u8], k: u64, batch: bool) -> Attempt<[Buffer; 4]> {
-        let invalid = |message: &str| Err(Error::Invalid(message.to_owned()));
+        let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
         if !(20..=128).contains(&push.len()) || !push.len().is_multiple_of(4) {
             return invalid("push: expected 20 to 128 bytes, a multiple of 4")?;
         }
@@ -249,8 +249,10 @@ impl<'a> Call<'a> {
         let [eps, mu, sigma] = floats.map(rounded);
         if !(eps.is_finite() && mu.is_finite() && sigma.is_finite() && sigma > 0.0) {
             let kind = if self.size == 8 { "f64" } else { "f32" };
-            let message = format!("eps, mu, sigma: expected numbers that {kind} holds, and sigma to be positive there");
-            return Err(Error::Invalid(message).into());
+            return Err(Error::Invalid(format!(
+                "eps, mu, sigma: expected numbers that {kind} holds, and sigma to be positive there"
+            ))
+            .into());
         }
         let mut push: SmallVec<[u8; 128]> = push_words(&[k, 0, inputs[0].len() / self.size, 1])?.as_slice().into();
         for value in [eps, mu, sigma] {

@@ -68,8 +68,9 @@ impl BoundsCheck {
         let axis = axes.get((k & !UNSIGNED_INDEX) as usize).copied().unwrap_or_default();
         let dims: Vec<_> = shape.iter().map(u64::to_string).collect();
         let shape = dims.join(", ");
-        let message = format!("index {index} is out of bounds for axis {axis} in shape {{{shape}}}, by Nx.{op}");
-        Some(Error::Argument(message.into()))
+        Some(Error::Argument(
+            format!("index {index} is out of bounds for axis {axis} in shape {{{shape}}}, by Nx.{op}").into(),
+        ))
     }
 
     /// Whether the commands that were recorded with it have run, and none has failed.

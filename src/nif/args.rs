@@ -103,7 +103,8 @@ pub(super) fn type_arg(term: Term, name: &str) -> Result<Type> {
 
 /// The term of a type, which [`type_arg`] decodes.
 pub(super) fn type_term(env: Env, ty: Type) -> Result<Term> {
-    let kind = Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(ty.suffix()))?;
+    let kind =
+        Atom::from_str(env, ty.kind()).map_err(|_| Error::Invalid(format!("no name for the type {}", ty.suffix())))?;
     Ok((kind, ty.bits()).encode(env))
 }
 

@@ -96,14 +96,16 @@ fn moved(args: Term) -> Attempt<()> {
 
 /// The error of a call whose operands are of two devices.
 fn apart(one: &Gpu, other: &Gpu) -> Error {
-    let text = format!(
-        "the operands are on {} and {}: move one to the other's device, by Nx.backend_transfer(tensor, \
-         {{Nx.Vulkan.VulkanoBackend, device: {}}})",
-        one.label(),
-        other.label(),
-        one.index,
-    );
-    Error::Argument(text.into())
+    Error::Argument(
+        format!(
+            "the operands are on {} and {}: move one to the other's device, by Nx.backend_transfer(tensor, \
+             {{Nx.Vulkan.VulkanoBackend, device: {}}})",
+            one.label(),
+            other.label(),
+            one.index,
+        )
+        .into(),
+    )
 }
 
 /// Adds all buffers in a term of lists and tuples.

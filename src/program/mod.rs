@@ -193,8 +193,9 @@ impl Program {
             return Err(Error::Argument("nodes: only the last node may be a reduction".into()));
         }
         if !self.folds_soundly() {
-            let message = "nodes: a fold has one accumulator of its type, which starts with an input of one value";
-            return Err(Error::Argument(message.into()));
+            return Err(Error::Argument(
+                "nodes: a fold has one accumulator of its type, which starts with an input of one value".into(),
+            ));
         }
         self.check_nodes()
     }
@@ -298,8 +299,9 @@ impl Program {
                 _ => true,
             };
             if !fits {
-                let message = format!("nodes: {} is not defined for the type {}", node.op.name, node.ty.suffix());
-                return Err(Error::Argument(message.into()));
+                return Err(Error::Argument(
+                    format!("nodes: {} is not defined for the type {}", node.op.name, node.ty.suffix()).into(),
+                ));
             }
         }
         Ok(())

@@ -145,7 +145,7 @@ impl Stream {
         }
         // The device's failure ends the wait for it, too.
         let _ = self.submitter.flush_within(limit);
-        self.submitter.end(Error::DispatchFailed(ENDING.into()));
+        self.submitter.end(Error::DispatchFailed("the process ends".into()));
     }
 
     /// Whether the device was lost: every command fails since then.
@@ -240,9 +240,6 @@ impl Drop for Stream {
         self.submitter.close();
     }
 }
-
-/// Why commands fail once the stream was stopped.
-const ENDING: &str = "the process ends";
 
 /// How often a lock is tried before sleeping: some tens of microseconds.
 const LOCK_SPINS: u32 = 500;

@@ -95,8 +95,10 @@ impl FourierCall<'_> {
             return self.through(&passes, points, (outer, inner), input(false), output(false));
         }
         if points >= 1 << 31 {
-            let what = "a Fourier transform of 2^31 points or more, with a large prime factor";
-            return Err(Error::Unsupported(what.into()).into());
+            return Err(Error::Unsupported(
+                "a Fourier transform of 2^31 points or more, with a large prime factor".into(),
+            )
+            .into());
         }
         // X[k] = w[k] Σ x[j] w[j] conj(w[k - j]) with w[k] = exp(-pi i k² / points): a convolution of `padded` points.
         let padded = radices::convenient(2 * points - 1);
