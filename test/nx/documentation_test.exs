@@ -54,6 +54,15 @@ defmodule Nx.Vulkan.DocumentationTest do
     for event <- events, do: assert(guide =~ "| `[:nx_vulkan, #{event}]` |")
   end
 
+  # Texts of errors in Rust: where one is made, by a closure for several, in the kinds' own declarations, and of calls of Vulkan.
+  @kinds "NoDevice|OutOfMemory|DispatchFailed|DeviceLost|Unsupported|Invalid|Argument"
+  @error ~r/(?<!Spirv)Error::(?:#{@kinds})\(\s*(?:format!\(\s*)?"((?:[^"\\]|\\.)*)"/
+  @closure ~r/\b(?:argument|invalid|failed)\(\s*"((?:[^"\\]|\\.)*)"/
+  @kind ~r/#\[error\("([^"]*)"\)\]/
+  @vulkan ~r/(?:Error::vulkan|failure)\((?:&self\.device, )?"([^"]*)"/
+  # An error whose text is none of these.
+  @elsewhere ~r/(?<!Spirv)Error::(?:#{@kinds})\((?!\s*(?:format!\(\s*)?"|_\)|String\)|Cow<|text\b|what\)|message\)\) =>)/
+
   describe "the troubleshooting guide" do
     @guide File.read!("guides/troubleshooting.md")
 
@@ -63,70 +72,132 @@ defmodule Nx.Vulkan.DocumentationTest do
       for [_, reason] <- reasons, do: assert(@guide =~ "| `:#{reason}`", reason)
     end
 
-    # Messages that say what an argument is `expected` to be explain themselves.
-    test "explains every message that is raised" do
-      messages =
-        for path <- Path.wildcard("lib/nx/**/*.ex"), message <- messages(path), do: message
-
-      assert length(messages) > 20
-
-      for message <- messages, not (message =~ "expected"), message not in ["…", "…: …"] do
-        assert @guide =~ "`#{message}`", "guides/troubleshooting.md does not explain: #{message}"
-      end
+    # What an argument was `expected` to be, and what it was instead, explains itself.
+    test "explains every message that Elixir raises" do
+      messages = for path <- Path.wildcard("lib/**/*.ex"), message <- messages(path), do: message
+      assert length(messages) > 60
+      assert "cargo is not on the PATH, and nx_vulkan builds its Rust crate with it." in messages
+      for message <- messages, not (message =~ "expected"), do: assert_explained(message)
     end
 
-    test "explains every message of a device or a driver that fails" do
-      messages =
-        for path <- Path.wildcard("src/**/*.rs"),
-            not String.ends_with?(path, "_tests.rs"),
-            message <- native_messages(path),
-            message not in ["…", "…: …"],
-            do: message
+    # An argument's name and what is wrong with it explain themselves.
+    test "explains every message that Rust returns or raises" do
+      sources =
+        for path <- Path.wildcard("src/**/*.rs"), not (path =~ ~r/(tests|golden)\.rs$/) do
+          [code | _tests] = path |> File.read!() |> String.split(~r/#\[cfg\(test\)\]\nmod \w+ \{/)
 
-      assert length(messages) > 40
+          assert Regex.scan(@elsewhere, code) == [],
+                 "#{path}: write the text where the error is made"
 
-      for message <- Enum.uniq(messages) do
-        assert @guide =~ "`#{message}`", "guides/troubleshooting.md does not explain: #{message}"
-      end
+          code
+        end
+
+      messages = for code <- sources, message <- native_messages(code), do: message
+      assert length(messages) > 120
+
+      for message <- messages,
+          not (message =~ ~r/^(?:\w+(?:, \w+)*|…): /),
+          do: assert_explained(message)
+
+      failures = for code <- sources, message <- native_failures(code), do: message
+      assert length(failures) >= 15
+      for message <- failures, do: assert_explained(message)
     end
-  end
 
-  # The texts of errors of these reasons in Rust, with … for what is interpolated. Those of the others are about the call that
-  # they are an answer to.
-  @error ~r/Error::(?:NoDevice|OutOfMemory|DispatchFailed|DeviceLost)\(\s*(?:format!\(\s*)?"((?:[^"\\]|\\.)*)"/
-  @vulkan ~r/(?:Error::vulkan|failure)\((?:&self\.device, )?"([^"]*)"/
-
-  defp native_messages(path) do
-    [code | _tests] = path |> File.read!() |> String.split("#[cfg(test)]\nmod ")
-    texts = for [_, text] <- Regex.scan(@error, code), do: text
-    calls = for [_, call] <- Regex.scan(@vulkan, code), do: call <> ": …"
-
-    for text <- texts ++ calls do
-      text |> String.replace(~r/\\\s*\n\s*/, "") |> String.replace(~r/\{[^}]*\}/, "…")
+    # They begin with the kind of fault; what follows names the rule that the module breaks.
+    test "explains every kind of fault of a SPIR-V file" do
+      source = File.read!("src/pipeline/spirv/mod.rs")
+      kinds = for [_, text] <- Regex.scan(@kind, source), do: interpolated(text)
+      assert length(kinds) == 6
+      for kind <- kinds, do: assert_explained(kind)
     end
   end
 
-  # The texts of a file's `raise`, with … for what is interpolated.
+  defp assert_explained(message) when message in ["…", "…: …"], do: :ok
+
+  defp assert_explained(message),
+    do: assert(@guide =~ "`#{message}`", "guides/troubleshooting.md does not explain: #{message}")
+
+  defp native_messages(code) do
+    for pattern <- [@error, @closure],
+        [_, text] <- Regex.scan(pattern, code),
+        do: interpolated(text)
+  end
+
+  defp native_failures(code),
+    do: for([_, call] <- Regex.scan(@vulkan, code), do: call <> ": …")
+
+  # The first line of a text in Rust, with … for what is interpolated.
+  defp interpolated(text) do
+    text
+    |> String.replace(~r/\\\s*\n\s*/, "")
+    |> String.split("\\n")
+    |> hd()
+    |> String.replace(~r/\{\{|\}\}|\{[^{}]*\}/, fn
+      "{{" -> "{"
+      "}}" -> "}"
+      _interpolated -> "…"
+    end)
+  end
+
+  # The first lines of the texts that a file raises, or returns from a chain or a fallback, with … for what is interpolated.
   defp messages(path) do
+    quoted = path |> File.read!() |> Code.string_to_quoted!()
+
     {_, found} =
-      path
-      |> File.read!()
-      |> Code.string_to_quoted!()
-      |> Macro.prewalk([], fn
-        {:raise, _, [message]} = quoted, found -> {quoted, [text(message) | found]}
-        {:raise, _, [_, message]} = quoted, found -> {quoted, [text(message) | found]}
-        quoted, found -> {quoted, found}
+      Macro.prewalk(quoted, [], fn
+        {:raise, _, [message]} = raised, found ->
+          {raised, [message | found]}
+
+        {:raise, _, [_, message]} = raised, found ->
+          {raised, [message | found]}
+
+        {{:., _, [_, name]}, _, arguments} = call, found ->
+          {call, remote(name, arguments) ++ found}
+
+        {:error, text} = error, found ->
+          {error, returned(path, text) ++ found}
+
+        other, found ->
+          {other, found}
+      end)
+
+    texts = functions(quoted)
+    for message <- found, do: message |> text(texts) |> String.split("\n") |> hd()
+  end
+
+  # Mix.raise(message), RuntimeError.exception(message), Error.raise!(op, {:error, reason, message}) and Fallback.call(op, out, args, reason)
+  defp remote(name, [message]) when name in [:raise, :exception], do: [message]
+  defp remote(:raise!, [_op, {:{}, _, [:error, _reason, message]}]), do: [message]
+  defp remote(:call, [_op, _out, _args, reason]), do: [reason]
+  defp remote(_name, _arguments), do: []
+
+  # What a chain cannot compute. The compiler's own answers of this form go to no user.
+  defp returned(path, text), do: if(path =~ "/chain/" and not is_atom(text), do: [text], else: [])
+
+  # A module's functions without arguments that give a text.
+  defp functions(quoted) do
+    {_, found} =
+      Macro.prewalk(quoted, %{}, fn
+        {:defp, _, [{name, _, none}, [do: text]]} = defp, found
+        when none in [nil, []] and is_binary(text) ->
+          {defp, Map.put(found, name, text)}
+
+        other, found ->
+          {other, found}
       end)
 
     found
   end
 
-  defp text(text) when is_binary(text), do: text
-  defp text([{key, _} | _] = options) when is_atom(key), do: text(options[:message])
-  defp text({:<>, _, [left, right]}), do: text(left) <> text(right)
+  defp text(text, _texts) when is_binary(text), do: text
 
-  defp text({:<<>>, _, parts}),
+  defp text([{key, _} | _] = options, texts) when is_atom(key), do: text(options[:message], texts)
+  defp text({:<>, _, [left, right]}, texts), do: text(left, texts) <> text(right, texts)
+
+  defp text({:<<>>, _, parts}, _texts),
     do: Enum.map_join(parts, &if(is_binary(&1), do: &1, else: "…"))
 
-  defp text(_computed), do: "…"
+  defp text({name, _, []}, texts), do: Map.get(texts, name, "…")
+  defp text(_computed, _texts), do: "…"
 end

@@ -268,7 +268,7 @@ defmodule Nx.Vulkan.Native do
 
     :erlang.nif_error(
       RuntimeError.exception(
-        "the library of nx_vulkan cannot be used (#{kind}: #{text}); `mix compile` builds it, bin/test checks it"
+        "the library of nx_vulkan cannot be used (#{kind}: #{text}); `mix compile` builds it"
       )
     )
   end
