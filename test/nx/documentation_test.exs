@@ -10,34 +10,62 @@ defmodule Nx.Vulkan.DocumentationTest do
     :ok
   end
 
-  doctest Nx.Vulkan
-  doctest Nx.Vulkan.VulkanoBackend
-  doctest Nx.Vulkan.Backend
-  doctest Nx.Vulkan.Compiler
-  doctest Nx.Vulkan.Chain, tags: [:float64]
-  doctest Nx.Vulkan.Doctor
-  doctest Nx.Vulkan.Error
-  doctest Nx.Vulkan.Fallback
-  doctest Nx.Vulkan.Fallback.Error
-  doctest Nx.Vulkan.MCMC, tags: [:float64]
-  doctest Nx.Vulkan.MCMC.Diagnostics, tags: [:float64]
-  doctest Nx.Vulkan.MCMC.Plots
-  doctest Nx.Vulkan.MCMC.Transform, tags: [:float64]
-  doctest Nx.Vulkan.NativeV
-  doctest Nx.Vulkan.Node
-  doctest Nx.Vulkan.Profile
-  doctest Nx.Vulkan.Support
+  # Chains and samplers compute in f64, as do the examples of what goes with them.
+  @float64 [
+    Nx.Vulkan.Chain,
+    Nx.Vulkan.MCMC,
+    Nx.Vulkan.MCMC.Diagnostics,
+    Nx.Vulkan.MCMC.Transform
+  ]
+  @public @float64 ++
+            [
+              Nx.Vulkan,
+              Nx.Vulkan.Backend,
+              Nx.Vulkan.Compiler,
+              Nx.Vulkan.Doctor,
+              Nx.Vulkan.Error,
+              Nx.Vulkan.Fallback,
+              Nx.Vulkan.Fallback.Error,
+              Nx.Vulkan.Kernel,
+              Nx.Vulkan.MCMC.Plots,
+              Nx.Vulkan.NativeV,
+              Nx.Vulkan.Node,
+              Nx.Vulkan.Profile,
+              Nx.Vulkan.Quantization,
+              Nx.Vulkan.Support,
+              Nx.Vulkan.VulkanoBackend
+            ]
 
-  test "every public module says what it is for before anything else, and has an example" do
+  for module <- @public,
+      do: doctest(module, tags: if(module in @float64, do: [:float64], else: []))
+
+  test "every public module says what it is for before anything else, and has an example that runs" do
     {:ok, modules} = :application.get_key(:nx_vulkan, :modules)
 
-    for module <- modules,
-        String.starts_with?(inspect(module), "Nx.Vulkan"),
-        not String.starts_with?(inspect(module), "Nx.Vulkan.Test"),
-        {:docs_v1, _, _, _, %{"en" => doc}, _, _} <- [Code.fetch_docs(module)] do
-      assert doc =~ ~r/\A[^#|`\s]/, "#{inspect(module)} begins with #{String.slice(doc, 0, 40)}"
-      assert doc =~ ~r/^ +iex> /m, "#{inspect(module)} has no example that runs"
-    end
+    documented =
+      for module <- modules,
+          not String.starts_with?(inspect(module), "Nx.Vulkan.Test"),
+          {:docs_v1, _, _, _, doc, _, _} = Code.fetch_docs(module),
+          doc != :hidden,
+          into: %{},
+          do: {module, doc["en"]}
+
+    for {module, doc} <- documented,
+        do: assert(doc =~ ~r/\A[^#|`\s]/, "#{inspect(module)} begins with no sentence")
+
+    # Tasks of Mix have command lines in the place of examples; that of the compiler is run by `mix compile` alone.
+    {tasks, modules} =
+      Enum.split_with(documented, fn {module, _} -> inspect(module) =~ ~r/^Mix/ end)
+
+    for {module, doc} <- tasks,
+        module != Mix.Tasks.Compile.NxVulkan,
+        do: assert(doc =~ "\n    mix nx_vulkan.")
+
+    # A module is forgotten above, or has no documentation.
+    assert Enum.sort(Enum.map(modules, &elem(&1, 0))) == Enum.sort(@public)
+
+    for {module, doc} <- modules,
+        do: assert(doc =~ ~r/^ +iex> /m, "#{inspect(module)} has no example that runs")
   end
 
   test "the telemetry guide names every event" do

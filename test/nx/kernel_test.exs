@@ -7,8 +7,6 @@ defmodule Nx.Vulkan.KernelTest do
 
   alias Nx.Vulkan.Kernel, as: OwnKernel
 
-  doctest Nx.Vulkan.Kernel
-
   @each "void main() { uint i = gl_GlobalInvocationID.x; if (i < y_size) EACH; }"
 
   # A kernel of one output that computes each element by itself.

@@ -7,8 +7,6 @@ defmodule Nx.Vulkan.QuantizationTest do
 
   alias Nx.Vulkan.{Compiler, Quantization}
 
-  doctest Nx.Vulkan.Quantization
-
   @types [:s8, :u8, :s4, :u4]
   # Groups of a part of the axis, and of all of it.
   @groups [16, nil]
