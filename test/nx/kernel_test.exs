@@ -233,6 +233,51 @@ defmodule Nx.Vulkan.KernelTest do
         do: assert_same_bits(neighbour, Nx.broadcast(i, {77}))
   end
 
+  @cube """
+  kernel =
+    Nx.Vulkan.Kernel.new(
+      name: "cube",
+      inputs: [x: :f32],
+      outputs: [y: :f32],
+      source: "void main() { uint i = gl_GlobalInvocationID.x; if (i < x_size) y[i] = x[i] * x[i] * x[i]; }"
+    )
+
+  Nx.default_backend(Nx.Vulkan.VulkanoBackend)
+  options = [default: fn x -> Nx.pow(x, 3) end]
+
+  fun = fn x ->
+    Nx.Vulkan.Kernel.call(kernel, [Nx.add(x, 1)], x, [grid: Nx.size(x)] ++ options)
+  end
+
+  %{pipelines: %{count: count, from_disk: from_disk}, result: result} =
+    Nx.Vulkan.profile(fn ->
+      x = Nx.iota({3}, type: :f32)
+      Nx.to_list(fun.(x)) ++ Nx.to_list(Nx.Vulkan.jit(fun).(x))
+    end)
+
+  IO.puts("pipelines: \#{inspect({count, from_disk, result})}")
+  """
+
+  @tag :tmp_dir
+  test "is compiled once: a second process finds all of it on the disk", %{tmp_dir: folder} do
+    start = fn ->
+      arguments = ["run", "--no-compile", "--no-deps-check", "-e", @cube]
+      # lavapipe has a cache of its own.
+      env = [{"NX_VULKAN_CACHE_DIR", folder}, {"MESA_SHADER_CACHE_DISABLE", "true"}]
+      {output, 0} = mix(arguments, env)
+      [_, result] = Regex.run(~r/^pipelines: (.*)$/m, output)
+      {{count, from_disk, [1.0, 8.0, 27.0, 1.0, 8.0, 27.0]}, []} = Code.eval_string(result)
+
+      # A file that is written again is another one.
+      files = for path <- Path.wildcard(folder <> "/**"), do: {path, File.stat!(path).inode}
+      {count, from_disk, files}
+    end
+
+    assert {count, 0, files} = start.()
+    assert count >= 3
+    assert {^count, ^count, ^files} = start.()
+  end
+
   describe "what is wrong" do
     test "with the GLSL is told with its line" do
       x = Nx.tensor([1.0], type: :f32)
