@@ -93,8 +93,8 @@ defmodule Mix.Tasks.Compile.NxVulkan do
   defp no_cargo do
     """
     cargo is not on the PATH, and nx_vulkan builds its Rust crate with it.
-    Run bin/setup, install the Rust toolchain that rust-toolchain.toml names, or set NX_VULKAN_PRECOMPILED
-    to an archive of bin/package.\
+    Install Rust by rustup, which takes the version from rust-toolchain.toml, or set NX_VULKAN_PRECOMPILED
+    to the full path of a release's archive for this system.\
     """
   end
 end
