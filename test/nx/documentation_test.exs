@@ -82,6 +82,35 @@ defmodule Nx.Vulkan.DocumentationTest do
     for event <- events, do: assert(guide =~ "| `[:nx_vulkan, #{event}]` |")
   end
 
+  test "the figures of the guide to GPUs are ratios of the benchmark results" do
+    results = rows("bench/RESULTS.md", 8)
+
+    ratios = fn device ->
+      for [_case, ^device, _, _, _, _, _, ratio] <- results, figure <- figures(ratio), do: figure
+    end
+
+    table = rows("guides/which_gpu.md", 3)
+    [_header | kinds] = Enum.drop_while(table, fn [_, header, _] -> header != "H200" end)
+    assert length(kinds) > 20
+
+    for [kind, h200, lavapipe] <- kinds do
+      assert figures(h200) != []
+      assert figures(h200) -- ratios.("H200") == [], kind
+      assert figures(lavapipe) -- ratios.("lavapipe") == [], kind
+    end
+  end
+
+  # The rows of a file's tables with that many columns.
+  defp rows(path, columns) do
+    for "|" <> row <- path |> File.read!() |> String.split("\n"),
+        cells = row |> String.trim_trailing("|") |> String.split("|") |> Enum.map(&String.trim/1),
+        length(cells) == columns,
+        not (hd(cells) =~ ~r/^-+$/),
+        do: cells
+  end
+
+  defp figures(cell), do: Regex.scan(~r/\d+\.\d+/, cell) |> List.flatten()
+
   # Texts of errors in Rust: where one is made, by a closure for several, in the kinds' own declarations, and of calls of Vulkan.
   @kinds "NoDevice|OutOfMemory|DispatchFailed|DeviceLost|Unsupported|Invalid|Argument"
   @error ~r/(?<!Spirv)Error::(?:#{@kinds})\(\s*(?:format!\(\s*)?"((?:[^"\\]|\\.)*)"/
