@@ -24,6 +24,7 @@ defmodule Nx.Vulkan.HexPackageTest do
     refute output =~ ~r/^[^\/]*(warning|missing|not included)/im
     assert output =~ "nx ~> 0.13 or ~> 1.0"
 
+    Mix.ensure_application!(:crypto)
     parts = extract({:binary, File.read!(tar)}, [])
     signed = for name <- ["VERSION", "metadata.config", "contents.tar.gz"], do: parts[name]
     assert parts["CHECKSUM"] == Base.encode16(:crypto.hash(:sha256, signed))

@@ -88,6 +88,40 @@ defmodule Nx.Vulkan.PrecompiledTest do
       assert library(priv) == {:ok, "library"}
     end
 
+    # LibreSSL, macOS's, has no option for it.
+    unless System.find_executable("openssl") && System.find_executable("bash") &&
+             match?({"OpenSSL 3" <> _, 0}, System.cmd("openssl", ["version"])),
+           do: @tag(skip: "OpenSSL 3 is not installed")
+
+    test "an archive that the release's workflow signed is installed", context do
+      folder = context.folder
+      File.mkdir_p!(Path.join(folder, "dist"))
+      path = archive(Path.join(folder, "dist"), @good)
+
+      # The commands as they stand in the guide and in the workflow. GitHub starts bash in this way.
+      [make, publish] =
+        for "$ openssl " <> rest = line <- File.stream!("guides/without_rust.md"),
+            rest =~ ~r/^(genpkey|pkey) /,
+            do: String.trim_leading(line, "$ ")
+
+      [sign] =
+        for line <- File.stream!(".github/workflows/precompiled.yml"),
+            [_, "run", command] <- [Regex.run(~r/- (run): (.*openssl pkeyutl.*)/, line)],
+            do: command
+
+      bash = fn command, env ->
+        arguments = ["--noprofile", "--norc", "-eo", "pipefail", "-c", command]
+        System.cmd("bash", arguments, cd: folder, env: env, stderr_to_stdout: true)
+      end
+
+      {_, 0} = bash.(make, [])
+      {public, 0} = bash.(publish, [])
+      {_, status} = bash.(sign, [{"KEY", ""}])
+      assert status != 0
+      {_, 0} = bash.(sign, [{"KEY", File.read!(Path.join(folder, "key.pem"))}])
+      assert unpack(path, [key: public], context.priv) == :ok
+    end
+
     test "any other is refused, and nothing is written", context do
       %{path: path, key: key, private: private, priv: priv} = context
 
