@@ -12,13 +12,14 @@
 //
 // The including kernel defines
 // - ROWS, LANES, VECTORS (of a lane: along the columns, or along k in a block), ALONG_K and, with it, COLUMNS, at most LANES;
+// - UNROLLED_STEPS, which divides LANES: steps along k that are unrolled where neighbours lie along the columns;
 // - ACCUMULATOR and MULTIPLY_ADD(a, b, c), a·b + c;
 // - of the matrix: MATRIX_VECTOR, the type of four elements in memory, MATRIX_LOAD(start, i), the i-th of them from an address on,
 //   MATRIX_START, its own address, MATRIX_BYTES of an element, MATRIX_VALUE(x) of an element of a vector, and MATRIX_BATCH,
 //   MATRIX_COLUMN(j) and MATRIX_DEPTH(k), whose sum is an element's offset;
 // - of the rows: the same with ROW_LINE(i) for MATRIX_COLUMN(j), and ROW_AT(offset), the value of an element;
 // - RESULT_BATCH, STORE(target, i, j, value) for an element of the result at `target`, KEEP(word), a store that never happens, and
-//   ROLLED_STORES, 1 where STORE is long and should be in the kernel once.
+//   ROLLED_STORES, 1 where the stores are many or long and STORE should be in the kernel once.
 
 layout(local_size_x = LANES) in;
 
@@ -154,10 +155,12 @@ void add_products(IDX column, IDX start, IDX end) {
       // Each lane loads the rows' elements of another step.
       ACCUMULATOR own[ROWS];
       [[unroll]] for (uint i = 0; i < ROWS; i++) own[i] = ROW_AT(lines[i] + ROW_DEPTH(k + lane));
-      [[unroll]] for (uint step = 0; step < LANES; step++) {
-        LOAD_LINE(w, at)
-        [[unroll]] for (uint i = 0; i < ROWS; i++) add_line(i, subgroupBroadcast(own[i], step), w);
-        at += next_line;
+      [[dont_unroll]] for (uint first = 0; first < LANES; first += UNROLLED_STEPS) {
+        [[unroll]] for (uint step = 0; step < UNROLLED_STEPS; step++) {
+          LOAD_LINE(w, at)
+          [[unroll]] for (uint i = 0; i < ROWS; i++) add_line(i, subgroupBroadcast(own[i], first + step), w);
+          at += next_line;
+        }
       }
       k += LANES;
     }

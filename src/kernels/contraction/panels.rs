@@ -75,7 +75,7 @@ impl<'a> Panels<'a> {
     /// Computes the product, of fewer than 2³¹ elements.
     pub fn run(&self, cx: &Context, result: PanelResult) -> Attempt<()> {
         let [batch, m, n, k] = self.groups.sizes();
-        let PanelTile { lanes, rows, panels } = self.tile;
+        let PanelTile { lanes, rows, panels, steps } = self.tile;
         let depth = k.next_multiple_of(PANEL_STEPS);
         let row_panels = m.div_ceil(panels * rows) * panels;
         let column_panels = n.div_ceil(2 * lanes);
@@ -92,6 +92,7 @@ impl<'a> Panels<'a> {
             accumulator: self.accumulator,
             rows,
             panels,
+            steps,
             subtract,
             pair_stores: self.stores_pairs(result),
             indexing: Indexing::of(self.groups),
@@ -268,6 +269,7 @@ struct PanelKernel {
     accumulator: Compute,
     rows: u64,
     panels: u64,
+    steps: u64,
     /// Whether the product is subtracted from what is there.
     subtract: bool,
     /// Whether pairs of the result's columns are words.
@@ -343,7 +345,7 @@ impl KernelSpec for PanelKernel {
              #define PAIR_STORES {pair_stores}\n\
              #define C_OFFSET(i, j) {target}\n\
              #define RESULT(v, old) {result}\n\
-             #define STEPS {PANEL_STEPS}u\n\
+             #define STEPS {steps}u\n\
              #define MULTIPLY_ADD(a, b, c) {multiply_add}\n\
              #define STORE(i, j, v) {store}\n\
              #define KEEP(k, v) {keep}\n\
@@ -355,6 +357,7 @@ impl KernelSpec for PanelKernel {
             accumulator = self.accumulator.glsl(),
             rows = self.rows,
             panels = self.panels,
+            steps = self.steps,
             pair_stores = u8::from(self.pair_stores),
             result = if self.subtract { "(old) - (v)" } else { "(v)" },
             // True where vectors of addresses, 64 bits a lane, have 512 bits and vectors of sums have fewer.

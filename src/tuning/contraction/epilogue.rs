@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_method_with_a_kernel_takes_an_epilogue() {
-        let panels = Method::Panels(PanelTile { lanes: 8, rows: 8, panels: 1 }, Compute::Float);
+        let panels = Method::Panels(PanelTile { lanes: 8, rows: 8, panels: 1, steps: 8 }, Compute::Float);
         for method in [tiles(1, false), tiles(4, false), Method::Reduction(Type::F64), panels] {
             assert_eq!(epilogue_use(&method, &epilogue("add", false), &h200()), EpilogueUse::Unrolled);
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn panels_take_cheap_epilogues_that_divide_at_most_once_for_an_element() {
-        let panels = Method::Panels(PanelTile { lanes: 8, rows: 8, panels: 1 }, Compute::Float);
+        let panels = Method::Panels(PanelTile { lanes: 8, rows: 8, panels: 1, steps: 8 }, Compute::Float);
         let uses = |epilogue| epilogue_use(&panels, &epilogue, &lavapipe());
         assert_eq!(uses(epilogue("add", false)), EpilogueUse::Unrolled);
         assert_eq!(uses(epilogue("tanh", false)), EpilogueUse::Separate);

@@ -9,8 +9,11 @@ use crate::program::types::Compute;
 const MAX_PANEL_BYTES: u64 = 256 << 20;
 /// Multiplications below which two more kernels do not pay.
 const MIN_PANEL_MULTIPLICATIONS: u64 = 1 << 15;
-/// Steps along k that an iteration takes: panels are as deep as a multiple of it.
+/// The most steps along k that an iteration takes: panels are as deep as a multiple of it.
 pub const PANEL_STEPS: u64 = 16;
+/// Multiplications below which a kernel has a quarter of the instructions: LLVM builds it in 0.1 s where it takes 0.2 to 0.5, and it is
+/// as fast for few multiplications, within what this device's speed varies by.
+const MIN_UNROLLED_MULTIPLICATIONS: u64 = 1 << 23;
 /// Workgroups that keep a CPU's cores busy.
 pub const MIN_BUSY_WORKGROUPS: u64 = 32;
 
@@ -20,6 +23,8 @@ pub struct PanelTile {
     pub lanes: u64,
     pub rows: u64,
     pub panels: u64,
+    /// Steps along k that an iteration takes.
+    pub steps: u64,
 }
 
 /// Rows whose sums, two vectors of `lanes` each, take three quarters of the CPU's registers.
@@ -51,7 +56,10 @@ impl PanelTile {
         let max_rows = max_rows(caps, lanes, accumulator);
         // Two panels of A share what is loaded of B, if that leaves every core its part.
         let workgroups = m.div_ceil(2 * max_rows) * n.div_ceil(2 * lanes) * batch;
-        let panels = if workgroups < MIN_BUSY_WORKGROUPS { 1 } else { 2 };
+        let small = batch * m * n * k < MIN_UNROLLED_MULTIPLICATIONS;
+        let panels = if small || workgroups < MIN_BUSY_WORKGROUPS { 1 } else { 2 };
+        // The rows of a step are whole pairs of what the lanes load of A.
+        let steps = if small { lanes.min(PANEL_STEPS) } else { PANEL_STEPS };
         // Panels are of one size, and pairs of rows are in one panel.
         let rows = m.div_ceil(m.div_ceil(panels * max_rows)).div_ceil(panels).next_multiple_of(2);
         let lines = m.next_multiple_of(panels * rows) + n.next_multiple_of(2 * lanes);
@@ -60,6 +68,6 @@ impl PanelTile {
         let pays = batch * m * n * k >= MIN_PANEL_MULTIPLICATIONS
             && elements * inner.compute().size() <= MAX_PANEL_BYTES
             && largest < 1 << 31;
-        pays.then_some(Self { lanes, rows, panels })
+        pays.then_some(Self { lanes, rows, panels, steps })
     }
 }

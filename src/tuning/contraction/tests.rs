@@ -160,7 +160,9 @@ fn describe(strategy: &Strategy) -> String {
         Method::Zeros => "zeros".into(),
         Method::Reduction(_) => "reduction".into(),
         Method::FewRows(few_rows) => describe_few_rows(few_rows),
-        Method::Panels(PanelTile { lanes, rows, panels }, _) => format!("panels {rows} rows x{panels} {lanes} lanes"),
+        Method::Panels(PanelTile { lanes, rows, panels, steps }, _) => {
+            format!("panels {rows} rows x{panels} {lanes} lanes {steps} steps")
+        }
         Method::Tiles(tiling) => describe_tiling(tiling),
     };
     copies.collect::<String>() + &method
