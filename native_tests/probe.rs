@@ -11,10 +11,10 @@
 mod support;
 
 use std::io::Write as _;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use nx_vulkan::device::{DEVICE, set_probe_executable};
 use nx_vulkan::gpu::gpu;
@@ -196,42 +196,80 @@ fn run_unoptimised(probe: &Path) {
     assert_eq!(word, [[7 + BLOCKS * ADDITIONS]]);
 }
 
+/// A probe that is the real one, and appends a line to a file where it is to optimise. The script `confined` comes before the process that
+/// optimises.
+fn optimising_after(confined: &str, asked: &Path) -> PathBuf {
+    let script = format!(
+        "case $1 in {}) echo >> {} ;; {}) {confined} ;; esac\nexec {} \"$@\"\n",
+        spirv::OPTIMISE,
+        asked.display(),
+        spirv::OPTIMISE_CONFINED,
+        env!("CARGO_BIN_EXE_nx_vulkan_probe")
+    );
+    executable(&script, &asked.with_extension("probe"))
+}
+
+/// How often the probe is asked once each of these processes has run the module.
+fn times_asked(confined: &str, asked: &Path, processes: usize) -> Vec<usize> {
+    let probe = optimising_after(confined, asked);
+    let run = |_| {
+        printed(&probe, &asked.with_extension("cache"), "a_module_that_ends_its_optimizer_is_judged_and_run_as_it_is");
+        fs::read_to_string(asked).unwrap().lines().count()
+    };
+    (0..processes).map(run).collect()
+}
+
 #[test]
 fn a_module_that_ends_its_optimizer_is_judged_and_run_as_it_is() {
     if let Ok(probe) = env::var(PROBE) {
         return run_unoptimised(Path::new(&probe));
     }
     let folder = empty_folder("optimizer");
-    // Without memory SPIRV-Tools ends the process; in an endless loop the system does. Other limits than the library's own come sooner.
-    const SIGABRT: i32 = 6;
-    const SIGKILL: i32 = 9;
-    for (name, limit, ends) in [("memory", "-v 600000", SIGABRT), ("time", "-t 1", SIGKILL)] {
-        let asked = folder.join(format!("{name}_asked"));
-        let probe = executable(
-            &format!(
-                "case $1 in {}) echo >> {}; ulimit {limit} ;; esac\nexec {} \"$@\"\n",
-                spirv::OPTIMISE,
-                asked.display(),
-                env!("CARGO_BIN_EXE_nx_vulkan_probe")
-            ),
-            &folder.join(name),
-        );
-        let mut optimizer = Command::new(&probe)
-            .arg(spirv::OPTIMISE)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let _ = optimizer.stdin.take().unwrap().write_all(&in_many_blocks());
-        let end = optimizer.wait_with_output().unwrap();
-        assert_eq!((end.status.signal(), end.stdout), (Some(ends), vec![]), "{name}");
+    // Without memory SPIRV-Tools ends the process, and an endless loop ends where it has computed for a second.
+    for (name, confined) in [("memory", "ulimit -v 600000"), ("time", "ulimit -S -t 1; while :; do :; done")] {
         // The second process finds in the cache that there is nothing to wait for.
-        for _ in 0..2 {
-            let cache = folder.join(format!("{name}_cache"));
-            printed(&probe, &cache, "a_module_that_ends_its_optimizer_is_judged_and_run_as_it_is");
-            assert_eq!(fs::read_to_string(&asked).unwrap().lines().count(), 2, "{name}");
-        }
+        assert_eq!(times_asked(confined, &folder.join(name), 2), [1, 1], "{name}");
+    }
+    // What comes from outside says nothing of the module: nothing is cached, and the second process asks again.
+    for signal in ["TERM", "KILL"] {
+        assert_eq!(times_asked(&format!("kill -{signal} $$"), &folder.join(signal), 2), [1, 2], "{signal}");
     }
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The limits of the process that optimises, and its end with that of its supervisor.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_optimizer_is_told_of_its_time_before_it_is_killed_and_outlives_no_supervisor() {
+    let probe = env!("CARGO_BIN_EXE_nx_vulkan_probe");
+    let mut supervisor = Command::new(probe)
+        .args([spirv::OPTIMISE, probe])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", supervisor.id());
+    let wait_for = |found: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !found() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{children}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let child = || fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
+    wait_for(&|| !child().is_empty());
+    let limits = format!("/proc/{}/limits", child());
+    let of_time = || {
+        let text = fs::read_to_string(&limits).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("Max cpu time")).unwrap_or_default();
+        line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).collect::<Vec<_>>()
+    };
+    // Until then it has the limits of this process.
+    wait_for(&|| matches!(of_time()[..], [told, killed] if told < killed));
+    let command = format!("/proc/{}/cmdline", child());
+    supervisor.kill().unwrap();
+    // The input is open still: the process would wait for more.
+    wait_for(&|| fs::read(&command).unwrap_or_default().is_empty());
+    drop(supervisor.stdin.take());
+    supervisor.wait().unwrap();
 }

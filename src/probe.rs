@@ -23,7 +23,7 @@ use crate::graph::{Context, Operand};
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::{Tensor, fusion};
 use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
-use crate::pipeline::spirv::{OPTIMISE, optimise_main};
+use crate::pipeline::spirv::{OPTIMISE, OPTIMISE_CONFINED, optimise_main, supervise_optimiser};
 use crate::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
 use crate::stream::{Binding, Dispatch, DispatchPredicate};
@@ -103,7 +103,11 @@ pub fn main() -> ! {
             }
             exit(0)
         }
-        [OPTIMISE] => {
+        [OPTIMISE, executable] => {
+            supervise_optimiser(Path::new(executable));
+            exit(0)
+        }
+        [OPTIMISE_CONFINED] => {
             optimise_main();
             exit(0)
         }

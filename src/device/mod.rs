@@ -20,8 +20,8 @@ pub use matrix::MatrixTypes;
 pub use open::open;
 pub use probe::{Probed, compares_subnormals, doubles_are_fast, fma_rounds_once};
 pub use probe_process::{
-    DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, confine, end, line,
-    probe_executable, set_probe_executable, supervise,
+    DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, confine, end,
+    ends_by_its_own_fault, line, probe_executable, set_probe_executable, supervise,
 };
 #[cfg(test)]
 pub use timeline::HUNG;

@@ -6,6 +6,8 @@
 //! of the time, and for one after the other where that process does not end well.
 
 use std::ffi::c_int;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::ffi::c_ulong;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -189,6 +191,12 @@ impl ProbeRun {
 /// What the supervisor finds out: it starts `executable` with the device and the features that it is to leave out, until it has tried all
 /// others. `forward` gets the line [`built`] as soon as it comes.
 pub fn supervise(executable: &Path, wanted: &str, forward: impl Fn(&str)) -> Option<Findings> {
+    learn_how_processes_end();
+    Supervisor { executable, wanted, limit: STEP_LIMIT, forward }.ask()
+}
+
+/// Has this process see how those that it starts end, which a BEAM's setting hides.
+fn learn_how_processes_end() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const SIGCHLD: c_int = 17;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -196,23 +204,42 @@ pub fn supervise(executable: &Path, wanted: &str, forward: impl Fn(&str)) -> Opt
     const DEFAULT: usize = 0;
     // SAFETY: the number is that of SIGCHLD, and the default action of it needs no handler.
     unsafe { signal(SIGCHLD, DEFAULT) };
-    Supervisor { executable, wanted, limit: STEP_LIMIT, forward }.ask()
 }
 
-/// Has the system end this process once it has computed for these seconds, and refuse it more than these bytes of address space. Limits that
-/// are lower already stay.
+/// Runs the executable with this argument, and with the input and output of this process, for `limit` at most. Whether a signal ended it
+/// that its own work brings about, and not the user, the system or its memory's shortage.
+pub fn ends_by_its_own_fault(executable: &Path, argument: &str, limit: Duration) -> bool {
+    learn_how_processes_end();
+    let Ok(mut child) = Command::new(executable).arg(argument).stderr(Stdio::null()).spawn() else { return false };
+    // A loader that finds no memory ends a process by an exit status.
+    ended(&mut child, limit).is_some_and(|status| status.signal().is_some() && by_its_own_fault(&status))
+}
+
+/// Between the end of the seconds that a process may compute, of which a signal tells, and its being killed.
+const SECONDS_TO_END: u64 = 5;
+
+/// Has the system end this process once it has computed for these seconds or the process that started it has ended, and refuse it more than
+/// these bytes of address space. Limits that are lower already stay.
 pub fn confine(seconds: u64, bytes: u64) {
     const CPU_TIME: c_int = 0;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const ADDRESS_SPACE: c_int = 9;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const ADDRESS_SPACE: c_int = 10;
-    for (resource, most) in [(CPU_TIME, seconds), (ADDRESS_SPACE, bytes)] {
-        let mut limit = [most; 2];
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        const SIGNAL_AT_PARENTS_END: c_int = 1;
+        const SIGKILL: c_ulong = 9;
+        // SAFETY: the option takes the number of a signal.
+        unsafe { prctl(SIGNAL_AT_PARENTS_END, SIGKILL) };
+    }
+    // The first number of a limit brings SIGXCPU, the second SIGKILL, which the system sends for other reasons, too.
+    for (resource, most) in [(CPU_TIME, [seconds, seconds + SECONDS_TO_END]), (ADDRESS_SPACE, [bytes; 2])] {
+        let mut limit = most;
         // SAFETY: the numbers are the system's, and a limit is the pair of numbers that the calls write and read.
         unsafe {
             getrlimit(resource, limit.as_mut_ptr());
-            limit = limit.map(|limit| limit.min(most));
+            limit = [limit[0].min(most[0]), limit[1].min(most[1])];
             setrlimit(resource, limit.as_ptr());
         }
     }
@@ -222,6 +249,8 @@ unsafe extern "C" {
     fn signal(number: c_int, handler: usize) -> usize;
     fn getrlimit(resource: c_int, limit: *mut u64) -> c_int;
     fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn prctl(option: c_int, ...) -> c_int;
 }
 
 fn start(command: &mut Command) -> Option<Child> {
@@ -301,9 +330,10 @@ impl<F: Fn(&str)> Supervisor<'_, F> {
                     return Some(Run::Ended(name.to_owned(), reason.to_owned()));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = ended(&mut child);
+                    let status = ended(&mut child, END_LIMIT);
                     reap(child);
-                    let reason = status.filter(of_the_driver).map(|status| format!("the process ended ({status})"))?;
+                    let reason =
+                        status.filter(by_its_own_fault).map(|status| format!("the process ended ({status})"))?;
                     return Some(Run::Ended(trying?, reason));
                 }
             }
@@ -327,10 +357,10 @@ fn lines(child: &mut Child) -> Option<Receiver<String>> {
     Some(receiver)
 }
 
-/// How the process ended; `None` where it has not.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
+/// How the process ended; `None` where it has not within `limit`, and is killed.
+fn ended(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
-    while start.elapsed() < END_LIMIT {
+    while start.elapsed() < limit {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
             Ok(None) => thread::sleep(Duration::from_millis(1)),
@@ -348,8 +378,8 @@ fn reap(mut child: Child) {
     let _ = thread::Builder::new().name("nx_vulkan probe".into()).spawn(wait);
 }
 
-/// Whether the driver ended the process: the user, the system or its memory's shortage end processes by these signals.
-fn of_the_driver(status: &ExitStatus) -> bool {
+/// Whether what it called ended the process: the user, the system or its memory's shortage end processes by these signals.
+fn by_its_own_fault(status: &ExitStatus) -> bool {
     const FROM_OUTSIDE: [i32; 4] = [1, 2, 9, 15];
     !status.success() && status.signal().is_none_or(|signal| !FROM_OUTSIDE.contains(&signal))
 }
@@ -364,16 +394,21 @@ mod tests {
         Supervisor { executable, wanted: "0", limit, forward: |_: &str| () }
     }
 
-    /// What comes of a probe process that does what a script says; `$3` has the features that it leaves out.
-    fn findings_of(name: &str, script: &str, limit: Duration) -> Option<Findings> {
+    /// What `f` makes of an executable that does what a script says.
+    fn with_script<T>(name: &str, script: &str, f: impl FnOnce(&Path) -> T) -> T {
         let path = std::env::temp_dir().join(format!("nx_vulkan_probe_{name}_{}", std::process::id()));
         // A file that this process wrote itself could not be run while a process that another test starts still holds it open.
         let writing = r#"printf '#!/bin/sh\n%s' "$1" > "$0" && chmod +x "$0""#;
         let written = Command::new("sh").args(["-c", writing]).args([path.as_os_str(), script.as_ref()]).status();
         assert!(written.unwrap().success());
-        let findings = supervisor(&path, limit).ask();
+        let made = f(&path);
         fs::remove_file(&path).unwrap();
-        findings
+        made
+    }
+
+    /// What comes of a probe process that does what a script says; `$3` has the features that it leaves out.
+    fn findings_of(name: &str, script: &str, limit: Duration) -> Option<Findings> {
+        with_script(name, script, |path| supervisor(path, limit).ask())
     }
 
     const FINE: &str = "echo 'nx_vulkan: device works'; echo 'a word of the driver'; echo 'nx_vulkan: fma absent'\n";
@@ -425,6 +460,24 @@ mod tests {
         }
         let one_after_the_other = format!("case $1 in {TRY}) kill -ILL $$ ;; esac\n{FINE}{END_LINE}");
         assert!(findings_of("once", &one_after_the_other, STEP_LIMIT).unwrap().works(DEVICE));
+    }
+
+    #[test]
+    fn only_what_a_process_does_itself_is_its_fault() {
+        let second = Duration::from_secs(1);
+        for (script, limit, fault) in [
+            ("kill -ABRT $$", STEP_LIMIT, true),
+            ("ulimit -S -t 1; while :; do :; done", STEP_LIMIT, true),
+            ("kill -KILL $$", STEP_LIMIT, false),
+            ("kill -TERM $$", STEP_LIMIT, false),
+            ("exit 127", STEP_LIMIT, false),
+            ("exit 0", STEP_LIMIT, false),
+            ("kill -STOP $$", second, false),
+        ] {
+            let ends = with_script("own_fault", script, |path| ends_by_its_own_fault(path, "", limit));
+            assert_eq!(ends, fault, "{script}");
+        }
+        assert!(!ends_by_its_own_fault(Path::new("/nonexistent"), "", STEP_LIMIT));
     }
 
     #[test]

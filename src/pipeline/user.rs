@@ -151,7 +151,8 @@ impl Pipelines {
         Ok(words)
     }
 
-    /// A smaller module with the same results, from the disk or from the optimizer; no words where that fails, which is cached, too.
+    /// A smaller module with the same results, from the disk or from the optimizer; no words where that fails on the module, which is
+    /// cached, too. `None` where there is none, or something else ended it: the next process asks again.
     fn optimised(&self, words: &[u32]) -> Option<Vec<u32>> {
         let content = self.disk.key(&[spirv::optimiser().as_bytes(), bytemuck::cast_slice(words)]);
         if let Some(CachedPipeline { words, .. }) = self.disk.read(content) {

@@ -40,7 +40,10 @@ use std::collections::BTreeSet;
 
 pub use ::spirv::Capability;
 pub use limits::{Limits, missing_capability};
-pub use optimise::{OPTIMISE, main as optimise_main, optimise, version as optimiser};
+pub use optimise::{
+    OPTIMISE, OPTIMISE_CONFINED, main as optimise_main, optimise, supervise as supervise_optimiser,
+    version as optimiser,
+};
 pub use sizes::SizeLimits;
 
 use super::SpecializationConstant;

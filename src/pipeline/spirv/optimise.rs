@@ -2,23 +2,30 @@
 //! and bounds neither its time nor its memory. This module starts that process and is what runs in it; whatever comes back is a module like
 //! any other, to be validated and judged.
 //!
+//! A supervisor stands between, which no module ends: it knows how the process ended, which a BEAM does not get to know, and bounds the time
+//! of one that does not compute.
+//!
 //! No pass here computes with constants or rearranges arithmetic: results stay what they were to the last bit, as far as the driver gives the
 //! same instructions the same results.
 
 use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use super::SpirvError;
 use super::share::share;
 use super::sizes::SizeLimits;
 use super::tools::Tools;
-use crate::device::{confine, probe_executable};
+use crate::device::{confine, ends_by_its_own_fault, probe_executable};
 
-/// The first argument of the process.
+/// The first argument of the supervisor, before the executable that it starts.
 pub const OPTIMISE: &str = "optimise";
+/// The only argument of the process that optimises.
+pub const OPTIMISE_CONFINED: &str = "optimise-confined";
 
 /// Words from which a module is optimised. The process takes a quarter of a second for one of 450 kB, whose repeated expressions cost
 /// lavapipe 25 s.
@@ -28,6 +35,9 @@ const MIN_WORDS: usize = 1 << 14;
 /// that the process fails on, it fails on again.
 const SECONDS: u64 = 120;
 const ADDRESS_BYTES: u64 = 4 << 30;
+
+/// How long the process may take in all: a machine that swaps, or on which much else runs, takes longer than [`SECONDS`].
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Variables become values, as far as no call takes their address.
 const TO_VALUES: [&CStr; 5] = [
@@ -56,11 +66,13 @@ pub(super) fn is_large(words: &[u32]) -> bool {
     words.len() >= MIN_WORDS
 }
 
-/// A smaller module with the same results; no words where the process ends without one. `None` where there is no process.
+/// A smaller module with the same results; no words where the process fails on this module, as it will again. `None` where there is no process,
+/// or something else ended it.
 pub fn optimise(words: &[u32]) -> Option<Vec<u32>> {
-    let mut command = Command::new(probe_executable()?);
-    // A terminal's interrupt, which ends the process that asks, does not count as an answer.
-    command.arg(OPTIMISE).process_group(0);
+    let executable = probe_executable()?;
+    let mut command = Command::new(executable);
+    // A terminal's interrupt of the process that asks does not end it.
+    command.arg(OPTIMISE).arg(executable).process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let (mut input, mut output) = (child.stdin.take()?, child.stdout.take()?);
     let mut bytes = vec![];
@@ -72,7 +84,7 @@ pub fn optimise(words: &[u32]) -> Option<Vec<u32>> {
     // In a BEAM the system forgets the process by itself.
     let _ = child.wait();
     read.ok()?;
-    Some(answer(&bytes).unwrap_or_default())
+    answer(&bytes)
 }
 
 /// The words that the process has written.
@@ -83,6 +95,13 @@ fn answer(bytes: &[u8]) -> Option<Vec<u32>> {
     complete.then(|| words.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
+/// What the supervisor does: it has the executable optimise what it reads, and answers itself where that process fails on the module.
+pub fn supervise(executable: &Path) {
+    if ends_by_its_own_fault(executable, OPTIMISE_CONFINED, LIMIT) {
+        write(&[]);
+    }
+}
+
 /// What the process does: reads a module, and writes a smaller one.
 pub fn main() {
     confine(SECONDS, ADDRESS_BYTES);
@@ -91,7 +110,16 @@ pub fn main() {
         return;
     }
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    let Ok(Some(words)) = super::on_checker_thread(|| optimised(&words)) else { return };
+    match super::on_checker_thread(|| optimised(&words)) {
+        Ok(smaller) => write(&smaller.unwrap_or_default()),
+        // It says nothing of the module.
+        Err(SpirvError::Internal(_)) => {}
+        Err(_) => write(&[]),
+    }
+}
+
+/// Writes words as [`answer`] reads them.
+fn write(words: &[u32]) {
     let count = words.len() as u32;
     let output: Vec<u8> = words.iter().chain([&count]).flat_map(|word| word.to_le_bytes()).collect();
     let _ = std::io::stdout().write_all(&output);
