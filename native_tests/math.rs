@@ -20,7 +20,7 @@ use nx_vulkan::memory::Buffer;
 use nx_vulkan::program::Type;
 use oracle::{BINARY, UNARY, Unary, big, error_in_ulps, to_double};
 use support::numbers::Number;
-use support::{Random, device, download, node, run, upload};
+use support::{Random, device, download, node, run, seed, upload};
 
 /// Single or double precision: what differs between them.
 struct Precision {
@@ -149,11 +149,7 @@ impl Precision {
 }
 
 fn random() -> Random {
-    let seed = std::env::var("NX_VULKAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64)
-    });
-    println!("NX_VULKAN_SEED={seed}");
-    Random(seed.max(1))
+    Random(seed())
 }
 
 /// How many arguments a function gets: the oracle for double precision takes up to a millisecond for one.

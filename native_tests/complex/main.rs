@@ -30,7 +30,7 @@ use nx_vulkan::program::Type;
 use nx_vulkan::program::op::OPS;
 use oracle::{big, scaled};
 use support::numbers::Number;
-use support::{Random, device, download, node, run, upload};
+use support::{Random, device, download, node, run, seed, upload};
 
 type Pair = [f64; 2];
 
@@ -259,11 +259,7 @@ fn is_edge(got: f64, want: f64, signed: bool, eps: f64) -> bool {
 }
 
 fn random() -> Random {
-    let seed = std::env::var("NX_VULKAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64)
-    });
-    println!("NX_VULKAN_SEED={seed}");
-    Random(seed.max(1))
+    Random(seed())
 }
 
 /// How many arguments a function gets: the oracle takes up to some milliseconds for one.

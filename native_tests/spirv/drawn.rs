@@ -1,10 +1,11 @@
 //! Modules drawn at random, whose optimised form has to compute the same bits: arithmetic that repeats, calls with and without effects,
-//! branches, loops, and variables of every storage class. SEED is that of the first module, MODULES their number.
+//! branches, loops, and variables of every storage class. A run draws new ones: `NX_VULKAN_SEED` is the seed of
+//! the first, `MODULES` their number.
 
 use std::fmt::Write as _;
 
 use crate::optimising::optimised;
-use crate::support::{Random, device, run_spirv};
+use crate::support::{Random, device, run_spirv, seed};
 use crate::*;
 
 /// Invocations of the workgroup, each of which has its own elements of the buffers that it writes.
@@ -293,12 +294,15 @@ impl Drawing {
     }
 }
 
+/// Modules that a run draws.
+const MODULES: u64 = 24;
+
 #[test]
 fn drawn_modules_compute_the_same_bits_once_optimised() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, modules) = (variable("SEED").unwrap_or(1), variable("MODULES").unwrap_or(24));
+    let first = seed();
+    let modules = std::env::var("MODULES").ok().and_then(|text| text.parse().ok()).unwrap_or(MODULES);
     let (mut before, mut after) = (0, 0);
-    for seed in first..first + modules {
+    for seed in (0..modules).map(|module| first.wrapping_add(module)) {
         // Seeds that follow each other begin alike.
         let mut drawing = Drawing {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -319,12 +323,13 @@ fn drawn_modules_compute_the_same_bits_once_optimised() {
         let shown = vec![0; INVOCATIONS * SHOWN * words];
         let buffers = [numbers.clone(), numbers, shown, vec![0; INVOCATIONS * SHOWN]];
         let bytes = compile(&source);
-        let original = load(&bytes).unwrap_or_else(|error| panic!("SEED={seed}: {error}\n{source}")).words;
+        let original = load(&bytes).unwrap_or_else(|error| panic!("NX_VULKAN_SEED={seed}: {error}\n{source}")).words;
         let smaller = optimised(&bytes);
         (before, after) = (before + original.len(), after + smaller.len());
         let run = |words: &[u32]| run_spirv(words, &buffers, &[3], [1; 3]);
-        assert_eq!(run(&smaller), run(&original), "SEED={seed} MODULES=1\n{source}");
+        assert_eq!(run(&smaller), run(&original), "NX_VULKAN_SEED={seed} MODULES=1\n{source}");
     }
-    println!("SEED={first} MODULES={modules}: {before} words became {after}");
-    assert!(after < before / 4 * 3);
+    println!("{before} words of {modules} modules became {after}");
+    // One module may have little that repeats.
+    assert!(modules < MODULES || after < before / 4 * 3);
 }

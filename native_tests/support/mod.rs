@@ -118,6 +118,16 @@ fn with_views<T>(
     run(&program, &operands)
 }
 
+/// The seed of a run's random inputs: `NX_VULKAN_SEED`, or a new one, which is printed.
+pub fn seed() -> u64 {
+    let seed = std::env::var("NX_VULKAN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64)
+    });
+    println!("NX_VULKAN_SEED={seed}");
+    // Zeros alone would follow 0.
+    seed.max(1)
+}
+
 /// A small generator of pseudo-random numbers (xorshift64*), so that a printed seed repeats a run.
 pub struct Random(pub u64);
 
