@@ -48,6 +48,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # Bounds of a group: what compilers and registers take, and the values of a program.
   @most_members 160
   @most_values 240
+  # Operands of an operation besides the one that joins its group, each of which may be an input.
+  @other_operands 2
   # Operations of a group that is recomputed for each element that it broadcasts to.
   @most_broadcast_members 8
   # Elements for which a division is recomputed. It takes a dozen instructions: of 2^23 elements an H200 takes 3 µs, as for a
@@ -186,9 +188,10 @@ defmodule Nx.Vulkan.Compiler.Fusion do
         joined = state.groups[operand]
         both = merge(group, joined)
 
-        if (kind != :view or op == :squeeze) and joined.joins and small?(both),
-          do: both,
-          else: %{group | inputs: MapSet.put(group.inputs, operand)}
+        if (kind != :view or op == :squeeze) and joined.joins and
+             small?(both, @other_operands),
+           do: both,
+           else: %{group | inputs: MapSet.put(group.inputs, operand)}
       end)
 
     same? = fn id -> Nx.size(state.tensors[id]) in [1, Nx.size(shape)] end
@@ -226,11 +229,12 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     }
   end
 
-  defp small?(%{members: members, inputs: inputs, constants: constants}) do
+  # Whether a kernel takes what the sets name, and that many more inputs.
+  @doc false
+  def small?(%{members: members, inputs: inputs, constants: constants}, more_inputs \\ 0) do
     [members, inputs, constants] = Enum.map([members, inputs, constants], &MapSet.size/1)
 
-    # The other operands may be two more inputs.
-    members <= @most_members and inputs + 2 <= FusionGroup.most_inputs() and
+    members <= @most_members and inputs + more_inputs <= FusionGroup.most_inputs() and
       members + inputs + constants <= @most_values
   end
 
@@ -448,8 +452,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   defp fused_shared(%{parts: _} = maps, state), do: MapFusion.block(maps, state)
   defp fused_shared(%{update: _} = update, state), do: UpdateFusion.block(update, state)
-  defp fused_shared(%{sums: _} = sums, state), do: SumFusion.block(sums, state)
-  defp fused_shared(rows, state), do: RowFusion.block(rows, state)
+  defp fused_shared(%{roots: _} = rows, state), do: RowFusion.block(rows, state)
+  defp fused_shared(sums, state), do: SumFusion.block(sums, state)
 
   # The steps of the members that lead to the tensor, and the tensors that they read.
   @doc false

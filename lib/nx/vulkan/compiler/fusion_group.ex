@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   # `Nx.Vulkan.Compiler.Fusion`.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, Storage}
+  alias Nx.Vulkan.Backend.{Dispatch, ProgramRecorder, Storage}
 
   alias Nx.Vulkan.Compiler.{
     ContractionGroup,
@@ -39,10 +39,23 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
 
   @spec run(t(), T.t(), [T.t()]) :: T.t() | :default
   def run(%__MODULE__{program: {nodes, inputs, shape}}, out, args) do
-    operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    operands = operands(args)
     inputs = Enum.map(inputs, &bind(&1, operands))
     Dispatch.block(Dispatch.compute({nodes, inputs, shape}), :fused, out)
   end
+
+  # The results of a block of several: what `call` gives of the operands of the arguments. Fallbacks are counted by `name`.
+  @spec run_several(atom(), tuple(), [T.t()], (tuple() -> term())) :: tuple() | :default
+  def run_several(name, outs, args, call) do
+    # A loop that runs on the device has one result a step.
+    if ProgramRecorder.recording?() do
+      :default
+    else
+      args |> operands() |> call.() |> Dispatch.block(name, outs)
+    end
+  end
+
+  defp operands(args), do: args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
 
   # The input with the memory of the tensor that it reads.
   @spec bind(ProgramBuilder.operand(), tuple()) :: ProgramBuilder.operand()

@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Compiler.MapGroup do
   # is decided in `Nx.Vulkan.Compiler.MapFusion`.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, Movement, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Backend.{Movement, Storage}
   alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
 
   require Nx.Vulkan.Native, as: Native
@@ -52,21 +52,12 @@ defmodule Nx.Vulkan.Compiler.MapGroup do
 
   @spec run(t(), tuple(), [T.t()]) :: tuple() | :default
   def run(%__MODULE__{outs: results, parts: parts}, outs, args) do
-    # A loop that runs on the device has one result a step.
-    if ProgramRecorder.recording?() do
-      :default
-    else
-      operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
-
+    FusionGroup.run_several(:maps, outs, args, fn operands ->
       parts =
         for {nodes, inputs, shape, stores} <- parts,
             do: {nodes, Enum.map(inputs, &FusionGroup.bind(&1, operands)), shape, stores}
 
-      Dispatch.block(
-        Native.call(run_maps(results, parts, Storage.default_device())),
-        :maps,
-        outs
-      )
-    end
+      Native.call(run_maps(results, parts, Storage.default_device()))
+    end)
   end
 end

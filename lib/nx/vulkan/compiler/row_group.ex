@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
   # is decided in `Nx.Vulkan.Compiler.RowFusion`.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
 
   require Nx.Vulkan.Native, as: Native
@@ -32,18 +32,9 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
 
   @spec run(t(), tuple(), [T.t()]) :: tuple() | :default
   def run(%__MODULE__{program: {nodes, inputs, shape}}, outs, args) do
-    # A loop that runs on the device has one result a step.
-    if ProgramRecorder.recording?() do
-      :default
-    else
-      operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    FusionGroup.run_several(:rows, outs, args, fn operands ->
       inputs = Enum.map(inputs, &FusionGroup.bind(&1, operands))
-
-      Dispatch.block(
-        Native.call(run_rows(nodes, inputs, shape, Storage.default_device())),
-        :rows,
-        outs
-      )
-    end
+      Native.call(run_rows(nodes, inputs, shape, Storage.default_device()))
+    end)
   end
 end

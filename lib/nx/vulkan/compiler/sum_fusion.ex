@@ -11,17 +11,16 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, RowFusion, SumGroup}
+  alias Nx.Vulkan.Backend.Reduction
+  alias Nx.Vulkan.Compiler.{Fusion, RowFusion, SumGroup}
 
-  # Bounds of a kernel: `MAX_PROGRAM_SUMS` of src/program, and the others as in `Fusion`.
+  # Sums of a program: `MAX_PROGRAM_SUMS` of src/program.
   @most_sums 4
-  @most_members 160
-  @most_values 240
 
-  @typedoc "The ids of the sums, and of the operations of their groups."
+  @typedoc "The ids of the sums, of the operations of their groups, and of the tensors that these read, with their constants."
   @type sums :: %{
           outputs: [reference()],
-          sums: MapSet.t(),
+          members: MapSet.t(),
           inputs: MapSet.t(),
           constants: MapSet.t()
         }
@@ -55,8 +54,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   # What sums of one kernel have in common. A branch of a `cond` computes its own values alone.
   defp kind(%T{type: type, data: %Expr{id: id, args: [operand, options]}}, state) do
     %T{shape: shape} = Fusion.resolve(operand)
-    axes = options[:axes] || Enum.to_list(0..(tuple_size(shape) - 1)//1)
-    {shape, Enum.sort(axes), type, state.branches[id]}
+    {shape, Reduction.attribute(:sum, shape, options), type, state.branches[id]}
   end
 
   # The tensors that its kernel reads which have an element for each that it adds up.
@@ -86,24 +84,20 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   defp alone(%T{data: %Expr{id: id}}, state) do
     %{members: members, inputs: inputs, constants: constants} = state.groups[id]
-    %{outputs: [id], sums: members, inputs: inputs, constants: constants}
+    %{outputs: [id], members: members, inputs: inputs, constants: constants}
   end
 
   defp both(a, b) do
     %{
       outputs: a.outputs ++ b.outputs,
-      sums: MapSet.union(a.sums, b.sums),
+      members: MapSet.union(a.members, b.members),
       inputs: MapSet.union(a.inputs, b.inputs),
       constants: MapSet.union(a.constants, b.constants)
     }
   end
 
-  defp fits?(%{outputs: outputs, sums: members, inputs: inputs, constants: constants}) do
-    [members, inputs, constants] = Enum.map([members, inputs, constants], &MapSet.size/1)
-
-    length(outputs) <= @most_sums and members <= @most_members and
-      inputs <= FusionGroup.most_inputs() and members + inputs + constants <= @most_values
-  end
+  defp fits?(%{outputs: outputs} = sums),
+    do: length(outputs) <= @most_sums and Fusion.small?(sums)
 
   ## Levels
 
@@ -154,7 +148,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   @doc "The block of the sums, and the tensors that it reads."
   @spec block(sums(), map()) :: {:ok, SumGroup.t(), [T.t()]} | {:error, String.t()}
-  def block(%{outputs: outputs, sums: members}, state) do
+  def block(%{outputs: outputs, members: members}, state) do
     sums = for id <- outputs, do: state.tensors[id]
     start = %{members: members, inputs: [], steps: [], values: %{}}
 

@@ -5,7 +5,7 @@ defmodule Nx.Vulkan.Compiler.SumGroup do
   # `Nx.Vulkan.Compiler.SumFusion`.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Dispatch, ProgramRecorder, Storage}
+  alias Nx.Vulkan.Backend.Storage
   alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
 
   require Nx.Vulkan.Native, as: Native
@@ -32,19 +32,10 @@ defmodule Nx.Vulkan.Compiler.SumGroup do
 
   @spec run(t(), tuple(), [T.t()]) :: tuple() | :default
   def run(%__MODULE__{program: {nodes, inputs, shape}, results: results}, outs, args) do
-    # A loop that runs on the device has one result a step.
-    if ProgramRecorder.recording?() do
-      :default
-    else
-      operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    FusionGroup.run_several(:sums, outs, args, fn operands ->
       inputs = Enum.map(inputs, &FusionGroup.bind(&1, operands))
       nodes = {nodes, length(results)}
-
-      Dispatch.block(
-        Native.call(run_sums(nodes, inputs, shape, Storage.default_device())),
-        :sums,
-        outs
-      )
-    end
+      Native.call(run_sums(nodes, inputs, shape, Storage.default_device()))
+    end)
   end
 end
