@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 
 use super::graphs::KeyTerms;
 use super::program::{InputOperands, InputTerms, input_key, input_operands, input_terms, operands, program_arg};
-use super::rows::RowResults;
 use super::*;
 use crate::graph::Context;
 use crate::kernels::fusion;
@@ -22,7 +21,7 @@ pair!(run_maps, run_maps_dirty, (results, parts, device), reply, run);
 /// `results` are `{type, elements}` each, and each of `parts` is `{nodes, inputs, shape, stores}`: a program with the values that it stores,
 /// each `{value, result, offset, strides}`. The answer is a tuple of references. `device` is the one that a
 /// group without buffers runs on.
-fn run<'a>(results: Term<'a>, parts: Term<'a>, device: Term<'a>, blocking: Blocking) -> Attempt<RowResults> {
+fn run<'a>(results: Term<'a>, parts: Term<'a>, device: Term<'a>, blocking: Blocking) -> Attempt<BufferRefs> {
     let env = results.get_env();
     let mut key = KeyTerms::from_slice(&[names::maps().to_term(env), results]);
     let mut given: Vec<MapPartTerms> = vec![];
@@ -51,7 +50,7 @@ fn run<'a>(results: Term<'a>, parts: Term<'a>, device: Term<'a>, blocking: Block
         fusion::run_maps(cx, &MapGroup { parts, results }, &slices)
     };
     let buffers = graphs::run_list(env, device_arg(device)?, key, &operands.concat(), blocking, count, call)?;
-    Ok(RowResults(buffers.into_iter().map(BufferRef::from).collect()))
+    Ok(buffers.into())
 }
 
 /// A part's terms, and its operands, which are those of the call from `first` on.

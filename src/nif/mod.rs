@@ -92,6 +92,22 @@ impl From<Buffer> for BufferRef {
     }
 }
 
+/// Several results, as a tuple.
+struct BufferRefs(Vec<BufferRef>);
+
+impl Encoder for BufferRefs {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let references: Vec<Term> = self.0.iter().map(|reference| reference.encode(env)).collect();
+        rustler::types::tuple::make_tuple(env, &references)
+    }
+}
+
+impl From<Vec<Buffer>> for BufferRefs {
+    fn from(buffers: Vec<Buffer>) -> Self {
+        Self(buffers.into_iter().map(BufferRef::from).collect())
+    }
+}
+
 /// An ArgumentError with a message of its own.
 struct ArgumentError(String);
 

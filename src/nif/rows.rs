@@ -25,7 +25,7 @@ fn run<'a>(
     shape: Term<'a>,
     device: Term<'a>,
     blocking: Blocking,
-) -> Attempt<RowResults> {
+) -> Attempt<BufferRefs> {
     let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
     let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
     let outputs: Vec<usize> = indices_arg(outputs, "outputs")?;
@@ -41,15 +41,5 @@ fn run<'a>(
     let mut key = KeyTerms::from_slice(&[names::rows().to_term(env), nodes, shape]);
     input_key(&mut key, &given, shape);
     let buffers = graphs::run_list(env, device_arg(device)?, key, &operands, blocking, outputs.len(), call)?;
-    Ok(RowResults(buffers.into_iter().map(BufferRef::from).collect()))
-}
-
-/// References of several buffers, as a tuple.
-pub(super) struct RowResults(pub(super) Vec<BufferRef>);
-
-impl Encoder for RowResults {
-    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let references: Vec<Term> = self.0.iter().map(|reference| reference.encode(env)).collect();
-        rustler::types::tuple::make_tuple(env, &references)
-    }
+    Ok(buffers.into())
 }

@@ -4,7 +4,6 @@ use rustler::Term;
 
 use super::graphs::KeyTerms;
 use super::program::{input_key, input_operands, input_terms, operands, program_arg};
-use super::rows::RowResults;
 use super::*;
 use crate::graph::Context;
 use crate::kernels::fusion;
@@ -24,7 +23,7 @@ fn run<'a>(
     shape: Term<'a>,
     device: Term<'a>,
     blocking: Blocking,
-) -> Attempt<RowResults> {
+) -> Attempt<BufferRefs> {
     let (list, count): (Term, Term) = nodes.decode().map_err(|_| wrong("nodes", "{nodes, count}"))?;
     let count = size_arg(count, "count")? as usize;
     let given = input_terms(inputs)?;
@@ -35,5 +34,5 @@ fn run<'a>(
     let mut key = KeyTerms::from_slice(&[names::sums().to_term(env), nodes, shape]);
     input_key(&mut key, &given, shape);
     let buffers = graphs::run_list(env, device_arg(device)?, key, &operands, blocking, count, call)?;
-    Ok(RowResults(buffers.into_iter().map(BufferRef::from).collect()))
+    Ok(buffers.into())
 }
