@@ -15,7 +15,7 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand, Params};
 use crate::memory::{Allocation, AllocationHandle, Buffer, CheckedIndices};
-use crate::program::emit::{assign, convert, element, head, of_compute, sum_parts};
+use crate::program::emit::{MAX_PARTS, assign, convert, element, head, of_compute, sum_parts};
 use crate::program::types::Compute;
 use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
 use crate::tuning::scatter::{SCATTER_THREADS, rows_in_flight, sum_chunk};
@@ -325,7 +325,7 @@ struct ScatterKernel {
     /// Rows that a thread loads before it uses the first.
     in_flight: u64,
     /// What a sum is accumulated in.
-    parts: SmallVec<[Compute; 4]>,
+    parts: SmallVec<[Compute; MAX_PARTS]>,
     index64: bool,
 }
 

@@ -22,6 +22,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::error::{Error, Result};
 use crate::memory::CheckedIndices;
 use op::{Op, Typing};
+pub use sums::MAX_PROGRAM_SUMS;
 pub use types::Type;
 
 /// Extents or strides, one for each axis.

@@ -4,8 +4,8 @@ use super::op::{Reduction, Typing};
 use super::{Node, Program};
 use crate::error::{Error, Result};
 
-/// Sums that end a program at most.
-const MAX_PROGRAM_SUMS: usize = 4;
+/// Sums that end a program at most. Each takes a part of an accumulator, or two.
+pub const MAX_PROGRAM_SUMS: usize = 4;
 
 impl Program {
     /// As [`Program::check`], of a program whose results are the `count` sums that end it: of the same axes, in the same types.

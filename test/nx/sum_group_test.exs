@@ -9,6 +9,10 @@ defmodule Nx.Vulkan.SumGroupTest do
 
   import Nx.Defn
 
+  require Nx.Vulkan.Native, as: Native
+
+  alias Nx.Vulkan.Compiler.SumFusion
+
   # The axes are options: `axes` are those that are summed.
   defn batch_norm(x, opts \\ []) do
     mean = Nx.mean(x, axes: opts[:axes], keep_axes: true)
@@ -114,6 +118,16 @@ defmodule Nx.Vulkan.SumGroupTest do
         assert Enum.sum(reducing) == unquote(kernels), inspect(profile.kernels)
       end
     end
+  end
+
+  test "a program takes as many sums as a definition gives it, and no more" do
+    input = {to_device(Nx.iota({4, 3}, type: :f32)).data.ref, {:f, 32}, {4, 3}}
+    sum = {:sum, {:f, 32}, [0], [0]}
+    run = &Native.call(run_sums({List.duplicate(sum, &1), &1}, [input], {4, 3}))
+    most = SumFusion.most_sums()
+    assert {:ok, sums} = run.(most)
+    assert tuple_size(sums) == most
+    assert_raise ArgumentError, ~r/sums/, fn -> run.(most + 1) end
   end
 
   # The kernel of the product stores it, too, and what follows reads it by way of the reshape.

@@ -32,9 +32,11 @@ layout(local_size_x = THREADS) in;
 #elif PARTS == 2
 #define EACH_PART(M, x) M(x, 0) M(x, 1)
 #define PARTS_OF(x) x##_0, x##_1
-#else
+#elif PARTS == 1
 #define EACH_PART(M, x) M(x, 0)
 #define PARTS_OF(x) x##_0
+#else
+#error "An accumulator has one to four parts: MAX_PARTS of src/program/emit/accumulator.rs"
 #endif
 #define DECLARE_PART(x, i) PART##i x##_##i;
 #define START_PART(a, i) precise PART##i a##_##i = IDENTITY##i;

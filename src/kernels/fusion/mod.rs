@@ -18,7 +18,7 @@ use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Program;
-use crate::program::emit::Accumulator;
+use crate::program::emit::{Accumulator, MAX_PARTS};
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose, sums_of_a_kernel};
@@ -134,7 +134,7 @@ fn launch_passes(
             let accumulator = Accumulator::of(program, layout, cx.caps());
             let parts = accumulator.map(|accumulator| accumulator.parts).unwrap_or_default();
             let allocation = |part: &Compute| cx.allocate(chunks * layout.outputs() * part.size());
-            let allocations = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; 4]>>>()?;
+            let allocations = parts.iter().map(allocation).collect::<Attempt<SmallVec<[_; MAX_PARTS]>>>()?;
             let partials = Some(Partials { parts: &parts, allocations: &allocations, chunks });
             let _batch = cx.batch();
             pass(&partial, partials)?;

@@ -9,12 +9,15 @@ use crate::device::Capabilities;
 use crate::program::layout::Layout;
 use crate::program::op::Reduction;
 use crate::program::types::Compute;
-use crate::program::{Node, Program};
+use crate::program::{MAX_PROGRAM_SUMS, Node, Program};
+
+/// Parts of an accumulator at most: those for which `shaders/lib/loops/reduce.glsl` has macros. Each sum of a program may take one.
+pub const MAX_PARTS: usize = MAX_PROGRAM_SUMS;
 
 /// How a reduction accumulates, or several sums together.
 pub struct Accumulator {
     /// Types of the accumulator's parts, one or two for each result.
-    pub parts: SmallVec<[Compute; 4]>,
+    pub parts: SmallVec<[Compute; MAX_PARTS]>,
     /// How many results it has.
     pub results: usize,
     name: &'static str,
@@ -31,7 +34,7 @@ pub fn widened(element: Compute, caps: &Capabilities) -> Compute {
 }
 
 /// What a sum of elements is accumulated in: the sum, and for floats with nothing wider what rounding dropped from it.
-pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; 4]> {
+pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; MAX_PARTS]> {
     use Compute::{Complex, ComplexDouble, Double, Float};
     let sum = widened(element, caps);
     let compensated = sum == element && matches!(element, Float | Double | Complex | ComplexDouble);
@@ -53,7 +56,7 @@ impl Accumulator {
     pub fn of_node(program: &Program, node: &Node, index64: bool, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduction_of(node)?;
         let index = if index64 { Compute::Uint64 } else { Compute::Uint };
-        let (name, parts): (_, SmallVec<[Compute; 4]>) = match reduction {
+        let (name, parts): (_, SmallVec<[Compute; MAX_PARTS]>) = match reduction {
             // Wider than the result already, as products of narrow floats are.
             Reduction::Sum if node.ty.compute() != element.compute() => {
                 ("sum", SmallVec::from_slice(&[element.compute()]))

@@ -20,7 +20,7 @@ mod values;
 mod vectors;
 mod workgroup;
 
-pub use accumulator::{Accumulator, sum_parts, widened};
+pub use accumulator::{Accumulator, MAX_PARTS, sum_parts, widened};
 pub use chain::{
     ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogCost, LeapfrogModule, SamplerAlgorithm,
     SamplerKind, SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,

@@ -10,7 +10,8 @@ mod tests;
 
 use crate::device::Capabilities;
 use crate::program::emit::{
-    Accumulator, LoopNest, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD, VectorInputs,
+    Accumulator, LoopNest, MAX_PARTS, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
+    VectorInputs,
 };
 use crate::program::layout::Layout;
 use crate::program::{Node, Program};
@@ -35,9 +36,6 @@ const MIN_CPU_GROUP_ELEMENTS: u64 = 1024;
 /// The most compute-bound operations of one kernel where the driver's time to build it grows faster than its length. Processes
 /// with one kernel of 4, 8 and 16 powers took SwiftShader 1.9, 4.9 and 16.9 s of a processor; one of 40 was not built after 111.
 const MAX_SLOW_COMPUTE_BOUND: usize = 8;
-
-/// Parts of an accumulator at most.
-const MAX_PARTS: usize = 4;
 
 /// How a program runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,6 +16,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   # Sums of a program: `MAX_PROGRAM_SUMS` of src/program.
   @most_sums 4
+  def most_sums, do: @most_sums
 
   @typedoc "The ids of the sums, of the operations of their groups, and of the tensors that these read, with their constants."
   @type sums :: %{
