@@ -19,7 +19,7 @@ void main() {
   float a = values[i], b = values[j], low = values[min(i, j)], high = values[max(i, j)];
   bool all_right = nx_less(a, b) == (i < j) && nx_less_equal(a, b) == (i <= j) && nx_equal(a, b) == (i == j);
   all_right = all_right && same(nx_max(a, b), high) && same(nx_min(a, b), low) && same(nx_clip(a, low, high), a);
-  // The index that argmax and argmin give, of which equal elements have the last.
+  // argmax and argmin give the last index of equal elements.
   float greatest = a, least = a;
   uint greatest_at = 0u, least_at = 0u;
   combine_argmax(greatest, greatest_at, b, 1u);

@@ -215,7 +215,7 @@ pub fn ends_by_its_own_fault(executable: &Path, argument: &str, limit: Duration)
     ended(&mut child, limit).is_some_and(|status| status.signal().is_some() && by_its_own_fault(&status))
 }
 
-/// Between the end of the seconds that a process may compute, of which a signal tells, and its being killed.
+/// From SIGXCPU, which ends a process that has computed for too long, to SIGKILL, which ends one that ignores it.
 const SECONDS_TO_END: u64 = 5;
 
 /// Has the system end this process once it has computed for these seconds or the process that started it has ended, and refuse it more than

@@ -80,7 +80,8 @@ impl Gpu {
             !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
         };
         let doubles = device.enabled_features().shader_float64;
-        // A compiler that keeps subnormals where it is asked to may miss a comparison, as NVIDIA's does in some kernels, and a probe has few.
+        // NVIDIA's compiler, which keeps subnormals where a kernel asks for it, compares them wrongly in some other kernels. The
+        // probe's kernel compares too little to show that: such a device is not asked.
         let keeps_unasked = !physical.properties().shader_denorm_preserve_float32.unwrap_or(false);
         let probed = ProbedFeatures {
             fma: probe("fma", device::fma_rounds_once),

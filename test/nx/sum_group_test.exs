@@ -4,7 +4,7 @@ defmodule Nx.Vulkan.SumGroupTest do
   `Nx.BinaryBackend` in f64.
   """
 
-  # Kernels are counted by a profile, which has what all processes do.
+  # A profile counts the kernels of all processes.
   use Nx.Vulkan.Test.Case, async: false
 
   import Nx.Defn
@@ -13,7 +13,7 @@ defmodule Nx.Vulkan.SumGroupTest do
 
   alias Nx.Vulkan.Compiler.SumFusion
 
-  # The axes are options: `axes` are those that are summed.
+  # `opts[:axes]` are the axes that are summed.
   defn batch_norm(x, opts \\ []) do
     mean = Nx.mean(x, axes: opts[:axes], keep_axes: true)
     centred = x - mean
@@ -25,7 +25,7 @@ defmodule Nx.Vulkan.SumGroupTest do
   defn(five(x, y, opts \\ []), do: {moments(x, y, opts), total(x - y, opts), total(x + y, opts)})
   defn(types(x, y, opts \\ []), do: {total(x, opts), total(Nx.as_type(x, :f64) * y, opts)})
 
-  # The second sum reads the first one's result by way of another kernel.
+  # The second sum reads what another kernel computes from the first one.
   defn dependent(x, y, opts \\ []) do
     first = total(x * y, opts)
     {first, total(x * Nx.tanh(first), opts)}
@@ -52,7 +52,7 @@ defmodule Nx.Vulkan.SumGroupTest do
 
   deftransformp(total(x, opts), do: Nx.sum(x, axes: opts[:axes], keep_axes: true))
 
-  # Of kernels that sum what has the shape of the inputs, how many there are; for axes that are not the last, on a device with doubles.
+  # The number of kernels that sum elements of the inputs' shape, on a device with doubles and along axes that are not the last.
   @definitions [
     {&__MODULE__.moments/3, 1},
     {&__MODULE__.five/3, 2},
@@ -64,7 +64,7 @@ defmodule Nx.Vulkan.SumGroupTest do
     {&__MODULE__.gradient/3, 4}
   ]
 
-  # One pass and two, vectors and not, several outputs a thread, and axes in the middle.
+  # Shapes and axes that take one pass or two, with and without vectors, several outputs a thread, and axes in the middle.
   @spaces [
     {{40, 33}, [0]},
     {{6, 7, 8, 16}, [0, 1, 2]},
@@ -110,7 +110,7 @@ defmodule Nx.Vulkan.SumGroupTest do
         assert_sums(fun, compiled, inputs, [axes: axes], {unquote(name), shape, axes})
       end
 
-      # Without doubles sums are compensated, and a kernel has two of them.
+      # Without doubles sums are compensated, and a kernel adds up two at most.
       if builds_loops?() and Nx.Vulkan.has_f64() do
         inputs = for _ <- 1..2, do: to_device(Nx.iota({6, 7, 16}, type: :f32))
         profile = Nx.Vulkan.profile(fn -> apply(compiled, inputs ++ [[axes: [0, 1]]]) end)
@@ -130,7 +130,7 @@ defmodule Nx.Vulkan.SumGroupTest do
     assert_raise ArgumentError, ~r/sums/, fn -> run.(most + 1) end
   end
 
-  # The kernel of the product stores it, too, and what follows reads it by way of the reshape.
+  # One kernel computes the product and one of the results that read it through the reshape, and stores both.
   test "sums beside a product whose reshape is read twice" do
     [a, b] =
       for shape <- [{4, 3}, {3, 6}], do: Generators.tensor(shape, {:f, 32}, {:float, -1.0, 1.0})
@@ -147,7 +147,7 @@ defmodule Nx.Vulkan.SumGroupTest do
     assert_sums(fun, Nx.Vulkan.jit(fun), [a, b, x, y], [], :product)
   end
 
-  # As much as `Fusion` recomputes a division for: 2^23 elements.
+  # `Fusion` recomputes a division for fewer than 2^23 elements.
   test "a quotient is computed once where many elements are multiplied by it" do
     definition = fn x, y -> Nx.multiply(x, Nx.divide(y, 3)) end
     compiled = Nx.Vulkan.jit(definition)

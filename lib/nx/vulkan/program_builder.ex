@@ -16,8 +16,8 @@ defmodule Nx.Vulkan.ProgramBuilder do
   #     |> ProgramBuilder.op(:upper, :select, {:f, 32}, [:kept, :matrix, :zero])
   #     |> ProgramBuilder.program()
   #
-  # The op that was added last is the result, and only that one may be a reduction, but for several sums of the same
-  # axes, which are all results. An op's type is that of its result. Operands are converted to the type that the op works
+  # The op that was added last is the result, and no op before it may be a reduction. A program may also end in several
+  # sums of the same axes: each of them is a result. An op's type is that of its result. Operands are converted to the type that the op works
   # in: the op's own for arithmetic, their merged type for comparisons and logic.
   #
   # An eager operation is a program of one op, which `single/4` makes at once.

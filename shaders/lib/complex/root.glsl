@@ -39,7 +39,7 @@ COMPLEX nx_sqrt(COMPLEX z) {
   return is_infinity(z) ? c_infinite_sqrt(z) : COMPLEX(r.x, fp_copysign(r.y, z.y));
 }
 
-// Of z scaled by a power of 4 so far up that a small part is not subnormal in between.
+// z is scaled up by a power of 4 first: a small part of it would give subnormal intermediate results.
 COMPLEX nx_rsqrt(COMPLEX z) {
   if (is_zero(z) || !is_finite(z)) return nx_divide(one(), nx_sqrt(z));
   const int UP = REAL_MAX_EXPONENT / 3;

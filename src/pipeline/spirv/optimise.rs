@@ -2,8 +2,8 @@
 //! and bounds neither its time nor its memory. This module starts that process and is what runs in it; whatever comes back is a module like
 //! any other, to be validated and judged.
 //!
-//! A supervisor stands between, which no module ends: it knows how the process ended, which a BEAM does not get to know, and bounds the time
-//! of one that does not compute.
+//! A supervisor, which no module ends, starts the process that optimises: it learns how that process ended, which a BEAM does not, and bounds
+//! the time of one that does not compute.
 //!
 //! No pass here computes with constants or rearranges arithmetic: results stay what they were to the last bit, as far as the driver gives the
 //! same instructions the same results.
@@ -66,8 +66,8 @@ pub(super) fn is_large(words: &[u32]) -> bool {
     words.len() >= MIN_WORDS
 }
 
-/// A smaller module with the same results; no words where the process fails on this module, as it will again. `None` where there is no process,
-/// or something else ended it.
+/// A smaller module with the same results; no words where the process fails on this module, as it will again. `None` where there is no
+/// process, or something else ended it.
 pub fn optimise(words: &[u32]) -> Option<Vec<u32>> {
     let executable = probe_executable()?;
     let mut command = Command::new(executable);

@@ -101,7 +101,7 @@ impl Accumulator {
         self.parts.len() / self.results
     }
 
-    /// The function that combines the accumulators of several sums, of which each is combined by one of `shaders/lib/reduce.glsl`.
+    /// Declares the function that combines the accumulators of several sums: it calls the one of `shaders/lib/reduce.glsl` for each sum.
     pub(super) fn declare_function(&self, text: &mut String) {
         if self.results == 1 {
             return;
@@ -117,7 +117,8 @@ impl Accumulator {
         text.push_str("}\n");
     }
 
-    /// The function that combines two accumulators in the first: of `shaders/lib/reduce.glsl`, but for several sums.
+    /// The name of the function that combines two accumulators in the first. `shaders/lib/reduce.glsl` has it for one result,
+    /// [`Self::declare_function`] declares it for several sums.
     pub(super) fn function(&self) -> String {
         let several = if self.results == 1 { "" } else { "s" };
         format!("combine_{}{several}", self.name)
