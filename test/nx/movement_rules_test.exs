@@ -82,7 +82,9 @@ defmodule Nx.Vulkan.MovementRulesTest do
       Nx.dot(query, [2], [0], heads.(Nx.dot(x, w)), [2], [0])
     end
 
-    assert_as_evaluated(scores, [x, w, b], 2..2)
+    # SwiftShader, for which kernels are kept short, computes in another kernel what follows a product.
+    more = if builds_loops?(), do: 0, else: 1
+    assert_as_evaluated(scores, [x, w, b], 2..(2 + more))
     [x, w] = for shape <- [{2, 5, 2}, {2, 2, 6}], do: integers(shape)
 
     scaled = fn x, w ->
@@ -92,7 +94,7 @@ defmodule Nx.Vulkan.MovementRulesTest do
       |> Nx.transpose(axes: [2, 0, 1])
     end
 
-    assert_as_evaluated(scaled, [x, w], 1..1)
+    assert_as_evaluated(scaled, [x, w], 1..(1 + more))
   end
 
   test "a transposed product is that of the operands in the other order" do
@@ -140,11 +142,12 @@ defmodule Nx.Vulkan.MovementRulesTest do
       assert_as_evaluated(both, [x])
     end
 
-    # The sum, that of squares, and the quotient of both.
+    # The sum, that of squares, and the quotient of both; on SwiftShader, also what is squared.
     normalized = fn x -> Nx.divide(Nx.mean(x, axes: [0]), Nx.variance(x, axes: [0])) end
     compiled = Nx.Vulkan.jit(normalized)
     for _ <- 1..3, do: compiled.(x)
-    assert_kernels(3..3, fn -> compiled.(x) end)
+    kernels = if builds_loops?(), do: 3, else: 4
+    assert_kernels(kernels..kernels, fn -> compiled.(x) end)
   end
 
   test "random numbers are one kernel, besides that of the next key" do
