@@ -392,9 +392,11 @@ defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
   # Once the process is gone, so is what it held.
   defp in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 
-  # On a loaded machine the BEAM takes tens of milliseconds for each persistent term that was erased: the wait ends ten
-  # seconds after the last buffer went.
-  defp freed?(most, tries \\ 500, least \\ :infinity) do
+  # The BEAM lets go of erased persistent terms one after the other, and takes tens of milliseconds for each on a loaded machine. Those of
+  # the tests before, some thousands, come first: the wait ends a minute after the last buffer went.
+  @tries 3000
+
+  defp freed?(most, tries \\ @tries, least \\ :infinity) do
     buffers = buffers()
 
     cond do
@@ -406,7 +408,7 @@ defmodule Nx.Vulkan.DefinitionGraphMemoryTest do
 
       true ->
         Process.sleep(20)
-        freed?(most, if(buffers < least, do: 500, else: tries - 1), min(buffers, least))
+        freed?(most, if(buffers < least, do: @tries, else: tries - 1), min(buffers, least))
     end
   end
 
