@@ -22,6 +22,8 @@ pub struct Timeline {
     /// Whether nothing is submitted any more: values that are not reached by then may never be.
     abandoned: AtomicBool,
     cpu: bool,
+    /// A device that finishes no submission for this long counts as hung: a kernel of a user's may loop forever.
+    timeout: Duration,
 }
 
 /// A wait for a GPU spins this long before it sleeps: being woken takes 40 to 500 µs, a twentieth of this.
@@ -30,14 +32,18 @@ const GPU_SPIN: Duration = Duration::from_millis(10);
 const CPU_SPIN: Duration = Duration::from_micros(20);
 /// A call on a normal scheduler waits this long for a GPU: half of the time that its process may spend in NIFs at once.
 const NONBLOCKING_SPIN: Duration = Duration::from_micros(250);
-/// A device that finishes no submission for this long counts as hung: a kernel of a user's may loop forever.
-const HUNG_AFTER: Duration = Duration::from_secs(600);
+/// The setting of the seconds after which a device counts as hung.
+const TIMEOUT: &str = "NX_VULKAN_TIMEOUT";
+/// What the setting is where the environment has none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// The point at which a test lets that time pass.
 pub const HUNG: &str = "the time after which a device counts as hung";
 
 impl Timeline {
     /// A timeline at value 0. `cpu` says whether the device needs the cores that wait for it.
     pub fn new(device: Arc<Device>, cpu: bool) -> Result<Self> {
+        let timeout = timeout(std::env::var(TIMEOUT).ok().as_deref())?;
+        fault::point(&device, "vkCreateSemaphore").map_err(|e| Error::vulkan("timeline semaphore", e))?;
         let create_info =
             SemaphoreCreateInfo { semaphore_type: SemaphoreType::Timeline, initial_value: 0, ..Default::default() };
         let semaphore = Semaphore::new(device.clone(), create_info)
@@ -49,6 +55,7 @@ impl Timeline {
             completed: AtomicU64::new(0),
             abandoned: AtomicBool::new(false),
             cpu,
+            timeout,
         })
     }
 
@@ -132,13 +139,37 @@ impl Timeline {
                         (seen, since) = (now, Instant::now());
                     } else if self.abandoned.load(Relaxed) {
                         return Err(Error::DispatchFailed("the commands were not submitted".into()));
-                    } else if since.elapsed() > HUNG_AFTER || fault::point(&self.device, HUNG).is_err() {
-                        let seconds = HUNG_AFTER.as_secs();
+                    } else if since.elapsed() > self.timeout || fault::point(&self.device, HUNG).is_err() {
+                        let seconds = self.timeout.as_secs();
                         return Err(Error::DispatchFailed(format!("the device has finished nothing for {seconds} s")));
                     }
                 }
                 error => return Err(failure(&self.device, "waiting for the device", error)),
             }
+        }
+    }
+}
+
+/// The time after which a device counts as hung, by the value of `NX_VULKAN_TIMEOUT`.
+fn timeout(setting: Option<&str>) -> Result<Duration> {
+    let Some(text) = setting else { return Ok(DEFAULT_TIMEOUT) };
+    let seconds = text.trim().parse().ok().filter(|seconds: &u64| *seconds > 0);
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| Error::NoDevice(format!("{TIMEOUT}={text} is not a positive number of seconds")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_is_a_positive_number_of_seconds() {
+        assert_eq!(timeout(None), Ok(DEFAULT_TIMEOUT));
+        assert_eq!(timeout(Some(" 30 ")), Ok(Duration::from_secs(30)));
+        for wrong in ["", "0", "-1", "1.5", "10s", "never"] {
+            let Err(Error::NoDevice(text)) = timeout(Some(wrong)) else { panic!("{wrong} was taken") };
+            assert_eq!(text, format!("NX_VULKAN_TIMEOUT={wrong} is not a positive number of seconds"));
         }
     }
 }

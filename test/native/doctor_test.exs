@@ -66,7 +66,8 @@ defmodule Nx.Vulkan.DoctorTest do
           {"NX_VULKAN_DISABLE", "floats", "float64"},
           {"NX_VULKAN_MEMORY_LIMIT", "2GB", "bytes"},
           {"NX_VULKAN_CACHE_LIMIT", "1GB", "bytes"},
-          {"NX_VULKAN_HOLD_CLOCK", "high", "neither 0 nor 1"}
+          {"NX_VULKAN_HOLD_CLOCK", "high", "neither 0 nor 1"},
+          {"NX_VULKAN_TIMEOUT", "0", "seconds"}
         ] do
       report = in_own_beam(code, [{name, value}])
       assert report =~ "none: #{name}=#{value}"
