@@ -2,6 +2,7 @@
 //! lavapipe builds kernels with, did so in two of eight tries.
 
 use std::ffi::c_int;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use super::devices::opened;
@@ -9,6 +10,9 @@ use crate::pipeline::stop_builds;
 
 /// The longest wait: a kernel of a user's may loop forever.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(10);
+
+/// The BEAM and each device that was opened call the wait: a kernel that loops forever would hold each of them up.
+static WAITED: Once = Once::new();
 
 unsafe extern "C" {
     fn atexit(handler: extern "C" fn()) -> c_int;
@@ -29,6 +33,10 @@ extern "C" fn wait() {
 /// Waits until nothing is built, CUDA is not being called and the devices are idle. Every later build and command fails: the process ends,
 /// and what is begun now would go on while it is taken apart.
 pub fn wait_until_idle() {
+    WAITED.call_once(wait_once);
+}
+
+fn wait_once() {
     stop_builds(MAX_EXIT_WAIT);
     let gpus = opened();
     for gpu in &gpus {
