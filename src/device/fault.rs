@@ -11,8 +11,15 @@ pub fn point(_device: &Device, _call: &'static str) -> Result<(), vk::Result> {
     Ok(())
 }
 
+/// As [`point`], before a call that makes a device.
+#[cfg(not(test))]
+#[inline(always)]
+pub fn opening_point(_call: &'static str) -> Result<(), vk::Result> {
+    Ok(())
+}
+
 #[cfg(test)]
-pub use injected::{Fault, inject, point, withdraw};
+pub use injected::{Fault, inject, inject_opening, opening_point, point, withdraw, withdraw_opening};
 
 #[cfg(test)]
 mod injected {
@@ -31,6 +38,7 @@ mod injected {
         pub result: vk::Result,
     }
 
+    /// By the device. What is to fail while a device is opened, which has no handle yet, is of the null handle.
     static FAULTS: Mutex<Vec<(vk::Device, Fault)>> = Mutex::new(vec![]);
 
     /// Has a call of the device fail.
@@ -38,18 +46,42 @@ mod injected {
         FAULTS.lock().push((device.handle(), fault));
     }
 
+    /// Has a call fail by which the next device is opened.
+    pub fn inject_opening(fault: Fault) {
+        FAULTS.lock().push((vk::Device::null(), fault));
+    }
+
     /// Takes back what has not failed yet, and says how much that was.
     pub fn withdraw(device: &Device) -> usize {
+        withdraw_of(device.handle())
+    }
+
+    /// As [`withdraw`], of a device that is opened.
+    pub fn withdraw_opening() -> usize {
+        withdraw_of(vk::Device::null())
+    }
+
+    fn withdraw_of(device: vk::Device) -> usize {
         let mut faults = FAULTS.lock();
         let before = faults.len();
-        faults.retain(|(of, _)| *of != device.handle());
+        faults.retain(|(of, _)| *of != device);
         before - faults.len()
+    }
+
+    /// Stands before a call that makes a device, which fails in its place where a test wants it to.
+    pub fn opening_point(call: &'static str) -> Result<(), vk::Result> {
+        point_of(vk::Device::null(), call)
     }
 
     /// Stands before a call of Vulkan, which fails in its place where a test wants it to.
     pub fn point(device: &Device, call: &'static str) -> Result<(), vk::Result> {
+        point_of(device.handle(), call)
+    }
+
+    fn point_of(device: vk::Device, call: &'static str) -> Result<(), vk::Result> {
         let mut faults = FAULTS.lock();
-        let Some(index) = faults.iter().position(|(of, fault)| (*of, fault.call) == (device.handle(), call)) else {
+        let of_device = |of: vk::Device| of == device || of == vk::Device::null();
+        let Some(index) = faults.iter().position(|(of, fault)| of_device(*of) && fault.call == call) else {
             return Ok(());
         };
         let fault = &mut faults[index].1;

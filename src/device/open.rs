@@ -7,7 +7,7 @@ use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures
 
 use super::capabilities::DisabledFeatures;
 use super::choose::{compute_family, no_device};
-use super::matrix;
+use super::{fault, matrix};
 use crate::error::Result;
 
 /// Opens the device with one compute queue, and with the wanted features that it has.
@@ -50,6 +50,7 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         enabled_extensions: physical.supported_extensions().intersection(&extensions),
         ..Default::default()
     };
+    fault::opening_point("vkCreateDevice").map_err(no_device)?;
     if matrices.bfloat16 {
         return matrix::open_with_bfloat16(physical, create_info);
     }

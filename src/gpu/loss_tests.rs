@@ -1,5 +1,5 @@
-//! Devices that are lost: each call of Vulkan that submits, waits or allocates fails in turn. The tests lose devices, and run in a process
-//! of their own therefore, with two devices of one physical device.
+//! Devices that are lost: each call of Vulkan that opens, submits, waits, allocates or builds fails in turn. The tests lose devices, and run
+//! in a process of their own therefore, with two devices of one physical device.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,8 +12,8 @@ use super::devices::opened;
 use super::*;
 use crate::device::{HUNG, fault};
 use crate::memory::{Allocation, Buffer};
-use crate::pipeline::KernelSource;
-use crate::stream::Dispatch;
+use crate::pipeline::{CallInterface, KernelSource, UserCode, UserModule};
+use crate::stream::{Binding, Dispatch};
 
 /// Set in the process that loses devices.
 const CHILD: &str = "NX_VULKAN_TEST_LOSS";
@@ -25,6 +25,11 @@ const COUNT: &str = "#version 460
     layout(buffer_reference) buffer Words { uint word[]; };
     layout(push_constant) uniform Parameters { Words words; };
     void main() { words.word[gl_LocalInvocationID.x] += 1u; }";
+/// The same of a bound buffer.
+const COUNT_BOUND: &str = "#version 460
+    layout(local_size_x = 64) in;
+    layout(set = 0, binding = 0) buffer Words { uint word[]; };
+    void main() { word[gl_LocalInvocationID.x] += 1u; }";
 /// The most that a process may take besides a soak: what waits for a lost device waits a second at most.
 const MAX_TIME: Duration = Duration::from_secs(200);
 /// Seconds that the soak runs.
@@ -34,6 +39,11 @@ const FAULT_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs a test alone, in processes in which a CPU device is used as one, and as a GPU.
 fn in_own_process(name: &str, test: fn()) {
+    in_processes(name, &["", "cpu"], test);
+}
+
+/// Runs a test alone, in processes in which devices do without these features.
+fn in_processes(name: &str, disabled: &[&str], test: fn()) {
     if env::var(CHILD).is_ok() {
         thread::spawn(|| {
             thread::sleep(MAX_TIME + soak_time());
@@ -42,7 +52,7 @@ fn in_own_process(name: &str, test: fn()) {
         return test();
     }
     let wanted = env::var("NX_VULKAN_DEVICE").unwrap_or("0".into());
-    for disabled in ["", "cpu"] {
+    for disabled in disabled {
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", &format!("gpu::loss_tests::{name}"), "--nocapture", "--include-ignored"])
             .env_remove("NX_VULKAN_DEVICE")
@@ -102,6 +112,34 @@ fn count_by(gpu: &Gpu, key: u64, buffer: &Buffer) -> Attempt<()> {
     Ok(gpu.stream.dispatch(&dispatch)?)
 }
 
+/// As [`count_by`], by a kernel whose buffer is bound.
+fn count_bound_by(gpu: &Gpu, key: u64, buffer: &Buffer) -> Attempt<()> {
+    let glsl = format!("{COUNT_BOUND}\n// {key}\n");
+    let module = UserModule { name: "count", code: UserCode::Glsl(&glsl) };
+    let interface = CallInterface { constant: None, bindings: 1, push_bytes: 0 };
+    let kernel = gpu.pipelines.user_module(&module, interface, Blocking::Allowed)?;
+    let handle = buffer.allocation()?;
+    let allocation: &Allocation = &handle;
+    let dispatch = Dispatch {
+        pipeline: &kernel.pipeline,
+        push: &[],
+        groups: [1; 3],
+        reads: &[],
+        writes: &[allocation],
+        bindings: &[Binding { allocation, offset: 0, range: buffer.len() as u64 }],
+        check: None,
+        predicate: None,
+    };
+    Ok(gpu.stream.dispatch(&dispatch)?)
+}
+
+/// As [`work`], by a kernel whose buffer is bound.
+fn bound_work(gpu: &Gpu) -> Attempt<Vec<u32>> {
+    let buffer = gpu.upload(bytemuck::cast_slice(&[6_u32; 64]), Blocking::Allowed)?;
+    count_bound_by(gpu, 0, &buffer)?;
+    words(gpu, &buffer)
+}
+
 fn assert_lost<T: std::fmt::Debug>(result: Attempt<T>, call: &str) {
     let Err(Unfinished::Failed(Error::DeviceLost(text))) = result else { panic!("{call}: {result:?}") };
     assert!(text.starts_with("device 1 (") && text.contains("was lost, and its tensors with it: "), "{call}: {text}");
@@ -110,44 +148,98 @@ fn assert_lost<T: std::fmt::Debug>(result: Attempt<T>, call: &str) {
 #[test]
 fn what_submits_or_waits_and_fails_loses_its_device_alone() {
     in_own_process("what_submits_or_waits_and_fails_loses_its_device_alone", || {
+        loses_its_device_alone(
+            work,
+            &[
+                // The first submission of a device allocates one; later ones may find one that has run.
+                ("vkAllocateCommandBuffers", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+                ("vkQueueSubmit", Vk::ERROR_DEVICE_LOST),
+                ("vkQueueSubmit", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+                ("vkWaitSemaphores", Vk::ERROR_DEVICE_LOST),
+                ("vkGetSemaphoreCounterValue", Vk::ERROR_DEVICE_LOST),
+                ("vkBeginCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
+                ("vkEndCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
+            ],
+        );
+    });
+}
+
+/// Devices that push descriptors have neither pools nor sets.
+#[test]
+fn a_descriptor_set_that_there_is_no_room_for_loses_its_device_alone() {
+    let name = "a_descriptor_set_that_there_is_no_room_for_loses_its_device_alone";
+    in_processes(name, &["push_descriptor", "push_descriptor,cpu"], || {
+        loses_its_device_alone(
+            bound_work,
+            &[
+                ("vkCreateDescriptorPool", Vk::ERROR_OUT_OF_HOST_MEMORY),
+                ("vkCreateDescriptorPool", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+                ("vkAllocateDescriptorSets", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+                ("vkAllocateDescriptorSets", Vk::ERROR_FRAGMENTED_POOL),
+            ],
+        );
+    });
+}
+
+/// Has these calls fail one after the other while work is done.
+fn loses_its_device_alone(work: fn(&Gpu) -> Attempt<Vec<u32>>, calls: &[(&'static str, Vk)]) {
+    let other = gpu_at(Some(0)).unwrap();
+    let kept = other.upload(bytemuck::cast_slice(&[3_u32; 64]), Blocking::Allowed).unwrap();
+    for &(call, error) in calls {
+        let gpu = gpu_at(Some(1)).unwrap();
+        let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
+        inject(gpu, call, 0, error);
+        assert_lost(work(gpu), call);
+
+        // What was there before is lost, the error is the first one, and the next use opens the device anew.
+        assert_lost(words(gpu, &old), call);
+        assert_lost(count(gpu, &old), call);
+        assert_lost(gpu.stream.apply_backpressure(Blocking::Refused), call);
+        assert!(gpu_if_ready(Some(1)).is_err() && losses() > 0, "{call}");
+        let new = gpu_at(Some(1)).unwrap();
+        assert!(!std::ptr::eq(new, gpu) && std::ptr::eq(Gpu::of(&old.allocation().unwrap()).unwrap(), gpu), "{call}");
+        assert_eq!(work(new).unwrap(), [7; 64], "{call}");
+        assert_eq!(words(other, &kept).unwrap(), [3; 64], "{call}");
+        assert!(std::ptr::eq(gpu_at(Some(0)).unwrap(), other));
+
+        // The memory goes back to the driver as soon as nobody holds it.
+        drop(old);
+        let freed = (0..3_000).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            gpu.pool.info().pool == 0
+        });
+        assert!(freed, "{call}: {:?}", gpu.pool.info());
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_is_opened_by_a_later_call() {
+    in_own_process("a_device_that_cannot_be_opened_is_opened_by_a_later_call", || {
         let other = gpu_at(Some(0)).unwrap();
         let kept = other.upload(bytemuck::cast_slice(&[3_u32; 64]), Blocking::Allowed).unwrap();
-        for (call, error) in [
-            // The first submission of a device allocates one; later ones may find one that has run.
-            ("vkAllocateCommandBuffers", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
-            ("vkQueueSubmit", Vk::ERROR_DEVICE_LOST),
-            ("vkQueueSubmit", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
-            ("vkWaitSemaphores", Vk::ERROR_DEVICE_LOST),
-            ("vkGetSemaphoreCounterValue", Vk::ERROR_DEVICE_LOST),
-            ("vkBeginCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
-            ("vkEndCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
+        for (call, result) in [
+            ("vkCreateDevice", Vk::ERROR_OUT_OF_HOST_MEMORY),
+            ("vkCreateDevice", Vk::ERROR_INITIALIZATION_FAILED),
+            ("vkCreateDevice", Vk::ERROR_DEVICE_LOST),
+            ("vkCreateSemaphore", Vk::ERROR_OUT_OF_HOST_MEMORY),
+            ("vkCreateCommandPool", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
         ] {
-            let gpu = gpu_at(Some(1)).unwrap();
-            let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-            inject(gpu, call, 0, error);
-            assert_lost(work(gpu), call);
+            let lost = gpu_at(Some(1)).unwrap();
+            let old = lost.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
+            lost.stream.lose(Error::DeviceLost("it is lost".into()));
+            fault::inject_opening(fault::Fault { call, after: 0, result });
+            let refused = gpu_at(Some(1)).map(drop).unwrap_err();
+            match call {
+                "vkCreateDevice" => assert!(matches!(&refused, Error::NoDevice(_)), "{call}: {refused:?}"),
+                _ => assert!(matches!(&refused, Error::OutOfMemory(_)), "{call}: {refused:?}"),
+            }
+            assert!(gpu_if_ready(Some(1)).is_err());
+            // A device that is lost stays so until the test ends that.
+            assert_eq!(fault::withdraw_opening(), usize::from(result == Vk::ERROR_DEVICE_LOST), "{call}");
 
-            // What was there before is lost, the error is the first one, and the next use opens the device anew.
-            assert_lost(words(gpu, &old), call);
-            assert_lost(count(gpu, &old), call);
-            assert_lost(gpu.stream.apply_backpressure(Blocking::Refused), call);
-            assert!(gpu_if_ready(Some(1)).is_err() && losses() > 0, "{call}");
-            let new = gpu_at(Some(1)).unwrap();
-            assert!(
-                !std::ptr::eq(new, gpu) && std::ptr::eq(Gpu::of(&old.allocation().unwrap()).unwrap(), gpu),
-                "{call}"
-            );
-            assert_eq!(work(new).unwrap(), [7; 64], "{call}");
+            assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64], "{call}");
+            assert_lost(words(lost, &old), call);
             assert_eq!(words(other, &kept).unwrap(), [3; 64], "{call}");
-            assert!(std::ptr::eq(gpu_at(Some(0)).unwrap(), other));
-
-            // The memory goes back to the driver as soon as nobody holds it.
-            drop(old);
-            let freed = (0..3_000).any(|_| {
-                thread::sleep(Duration::from_millis(10));
-                gpu.pool.info().pool == 0
-            });
-            assert!(freed, "{call}: {:?}", gpu.pool.info());
         }
     });
 }
@@ -157,12 +249,15 @@ fn what_only_allocates_or_builds_and_fails_is_the_error_of_one_call() {
     in_own_process("what_only_allocates_or_builds_and_fails_is_the_error_of_one_call", || {
         let gpu = gpu_at(Some(1)).unwrap();
         let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-        let calls =
+        let by_address =
             ["vkCreateComputePipelines", "vkCreateShaderModule", "vkCreatePipelineLayout", "vkCreatePipelineCache"];
-        for (key, call) in (100..).zip(calls) {
+        type Count = fn(&Gpu, u64, &Buffer) -> Attempt<()>;
+        let calls = by_address.map(|call| (call, count_by as Count));
+        let bound = [("vkCreateDescriptorSetLayout", count_bound_by as Count)];
+        for (key, (call, count)) in (100..).zip(calls.into_iter().chain(bound)) {
             inject(gpu, call, 0, Vk::ERROR_OUT_OF_DEVICE_MEMORY);
             let buffer = gpu.upload(bytemuck::cast_slice(&[6_u32; 64]), Blocking::Allowed).unwrap();
-            let counted = |buffer: &Buffer| count_by(gpu, key, buffer).and_then(|()| words(gpu, buffer));
+            let counted = |buffer: &Buffer| count(gpu, key, buffer).and_then(|()| words(gpu, buffer));
             assert!(matches!(counted(&buffer), Err(Unfinished::Failed(Error::OutOfMemory(_)))), "{call}");
             assert_eq!(fault::withdraw(&gpu.device), 0, "{call}");
             // What the kernel was to write is not known, and nothing else has suffered.
@@ -179,26 +274,35 @@ fn each_allocation_in_turn_may_find_no_memory() {
     in_own_process("each_allocation_in_turn_may_find_no_memory", || {
         let gpu = gpu_at(Some(1)).unwrap();
         let old = gpu.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-        let mut refused = 0;
-        let allocations = (0..).take_while(|&after| {
-            gpu.stream.finish().unwrap();
-            gpu.pool.trim();
-            // An allocation that fails once is tried again, after free memory has gone back to the driver.
-            inject(gpu, "vkAllocateMemory", after, Vk::ERROR_OUT_OF_DEVICE_MEMORY);
-            assert_eq!(work(gpu), Ok(vec![7; 64]), "{after}");
-            fault::withdraw(&gpu.device);
-            gpu.pool.trim();
-            (0..2).for_each(|_| inject(gpu, "vkAllocateMemory", after, Vk::ERROR_OUT_OF_DEVICE_MEMORY));
-            let result = work(gpu);
-            // What is tried again may find memory that has become free, and the second fault meets another allocation.
-            let left = fault::withdraw(&gpu.device);
-            let out_of_memory = left == 0 && matches!(result, Err(Unfinished::Failed(Error::OutOfMemory(_))));
-            assert!(out_of_memory || result == Ok(vec![7; 64]), "{after}: {result:?}");
-            refused += u32::from(out_of_memory);
-            assert_eq!(words(gpu, &old), Ok(vec![5; 64]), "{after}");
-            left < 2
-        });
-        assert!(allocations.count() >= 3 && refused >= 1, "{refused} refused");
+        for (call, result) in [
+            ("vkCreateBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY),
+            ("vkAllocateMemory", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+            ("vkMapMemory", Vk::ERROR_MEMORY_MAP_FAILED),
+            ("vkBindBufferMemory", Vk::ERROR_OUT_OF_DEVICE_MEMORY),
+        ] {
+            let mut refused = 0;
+            let allocations = (0..).take_while(|&after| {
+                gpu.stream.finish().unwrap();
+                gpu.pool.trim();
+                // An allocation that fails once is tried again, after free memory has gone back to the driver.
+                inject(gpu, call, after, result);
+                assert_eq!(work(gpu), Ok(vec![7; 64]), "{call} {after}");
+                fault::withdraw(&gpu.device);
+                gpu.pool.trim();
+                (0..2).for_each(|_| inject(gpu, call, after, result));
+                let worked = work(gpu);
+                // What is tried again may find memory that has become free, and the second fault meets another allocation.
+                let left = fault::withdraw(&gpu.device);
+                let out_of_memory = left == 0 && matches!(worked, Err(Unfinished::Failed(Error::OutOfMemory(_))));
+                assert!(out_of_memory || worked == Ok(vec![7; 64]), "{call} {after}: {worked:?}");
+                refused += u32::from(out_of_memory);
+                assert_eq!(words(gpu, &old), Ok(vec![5; 64]), "{call} {after}");
+                left < 2
+            });
+            // Small uploads are commands: the read's memory alone is mapped.
+            let least = if call == "vkMapMemory" { 1 } else { 3 };
+            assert!(allocations.count() >= least && refused >= 1, "{call}: {refused} refused");
+        }
         assert!(std::ptr::eq(gpu_at(Some(1)).unwrap(), gpu) && losses() == 0);
     });
 }

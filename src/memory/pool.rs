@@ -429,7 +429,13 @@ impl PoolShared {
     /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
     fn create(&self, kind: MemoryKind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let failed = |why| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));
-        fault::point(&self.device, "vkAllocateMemory").map_err(|fault| Error::vulkan("memory", fault))?;
+        // The calls of `create_buffer`, in their order.
+        let mapped = matches!(kind, MemoryKind::Upload | MemoryKind::Readback | MemoryKind::Record);
+        ["vkCreateBuffer", "vkAllocateMemory", "vkMapMemory", "vkBindBufferMemory"]
+            .into_iter()
+            .filter(|call| mapped || *call != "vkMapMemory")
+            .try_for_each(|call| fault::point(&self.device, call))
+            .map_err(|fault| failed(fault.to_string()))?;
         let buffer = create_buffer(&self.allocator, kind, size, blocking).map_err(failed)?;
         let address = match kind {
             MemoryKind::Device | MemoryKind::Record | MemoryKind::Predicates => {

@@ -45,6 +45,7 @@ impl Encoder {
             queue_family_index: queue.queue_family_index(),
             ..Default::default()
         };
+        fault::point(&device, "vkCreateCommandPool").map_err(|e| Error::vulkan("command pool", e))?;
         let pool = CommandPool::new(device.clone(), create_info)
             .map_err(|e| Error::DispatchFailed(format!("command pool: {e:?}")))?;
         let descriptors = Descriptors::new(device.clone());
