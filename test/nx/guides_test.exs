@@ -33,7 +33,8 @@ defmodule Nx.Vulkan.GuidesTest do
     if text =~ "iex> ", do: doctest_file(guide, tags: tags)
   end
 
-  # Configuration is for a project's own files, and telemetry_metrics a package that is not installed here.
+  # Configuration is for a project's own files, and telemetry_metrics a package that is not installed here:
+  # Nx.Vulkan.TelemetryTest compares its metrics with the events.
   for path <- @guides ++ @notebooks,
       Enum.any?(Cells.read(path), &(elem(&1, 0) in ~w(elixir sh))) do
     if File.read!(path) =~ "glslc" and !System.find_executable("glslc"),
