@@ -177,6 +177,7 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
         bindings: &[],
         check: None,
         predicate: None,
+        operations: 0,
     };
     gpu.stream.dispatch(&dispatch).unwrap();
     let sum = step("add", &buffer, &buffer);
@@ -226,6 +227,7 @@ fn a_dispatch_runs_where_its_predicate_is_not_zero() {
                 bindings: &[],
                 check: None,
                 predicate: predicate.map(|word| DispatchPredicate { allocation: &words[0], offset: offset(word) }),
+                operations: 0,
             })
             .unwrap();
         sevens[target][word] |= predicate.is_none_or(|word| sevens[0][word]);
@@ -252,6 +254,7 @@ fn a_pipeline_that_cannot_be_built_is_the_error_of_what_depends_on_its_results()
             bindings: &[],
             check: None,
             predicate: None,
+            operations: 0,
         };
         gpu.stream.dispatch(&dispatch).unwrap();
     };

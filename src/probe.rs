@@ -258,6 +258,7 @@ fn counts_under(cx: &Context, predicates: &[Option<DispatchPredicate>]) -> Attem
             bindings: &bindings,
             check: None,
             predicate,
+            operations: 0,
         })?;
     }
     Ok(read::<u32>(cx, &buffer)? == [1; 64])

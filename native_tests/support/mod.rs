@@ -72,6 +72,7 @@ pub fn run_pipeline(pipeline: &Arc<Pipeline>, buffers: &[Vec<u32>], push: &[u32]
         bindings: &bindings,
         check: None,
         predicate: None,
+        operations: 0,
     };
     device().stream.dispatch(&dispatch).unwrap();
     buffers.iter().map(download).collect()

@@ -115,6 +115,7 @@ fn write_out_of_bounds() {
         bindings: &[],
         check: None,
         predicate: None,
+        operations: 0,
     };
     gpu.stream.dispatch(&dispatch).unwrap();
     gpu.stream.finish().unwrap();

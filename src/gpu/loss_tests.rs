@@ -108,6 +108,7 @@ fn count_by(gpu: &Gpu, key: u64, buffer: &Buffer) -> Attempt<()> {
         bindings: &[],
         check: None,
         predicate: None,
+        operations: 0,
     };
     Ok(gpu.stream.dispatch(&dispatch)?)
 }
@@ -126,9 +127,10 @@ fn count_bound_by(gpu: &Gpu, key: u64, buffer: &Buffer) -> Attempt<()> {
         groups: [1; 3],
         reads: &[],
         writes: &[allocation],
-        bindings: &[Binding { allocation, offset: 0, range: buffer.len() as u64 }],
+        bindings: &[Binding { allocation, offset: 0, range: buffer.len() }],
         check: None,
         predicate: None,
+        operations: 0,
     };
     Ok(gpu.stream.dispatch(&dispatch)?)
 }

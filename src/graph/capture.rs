@@ -55,6 +55,8 @@ pub(super) struct CapturedLaunch {
     pub copies: bool,
     /// The operations whose indices the kernel checks.
     pub checked: SmallVec<[Arc<CheckedIndices>; 1]>,
+    /// The launch's arithmetic operations.
+    pub operations: u64,
 }
 
 impl CapturedCommand {
@@ -224,6 +226,7 @@ impl Capture {
             in_place,
             copies,
             checked,
+            operations: params.counted_operations(),
         })
     }
 

@@ -141,7 +141,8 @@ impl<'a> Context<'a> {
         }
         let bindings: SmallVec<[Binding; 4]> =
             params.bindings().iter().map(|&(allocation, range)| Binding { allocation, offset: 0, range }).collect();
-        self.dispatch(pipeline, params.words(), groups, (params.reads(), params.writes(), &bindings), check)?;
+        let buffers = (params.reads(), params.writes(), &bindings[..]);
+        self.dispatch(pipeline, params.words(), (groups, params.counted_operations()), buffers, check)?;
         self.captured(|capture| capture.launch(pipeline, groups, &params));
         Ok(())
     }
@@ -171,12 +172,12 @@ impl<'a> Context<'a> {
         self.check.get().ok_or_else(|| Error::Invalid("a call without its check".into()).into())
     }
 
-    /// Records a dispatch, past the capture.
+    /// Records a dispatch of workgroups with that many operations in all, past the capture.
     pub(super) fn dispatch(
         &self,
         pipeline: &Arc<Pipeline>,
         words: &[u32],
-        groups: [u32; 3],
+        (groups, operations): ([u32; 3], u64),
         (reads, writes, bindings): (&[&Allocation], &[&Allocation], &[Binding]),
         check: Option<&Arc<BoundsCheck>>,
     ) -> Attempt<()> {
@@ -192,6 +193,7 @@ impl<'a> Context<'a> {
                 bindings,
                 check,
                 predicate: self.predicate,
+                operations,
             })?);
         }
         let allocation = self.allocate(params.len() as u64)?;
@@ -199,8 +201,9 @@ impl<'a> Context<'a> {
         let push = &allocation.address.to_le_bytes();
         let mut all: SmallVec<[&Allocation; 8]> = SmallVec::from_slice(reads);
         all.push(&allocation);
-        let predicate = self.predicate;
-        Ok(stream.dispatch(&Dispatch { pipeline, push, groups, reads: &all, writes, bindings, check, predicate })?)
+        let (reads, predicate) = (&all, self.predicate);
+        let dispatch = Dispatch { pipeline, push, groups, reads, writes, bindings, check, predicate, operations };
+        Ok(stream.dispatch(&dispatch)?)
     }
 
     /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.

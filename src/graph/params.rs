@@ -123,6 +123,7 @@ pub struct Params<'a> {
     in_place: SmallVec<[(u64, u64); 4]>,
     bindings: SmallVec<[(&'a Allocation, u64); 4]>,
     copies: bool,
+    operations: u64,
     signature: Signature,
     index64: bool,
     declarations: Option<String>,
@@ -236,6 +237,16 @@ impl<'a> Params<'a> {
     /// Says that the kernel writes nothing but the elements of the buffer that [`Params::in_place`] names.
     pub fn copies(&mut self) {
         self.copies = true;
+    }
+
+    /// Says how many arithmetic operations the launch does, for profiles. More are added to those that were said before.
+    pub fn operations(&mut self, count: u64) {
+        self.operations = self.operations.saturating_add(count);
+    }
+
+    /// The launch's arithmetic operations; 0 where they are not counted.
+    pub(crate) fn counted_operations(&self) -> u64 {
+        self.operations
     }
 
     /// The identities of allocations that are read, each with that of what may be written in its memory.

@@ -356,7 +356,7 @@ impl CapturedLaunch {
         for &(index, range) in &self.bindings {
             bindings.push(Binding { allocation: allocations[index], offset: 0, range });
         }
-        cx.dispatch(&self.pipeline, &words, self.groups, (&reads, &writes, &bindings), check)
+        cx.dispatch(&self.pipeline, &words, (self.groups, self.operations), (&reads, &writes, &bindings), check)
     }
 }
 

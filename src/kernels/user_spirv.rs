@@ -330,6 +330,7 @@ impl<'a> Call<'a> {
             bindings: &bindings,
             check: None,
             predicate: None,
+            operations: 0,
         })
     }
 }

@@ -39,8 +39,8 @@ fn profile_start<'a>(env: Env<'a>, device: Term<'a>) -> NifResult<Term<'a>> {
     reply(env, start())
 }
 
-/// `{commands, waits, dropped, nanoseconds}`, once all commands have run. A command is `{name, groups, read, written, recorded, host, begin, end}`,
-/// a wait `{begin, end}`, in nanoseconds since the profile's beginning.
+/// `{commands, waits, dropped, nanoseconds}`, once all commands have run. A command is `{name, groups, read, written, operations, recorded, host, begin,
+/// end}`, a wait `{begin, end}`, in nanoseconds since the profile's beginning.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn profile_stop<'a>(env: Env<'a>, profile: Term<'a>) -> NifResult<Term<'a>> {
     let stop = || -> Result<Profile> {
@@ -60,12 +60,14 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Encoder for CommandSample {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let Self { recorded: RecordedSample { name, groups: [x, y, z], read, written, recorded, host }, device } = self;
+        let Self { recorded: sample, device } = self;
+        let RecordedSample { name, groups: [x, y, z], read, written, operations, recorded, host } = sample;
         let elements = [
             (**name).encode(env),
             (x, y, z).encode(env),
             read.encode(env),
             written.encode(env),
+            operations.encode(env),
             nanoseconds(*recorded).encode(env),
             nanoseconds(*host).encode(env),
             nanoseconds(device.start).encode(env),

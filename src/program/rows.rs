@@ -6,7 +6,7 @@
 
 use super::layout::{Layout, View};
 use super::op::{Reduction, Typing};
-use super::{Attribute, Axes, Program, Source, Type};
+use super::{Attribute, Axes, Node, Program, Source, Type};
 use crate::error::{Error, Result};
 
 /// The most results of a row program.
@@ -35,6 +35,18 @@ pub struct SoundRows {
 }
 
 impl SoundRows {
+    /// One operation for each node, conversions excepted, and each element or row that it is computed for. A reduction takes elements.
+    pub fn operations(&self, program: &Program) -> u64 {
+        let (rows, elements) = (self.layout.outputs(), self.layout.outputs() * self.layout.reduced());
+        let of_elements = |&value: &usize| self.of_element[value];
+        let count = |(index, node): (usize, &Node)| match node.computes() {
+            true if of_elements(&(program.inputs.len() + index)) || node.args.iter().any(of_elements) => elements,
+            true => rows,
+            false => 0,
+        };
+        program.nodes.iter().enumerate().map(count).sum()
+    }
+
     /// As a kernel has it, whose parameters are extents, strides and offsets.
     pub fn without_parameters(&self) -> Self {
         Self { layout: self.layout.without_parameters(false), ..self.clone() }

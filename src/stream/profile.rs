@@ -28,6 +28,8 @@ pub struct RecordedSample {
     pub read: u64,
     /// Bytes of the memory that the command writes to.
     pub written: u64,
+    /// Arithmetic operations; 0 where they are not counted.
+    pub operations: u64,
     /// When it was recorded, since the profile's beginning.
     pub recorded: Duration,
     /// The host's time since the command before was recorded, waits for the device excepted.
@@ -193,8 +195,15 @@ impl ProfileRecorder {
         (self.samples < MAX_SAMPLES).then(|| self.profiler.batch())
     }
 
-    /// Adds a command to the batch that is being recorded.
-    pub fn command(&mut self, batch: &mut Batch, name: Arc<str>, groups: [u32; 3], read: u64, written: u64) {
+    /// Adds a command to the batch that is being recorded: with the bytes that it reads and those that it writes.
+    pub fn command(
+        &mut self,
+        batch: &mut Batch,
+        name: Arc<str>,
+        groups: [u32; 3],
+        [read, written]: [u64; 2],
+        operations: u64,
+    ) {
         let now = Instant::now();
         let host = self.before_wait + (now - self.last);
         (self.last, self.before_wait) = (now, Duration::ZERO);
@@ -202,7 +211,7 @@ impl ProfileRecorder {
         match &mut batch.samples {
             Some(samples) => {
                 self.samples += 1;
-                samples.list.push(RecordedSample { name, groups, read, written, recorded, host });
+                samples.list.push(RecordedSample { name, groups, read, written, operations, recorded, host });
             }
             None => self.dropped += 1,
         }

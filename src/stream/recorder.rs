@@ -51,6 +51,8 @@ pub struct Dispatch<'a> {
     pub check: Option<&'a Arc<BoundsCheck>>,
     /// What decides on the device whether the dispatch runs; `None` where it always does.
     pub predicate: Option<DispatchPredicate<'a>>,
+    /// Arithmetic operations, for profiles; 0 where they are not counted.
+    pub operations: u64,
 }
 
 /// A copy between two different allocations.
@@ -174,7 +176,7 @@ impl Recorder {
         self.push(Command::Dispatch { pipeline, layout, groups: d.groups, push });
         let bytes = |list: &[&Allocation]| list.iter().map(|allocation| allocation.size).sum::<u64>();
         let (read, written) = (bytes(d.reads), bytes(d.writes));
-        self.sample(|| d.pipeline.name().clone(), d.groups, read, written);
+        self.sample(|| d.pipeline.name().clone(), d.groups, [read, written], d.operations);
         let bytes = read + written;
         self.recorded(bytes)
     }
@@ -184,7 +186,7 @@ impl Recorder {
         self.order(vk::PipelineStageFlags::TRANSFER, &[c.from], &[c.to])?;
         let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
         self.push(Command::Copy { from: c.from.handle, to: c.to.handle, region });
-        self.sample(|| if c.to_host { "copy to host" } else { "copy" }.into(), [0; 3], c.len, c.len);
+        self.sample(|| if c.to_host { "copy to host" } else { "copy" }.into(), [0; 3], [c.len; 2], 0);
         if c.to_host {
             self.push(Command::Barrier {
                 stages: [vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST],
@@ -201,7 +203,7 @@ impl Recorder {
         stored.end = stored.start + data.len().next_multiple_of(4);
         self.batch.data.resize(stored.end, 0);
         self.push(Command::Update { buffer: allocation.handle, data: stored });
-        self.sample(|| "update".into(), [0; 3], 0, data.len() as u64);
+        self.sample(|| "update".into(), [0; 3], [0, data.len() as u64], 0);
         self.recorded(data.len() as u64)
     }
 
@@ -209,7 +211,7 @@ impl Recorder {
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
         let len = len.next_multiple_of(4).clamp(4, allocation.size);
         self.push(Command::Zero { buffer: allocation.handle, len });
-        self.sample(|| "fill".into(), [0; 3], 0, len);
+        self.sample(|| "fill".into(), [0; 3], [0, len], 0);
         self.recorded(len)
     }
 
@@ -264,9 +266,9 @@ impl Recorder {
     }
 
     /// Adds the command that was recorded last to the profile, if one is on.
-    fn sample(&mut self, name: impl FnOnce() -> Arc<str>, groups: [u32; 3], read: u64, written: u64) {
+    fn sample(&mut self, name: impl FnOnce() -> Arc<str>, groups: [u32; 3], bytes: [u64; 2], operations: u64) {
         if let Some(profile) = &mut self.profile {
-            profile.command(&mut self.batch, name(), groups, read, written);
+            profile.command(&mut self.batch, name(), groups, bytes, operations);
         }
     }
 

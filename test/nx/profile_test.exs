@@ -57,6 +57,65 @@ defmodule Nx.Vulkan.ProfileTest do
     assert memory.most_used_bytes >= memory.used_bytes + 3 * Nx.byte_size(x)
   end
 
+  test "has the arithmetic operations of products, attention and fused kernels" do
+    tensor = fn shape -> to_device(Nx.divide(Nx.iota(shape, type: :f32), 1000)) end
+
+    [x, y, image, filter] =
+      for shape <- [{40, 50}, {50, 60}, {2, 3, 16, 16}, {4, 3, 3, 3}], do: tensor.(shape)
+
+    [rows, heads] = [tensor.({3, 50}), tensor.({2, 8, 16})]
+
+    attention =
+      Nx.Vulkan.jit(fn q ->
+        scores = Nx.dot(q, [2], [0], q, [2], [0])
+        weights = Nx.exp(Nx.subtract(scores, Nx.reduce_max(scores, axes: [-1], keep_axes: true)))
+        weights = Nx.divide(weights, Nx.sum(weights, axes: [-1], keep_axes: true))
+        Nx.dot(weights, [2], [0], q, [1], [0])
+      end)
+
+    fused = Nx.Vulkan.jit(fn x -> Nx.sum(Nx.multiply(Nx.add(x, 1), 2), axes: [1]) end)
+
+    softmax =
+      Nx.Vulkan.jit(fn x ->
+        e = Nx.exp(x)
+        Nx.divide(e, Nx.sum(e, axes: [1], keep_axes: true))
+      end)
+
+    for {fun, operations} <- [
+          {fn -> Nx.dot(x, y) end, 2 * 40 * 50 * 60},
+          {fn -> Nx.dot(rows, y) end, 2 * 3 * 50 * 60},
+          {fn -> Nx.conv(image, filter) end, 2 * 2 * 4 * 14 * 14 * 3 * 3 * 3},
+          # Where it is no kernel of its own, its softmax has five operations an element.
+          {fn -> attention.(heads) end, [2 * 2 * 8 * 8 * 32, 2 * 2 * 8 * 8 * 32 + 5 * 2 * 8 * 8]},
+          {fn -> fused.(x) end, 3 * 40 * 50},
+          # An exponential, a sum and a division for each element.
+          {fn -> softmax.(x) end, 3 * 40 * 50},
+          {fn -> Nx.as_type(x, :s32) end, 0},
+          {fn -> Nx.sort(x) end, 0}
+        ],
+        # The third call is replayed.
+        _ <- 1..3 do
+      profile = Nx.Vulkan.profile(fun)
+
+      # Sums may be in two passes, whose second adds up as many partial sums as the device was given workgroups.
+      counted =
+        for %{operations: count, runs: runs, name: name} <- profile.kernels,
+            count && not (name =~ "combine"),
+            do: count * runs
+
+      assert Enum.sum(counted) in List.wrap(operations), inspect(profile)
+    end
+
+    assert %{product_gops: gops} =
+             profile = Nx.Vulkan.profile(fn -> {Nx.dot(x, y), Nx.sort(x)} end)
+
+    assert gops > 0
+    [header | rows] = profile |> Profile.table() |> String.split("\n") |> tl()
+    assert header =~ "Gop/s  of-product"
+    assert Enum.any?(rows, &(&1 =~ ~r/\d+\.\d +\d+% +\S+  (matmul|panel)/))
+    assert Enum.any?(rows, &(&1 =~ ~r/ - +- +\S+  (mergesort|radix)/))
+  end
+
   test "times of the device are in order, and begin after they were recorded" do
     x = to_device(Nx.iota({64}, type: :f32))
 

@@ -29,6 +29,7 @@ defmodule Nx.Vulkan.Profile do
     * `:most_used_bytes` - the most bytes of the device's memory that buffers held at a time
     * `:copy_gbps` - what a copy reaches on this device, in 10⁹ bytes read and written a second, to compare with: measured once, when
       the first profile starts; `nil` without Nx
+    * `:product_gops` - what the kernel of a product of large `f32` matrices reaches, in 10⁹ operations a second, measured at the same time
 
   A kernel has
 
@@ -40,6 +41,10 @@ defmodule Nx.Vulkan.Profile do
     * `:grid` - workgroups along each axis; `nil` for a transfer
     * `:read` and `:written` - bytes of the memory that one run reads and writes: whole allocations, whose sizes are classes, so that a
       kernel may touch fewer
+    * `:operations` - arithmetic operations of one run, or `nil` where they are not counted. Matrix products, convolutions and attention have
+      two for each multiplication and addition, of padding too. Fused kernels have one for each operation that is no conversion, and each
+      element that it is computed for. What is fused behind a product or a reduction does not count, nor do sorts, cumulative operations,
+      scatters, Fourier transforms, linear algebra, loops, chains and users' kernels
 
   Times on the device are between two timestamps around each command. They are written while a profile is on alone, and take about
   a microsecond each on a GPU: commands that would run beside each other end one after the other.
@@ -62,7 +67,8 @@ defmodule Nx.Vulkan.Profile do
     :dropped,
     :pipelines,
     :most_used_bytes,
-    :copy_gbps
+    :copy_gbps,
+    :product_gops
   ]
   defstruct @enforce_keys
 
@@ -74,7 +80,8 @@ defmodule Nx.Vulkan.Profile do
           host_us: float(),
           grid: {pos_integer(), pos_integer(), pos_integer()} | nil,
           read: non_neg_integer(),
-          written: non_neg_integer()
+          written: non_neg_integer(),
+          operations: pos_integer() | nil
         }
 
   @type t :: %__MODULE__{
@@ -93,14 +100,15 @@ defmodule Nx.Vulkan.Profile do
             us: float()
           },
           most_used_bytes: non_neg_integer(),
-          copy_gbps: float() | nil
+          copy_gbps: float() | nil,
+          product_gops: float() | nil
         }
 
   @doc false
   def run(fun, device \\ nil) when is_function(fun, 0) do
-    copy_gbps = copy_gbps(device)
+    {copy_gbps, product_gops} = rates(device)
     {pipelines, profile} = count_pipelines(fn -> recorded(fun, device) end)
-    %{profile | pipelines: pipelines, copy_gbps: copy_gbps}
+    %{profile | pipelines: pipelines, copy_gbps: copy_gbps, product_gops: product_gops}
   end
 
   defp recorded(fun, device) do
@@ -155,19 +163,41 @@ defmodule Nx.Vulkan.Profile do
     @max_copy_bytes 128 * 1024 * 1024
     @max_share_of_memory 16
 
-    defp copy_gbps(device) do
+    # Rows and columns of a product with work for all multiprocessors of a GPU, and of one that takes a CPU some milliseconds.
+    @gpu_rows 4096
+    @cpu_rows 1024
+
+    defp rates(device) do
       with nil <- :persistent_term.get({__MODULE__, device}, nil) do
         # A process of its own, which leaves no garbage.
-        rate = Task.await(Task.async(fn -> measured_copy_gbps(device) end), :infinity)
-        :persistent_term.put({__MODULE__, device}, rate)
-        rate
+        measure = fn ->
+          Nx.default_backend({Nx.Vulkan.VulkanoBackend, device: device})
+          %{limit: limit} = Nx.Vulkan.memory_info(device)
+          bytes = min(@max_copy_bytes, div(limit, @max_share_of_memory))
+          {copy_gbps(device, bytes), product_gops(device, bytes)}
+        end
+
+        rates = Task.await(Task.async(measure), :infinity)
+        :persistent_term.put({__MODULE__, device}, rates)
+        rates
       end
     end
 
-    defp measured_copy_gbps(device) do
-      Nx.default_backend({Nx.Vulkan.VulkanoBackend, device: device})
-      %{limit: limit} = Nx.Vulkan.memory_info(device)
-      elements = div(min(@max_copy_bytes, div(limit, @max_share_of_memory)), 4)
+    defp product_gops(device, bytes) do
+      {:ok, %{type: type}} = Nx.Vulkan.device_info(device)
+      most = if type == :cpu, do: @cpu_rows, else: @gpu_rows
+      rows = min(most, trunc(:math.sqrt(bytes / 4)))
+      x = Nx.negate(Nx.broadcast(Nx.tensor(0.5, type: :f32), {rows, rows}))
+
+      %{commands: commands} =
+        recorded(fn -> for _ <- 1..4, do: Nx.backend_deallocate(Nx.dot(x, x)) end, device)
+
+      Nx.backend_deallocate(x)
+      commands |> Enum.map(&(operations_rate(Map.put(&1, :runs, 1)) || 0.0)) |> Enum.max()
+    end
+
+    defp copy_gbps(device, bytes) do
+      elements = div(bytes, 4)
       zero = Nx.tensor(0.0, type: :f32)
 
       %{commands: [_from | copies]} =
@@ -183,7 +213,7 @@ defmodule Nx.Vulkan.Profile do
       copies |> Enum.map(&rate(Map.put(&1, :runs, 1))) |> Enum.max()
     end
   else
-    defp copy_gbps(_device), do: nil
+    defp rates(_device), do: {nil, nil}
   end
 
   defp ok!({:ok, value}), do: value
@@ -205,16 +235,18 @@ defmodule Nx.Vulkan.Profile do
       dropped: dropped,
       most_used_bytes: Nx.Vulkan.memory_info(device).most_used_bytes,
       pipelines: nil,
-      copy_gbps: nil
+      copy_gbps: nil,
+      product_gops: nil
     }
   end
 
-  defp command({name, grid, read, written, recorded, host, from, to}, previous) do
+  defp command({name, grid, read, written, operations, recorded, host, from, to}, previous) do
     command = %{
       name: name,
       grid: if(grid != {0, 0, 0}, do: grid),
       read: read,
       written: written,
+      operations: if(operations != 0, do: operations),
       recorded_us: us(recorded),
       host_us: us(host),
       begin_us: us(from),
@@ -227,7 +259,7 @@ defmodule Nx.Vulkan.Profile do
 
   defp kernels(commands) do
     commands
-    |> Enum.group_by(&Map.take(&1, [:name, :grid, :read, :written]))
+    |> Enum.group_by(&Map.take(&1, [:name, :grid, :read, :written, :operations]))
     |> Enum.map(fn {kernel, runs} ->
       times = for key <- [:device_us, :gap_us, :host_us], do: {key, total(runs, & &1[key])}
       times |> Map.new() |> Map.merge(kernel) |> Map.put(:runs, length(runs))
@@ -253,7 +285,8 @@ defmodule Nx.Vulkan.Profile do
         %{recorded_us: recorded, host_us: host} = command
 
         args =
-          ~s({"grid":"#{inspect(command.grid)}","read":#{command.read},"written":#{command.written}})
+          ~s({"grid":"#{inspect(command.grid)}","read":#{command.read},"written":#{command.written},) <>
+            ~s("operations":#{command.operations || "null"}})
 
         [
           event(command.name, 2, command.begin_us, command.device_us, args),
@@ -292,7 +325,7 @@ defmodule Nx.Vulkan.Profile do
 
   @doc false
   def table(%__MODULE__{kernels: kernels} = profile) do
-    header = ~w(runs device share gap host read written GB/s of-copy grid kernel)
+    header = ~w(runs device share gap host read written GB/s of-copy Gop/s of-product grid kernel)
 
     rows =
       for kernel <- kernels do
@@ -305,7 +338,9 @@ defmodule Nx.Vulkan.Profile do
           bytes(kernel.read),
           bytes(kernel.written),
           decimal(rate(kernel), 1),
-          of_copy(kernel, profile.copy_gbps),
+          share(rate(kernel), profile.copy_gbps),
+          if(rate = operations_rate(kernel), do: decimal(rate, 1), else: "-"),
+          share(operations_rate(kernel), profile.product_gops),
           grid(kernel.grid),
           kernel.name
         ]
@@ -347,8 +382,13 @@ defmodule Nx.Vulkan.Profile do
   defp rate(%{device_us: device_us, read: read, written: written, runs: runs}),
     do: (read + written) * runs / max(device_us, 0.001) / 1000
 
-  defp of_copy(_kernel, nil), do: "-"
-  defp of_copy(kernel, rate), do: decimal(100 * rate(kernel) / rate, 0) <> "%"
+  defp operations_rate(%{operations: nil}), do: nil
+
+  defp operations_rate(%{device_us: device_us, operations: operations, runs: runs}),
+    do: operations * runs / max(device_us, 0.001) / 1000
+
+  defp share(rate, limit) when nil in [rate, limit], do: "-"
+  defp share(rate, limit), do: decimal(100 * rate / limit, 0) <> "%"
 
   defimpl Inspect do
     import Inspect.Algebra

@@ -83,7 +83,11 @@ impl KernelSpec for AttentionKernel {
         for (program, prefix) in used() {
             program.iter().for_each(|program| program.inputs(prefix, params));
         }
-        let AttentionProblem { batches, queries, keys, .. } = args.problem;
+        let AttentionProblem { batches, queries, keys, depth, values } = args.problem;
+        if !self.combine {
+            // A multiplication and an addition for each element of a key and of a value.
+            params.operations(2 * batches * queries * keys * (depth + values));
+        }
         params.extents(index64, [("groups", self.groups(args)), ("batches", batches)]);
         params.extents(index64, [("queries", queries), ("keys", keys)]);
         params.extents(index64, [("splits", args.strategy.splits), ("chunk", args.strategy.chunk)]);

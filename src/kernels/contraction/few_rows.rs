@@ -126,6 +126,7 @@ impl KernelSpec for FewRowsKernel {
             params.read_at(allocation, offset, self.operand_types[i].storage(), name);
         }
         let [.., k] = args.groups.sizes();
+        params.operations(args.groups.operations());
         let [rows, columns] = self.tile.extents(args.groups);
         let FewRows { splits, chunk, .. } = *args.few_rows;
         params.extents(false, [("rows", rows), ("columns", columns), ("k", k), ("groups", self.groups(args))]);

@@ -106,6 +106,7 @@ impl KernelSpec for MatmulKernel {
             params.read_at(allocation, offset, self.operand_types[i].storage(), name);
         }
         let [_, m, n, k] = args.groups.sizes();
+        params.operations(args.groups.operations());
         params.extents(index64, [("m", m), ("n", n), ("k", k), ("groups", self.groups(args))]);
         let elements = args.groups.elements();
         params.extents(index64, [("splits", args.splits), ("chunk", args.chunk), ("elements", elements)]);

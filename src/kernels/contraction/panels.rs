@@ -292,6 +292,7 @@ impl KernelSpec for PanelKernel {
     fn params<'a>(&self, args: &PanelArgs<'a>, params: &mut Params<'a>) {
         let &PanelArgs { result, panels: [a, b], groups, depth, workgroups } = args;
         let [_, m, n, _] = groups.sizes();
+        params.operations(groups.operations());
         let packed = self.elements.packed().storage();
         let storage = self.ty.storage();
         match result {

@@ -89,6 +89,11 @@ impl KernelSpec for FusionKernel {
             _ => (false, false),
         };
         let result = args.program.result();
+        params.operations(match self.schedule.nest {
+            LoopNest::Fold { .. } => 0,
+            _ if from_partial => layout.outputs() * args.partials.map_or(0, |partials| partials.chunks),
+            _ => args.program.arithmetic_nodes() * layout.outputs() * layout.reduced(),
+        });
         if !to_partial {
             match args.destination {
                 Destination::Buffer(out) => {

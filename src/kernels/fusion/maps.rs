@@ -108,6 +108,7 @@ impl KernelSpec for MapGroupKernel {
             }
         }
         for ((program, _), part) in programs().zip(&args.group.parts) {
+            params.operations(part.program.arithmetic_nodes() * program.layout.outputs());
             program.inputs(params);
             for (store, _) in part.stored(program.layout).filter(|(_, view)| view.is_at_index()) {
                 program.in_place(&args.results[store.result], part.program.type_of(store.value), params);

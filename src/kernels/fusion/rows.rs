@@ -107,6 +107,7 @@ impl KernelSpec for RowKernel {
         for (position, (result, (ty, _))) in args.results.iter().zip(args.rows.results(args.sound)).enumerate() {
             params.write(result, ty.storage(), ("result", position));
         }
+        params.operations(args.sound.operations(&args.rows.program));
         program.inputs(params);
         for ((value, part), allocation) in self.kept.iter().zip(args.kept) {
             params.write(allocation, part.glsl(), ("kept", *value));

@@ -83,6 +83,11 @@ impl AxisGroups {
         batch * m * n
     }
 
+    /// Multiplications and additions of all elements.
+    pub fn operations(&self) -> u64 {
+        2 * self.sizes().iter().product::<u64>()
+    }
+
     /// Each group with its name and the tensors that it is a part of.
     pub fn named(&self) -> [(&'static str, &'static str, &[Axis]); 4] {
         [("batch", "abc", &self.batch), ("m", "ac", &self.m), ("n", "bc", &self.n), ("k", "ab", &self.k)]
