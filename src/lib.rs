@@ -6,6 +6,7 @@ pub mod gpu;
 pub mod graph;
 pub mod kernels;
 pub mod memory;
+mod mutex;
 mod nif;
 pub mod pipeline;
 pub mod probe;
@@ -22,7 +23,7 @@ mod tests {
 
     /// The modules from the lowest layer to the highest. Those of one layer may import each other.
     const LAYERS: [&[&str]; 10] = [
-        &["error"],
+        &["error", "mutex"],
         &["device"],
         &["memory"],
         &["pipeline"],

@@ -12,7 +12,7 @@ const SEEN_SLOTS: usize = 1024;
 /// The most graphs in the cache. Where there would be more, all are dropped; capturing one again takes some microseconds.
 const MAX_GRAPHS: usize = 1024;
 /// The most commands of all graphs together. Each takes about 400 bytes.
-const MAX_CACHED_COMMANDS: usize = 1 << 16;
+const MAX_CACHED_COMMANDS: usize = 1 << 14;
 
 /// Whether a call has come before.
 pub enum Found {

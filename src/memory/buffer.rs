@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use super::{Account, AllocationHandle, Charge};
 use crate::error::{Error, Result};
@@ -13,7 +13,8 @@ pub struct Buffer {
     len: u64,
     /// Whether it is a copy of elements of the host, which belongs to no device: a call moves it to its other operands'.
     movable: AtomicBool,
-    memory: Mutex<Option<BufferMemory>>,
+    /// Many threads may read one buffer in calls at the same time.
+    memory: RwLock<Option<BufferMemory>>,
 }
 
 /// What a buffer has until it is freed.
@@ -34,7 +35,7 @@ impl Buffer {
         Self {
             len,
             movable: AtomicBool::new(false),
-            memory: Mutex::new(Some(BufferMemory { allocation, charge: None })),
+            memory: RwLock::new(Some(BufferMemory { allocation, charge: None })),
         }
     }
 
@@ -50,7 +51,7 @@ impl Buffer {
 
     /// The allocation, kept alive while the caller records commands on it.
     pub fn allocation(&self) -> Result<Arc<AllocationHandle>> {
-        self.memory.lock().as_ref().map(|memory| memory.allocation.clone()).ok_or(Error::Deallocated)
+        self.memory.read().as_ref().map(|memory| memory.allocation.clone()).ok_or(Error::Deallocated)
     }
 
     /// Marks the buffer as a copy of elements of the host.
@@ -65,7 +66,7 @@ impl Buffer {
 
     /// Takes another buffer's allocation in place of its own, unless it was freed.
     pub fn move_to(&self, other: &Self) {
-        if let Some(memory) = &mut *self.memory.lock()
+        if let Some(memory) = &mut *self.memory.write()
             && let Some(allocation) = other.take()
         {
             memory.allocation = allocation;
@@ -74,7 +75,7 @@ impl Buffer {
 
     /// Charges the bytes to an account until the allocation is given back or taken.
     pub fn charge_to(&self, account: &Arc<Account>) {
-        if let Some(memory) = &mut *self.memory.lock() {
+        if let Some(memory) = &mut *self.memory.write() {
             memory.charge = Some(account.charge(self.len));
         }
     }
@@ -86,6 +87,6 @@ impl Buffer {
 
     /// The allocation, which the buffer no longer has.
     pub fn take(&self) -> Option<Arc<AllocationHandle>> {
-        self.memory.lock().take().map(|memory| memory.allocation)
+        self.memory.write().take().map(|memory| memory.allocation)
     }
 }

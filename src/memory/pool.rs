@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
 use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
 use vulkano::VulkanObject;
 use vulkano::buffer::Subbuffer;
 use vulkano::device::Device;
@@ -20,6 +19,7 @@ use super::size_class::{MIN_SIZE_BYTES, size_class};
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::{Timeline, fault};
 use crate::error::{Attempt, Error, Retry};
+use crate::mutex::AdaptiveMutex;
 
 /// What an allocation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,7 +193,7 @@ struct PoolShared {
     owner: OnceCell<&'static (dyn Any + Send + Sync)>,
     /// Whether the device runs nothing any more: free memory goes back to the driver at once.
     retired: AtomicBool,
-    state: Mutex<PoolState>,
+    state: AdaptiveMutex<PoolState>,
 }
 
 /// The size-class pool. See the [module's documentation](super).
@@ -241,7 +241,8 @@ impl Pool {
             handed_out: 0,
         };
         let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
-        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, retired, state: Mutex::new(state) }))
+        let state = AdaptiveMutex::new(state, timeline.on_cpu());
+        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, retired, state }))
     }
 
     /// Sets what [`AllocationHandle::owner`] gives. The first call counts.

@@ -15,19 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
 use vulkano::device::{Device, Queue};
 
 use crate::device::Timeline;
 use crate::error::{Attempt, Error, Result, Retry};
 use crate::memory::{Allocation, Blocking};
+use crate::mutex::AdaptiveMutex;
 use profile::{ProfileRecorder, Profiler};
 use recorder::Recorder;
 use submitter::Submitter;
 
 /// The order of all work on the device.
 pub struct Stream {
-    recorder: Mutex<Recorder>,
+    recorder: AdaptiveMutex<Recorder>,
     submitter: Arc<Submitter>,
     timeline: Arc<Timeline>,
     /// Whether a profile is on.
@@ -43,7 +43,7 @@ impl Stream {
         let timeline = Arc::new(Timeline::new(device.clone(), cpu)?);
         let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone(), name)?;
         let recorder = Recorder::new(timeline.clone(), submitter.clone());
-        let (recorder, profiling) = (Mutex::new(recorder), AtomicBool::new(false));
+        let (recorder, profiling) = (AdaptiveMutex::new(recorder, cpu), AtomicBool::new(false));
         Ok(Self { recorder, submitter, timeline, profiling, device, queue })
     }
 
@@ -54,38 +54,38 @@ impl Stream {
 
     /// Records one dispatch.
     pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
-        self.recorder().dispatch(dispatch)
+        self.record(|recorder| recorder.dispatch(dispatch))
     }
 
     /// What is recorded while the guard lives is submitted together: the device pauses between submissions.
     pub fn batch(&self) -> SubmissionGuard<'_> {
-        self.recorder().begin_batch();
+        self.recorder.lock().begin_batch();
         SubmissionGuard(self)
     }
 
     /// Records a copy between two different allocations.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
-        self.recorder().copy(copy)
+        self.record(|recorder| recorder.copy(copy))
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of an allocation.
     pub fn update(&self, allocation: &Allocation, data: &[u8]) -> Result<()> {
-        self.recorder().update(allocation, data)
+        self.record(|recorder| recorder.update(allocation, data))
     }
 
     /// Records setting the first `len` bytes of an allocation, rounded up to four, to zero.
     pub fn zero(&self, allocation: &Allocation, len: u64) -> Result<()> {
-        self.recorder().zero(allocation, len)
+        self.record(|recorder| recorder.zero(allocation, len))
     }
 
     /// Submits what is recorded, without waiting for it.
     pub fn submit(&self) -> Result<()> {
-        self.recorder().submit(false).map(drop)
+        self.record(|recorder| recorder.submit(false).map(drop))
     }
 
     /// Has the device start on what is recorded. Returns the timeline value after which all of it has run.
     pub fn start(&self) -> Result<u64> {
-        let value = self.recorder().submit(true)?;
+        let value = self.record(|recorder| recorder.submit(true))?;
         self.submitter.try_flush()?;
         Ok(value)
     }
@@ -122,18 +122,14 @@ impl Stream {
         self.wait(value)
     }
 
-    /// Locks the recorder. It spins before it sleeps: recording a command takes a microsecond or two, being woken much longer. A CPU device
-    /// needs the core.
-    fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        let tries = if self.timeline.on_cpu() { 0 } else { LOCK_SPINS };
-        let tried = (0..tries).find_map(|_| {
-            let recorder = self.recorder.try_lock();
-            if recorder.is_none() {
-                std::hint::spin_loop();
-            }
-            recorder
-        });
-        tried.unwrap_or_else(|| self.recorder.lock())
+    /// Records commands, and has what is due submitted once the recorder is free for other callers.
+    fn record<T>(&self, record: impl FnOnce(&mut Recorder) -> Result<T>) -> Result<T> {
+        let (result, due) = {
+            let mut recorder = self.recorder.lock();
+            (record(&mut recorder), recorder.take_due())
+        };
+        due.map_or(Ok(()), |due| self.submitter.run(due))?;
+        result
     }
 
     /// Discards what is recorded and not yet submitted, and has every later command fail: the process ends, and nobody reads the results. A
@@ -160,7 +156,7 @@ impl Stream {
 
     /// Drops what is recorded on a lost device, and waits until the device runs nothing any more. False where that is not known.
     pub fn retire(&self) -> bool {
-        self.recorder().forget();
+        self.recorder.lock().forget();
         self.submitter.drain()
     }
 
@@ -174,7 +170,7 @@ impl Stream {
     pub fn start_profile(&self) -> Result<()> {
         let profiler = Profiler::new(self.device.clone(), &self.queue)?;
         self.finish()?;
-        self.recorder().start_profile(profiler)?;
+        self.record(|recorder| recorder.start_profile(profiler))?;
         self.profiling.store(true, Relaxed);
         Ok(())
     }
@@ -193,7 +189,8 @@ impl Stream {
 
     fn take_profile(&self) -> Option<ProfileRecorder> {
         self.profiling.store(false, Relaxed);
-        self.recorder().stop_profile()
+        // A failure is that of the next call.
+        self.record(|recorder| Ok(recorder.stop_profile())).ok().flatten()
     }
 
     /// Does what waits for the device, which a profile counts.
@@ -201,7 +198,7 @@ impl Stream {
         let start = self.profiling.load(Relaxed).then(Instant::now);
         let result = wait();
         if let Some(start) = start {
-            self.recorder().waited(start);
+            self.recorder.lock().waited(start);
         }
         result
     }
@@ -219,7 +216,7 @@ impl Stream {
     }
 
     fn submit_now(&self) -> Result<u64> {
-        let value = self.recorder().submit(true)?;
+        let value = self.record(|recorder| recorder.submit(true))?;
         self.submitter.flush()?;
         Ok(value)
     }
@@ -241,9 +238,6 @@ impl Drop for Stream {
     }
 }
 
-/// How often a lock is tried before sleeping: some tens of microseconds.
-const LOCK_SPINS: u32 = 500;
-
 /// Submissions that may be pending. A driver's queue has a limit, too, at which the next call blocks; each submission keeps its commands'
 /// memory.
 const MAX_PENDING_SUBMISSIONS: u64 = 256;
@@ -254,6 +248,6 @@ pub struct SubmissionGuard<'a>(&'a Stream);
 impl Drop for SubmissionGuard<'_> {
     fn drop(&mut self) {
         // The recorder keeps a failure for the next call.
-        let _ = self.0.recorder().end_batch();
+        let _ = self.0.record(Recorder::end_batch);
     }
 }

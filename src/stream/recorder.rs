@@ -8,7 +8,7 @@ use ash::vk;
 
 use super::batch::{Batch, Command};
 use super::profile::{ProfileRecorder, Profiler};
-use super::submitter::Submitter;
+use super::submitter::{Due, Submitter};
 use crate::device::Timeline;
 use crate::error::{Error, Result};
 use crate::memory::{Allocation, BoundsCheck, PendingCheck};
@@ -82,7 +82,7 @@ const POLL_EVERY_COMMANDS: u32 = 4;
 const MAX_BATCH_FACTOR: u32 = 8;
 
 /// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A call locks it for a fraction of
-/// a microsecond, and for some 10 µs where it submits large work immediately.
+/// a microsecond.
 pub(super) struct Recorder {
     timeline: Arc<Timeline>,
     submitter: Arc<Submitter>,
@@ -104,6 +104,8 @@ pub(super) struct Recorder {
     /// The allocation of a predicate that ended in this epoch, by its identity: what writes it next waits. There is one at most, as each
     /// predicate begins an epoch.
     ended_predicate: Option<u64>,
+    /// When the batches are to be submitted that the submitter has got since [`Recorder::take_due`].
+    due: Option<Due>,
 }
 
 /// The stages of all commands.
@@ -145,6 +147,7 @@ impl Recorder {
             reports: false,
             predicate: None,
             ended_predicate: None,
+            due: None,
         }
     }
 
@@ -215,7 +218,8 @@ impl Recorder {
         self.recorded(len)
     }
 
-    /// Hands what is recorded to the submitter, see [`Submitter::push`]. Returns the timeline value after which all of it has run.
+    /// Hands what is recorded to the submitter, which submits it at the next [`Submitter::run`] or flush. Returns the timeline value after
+    /// which all of it has run.
     pub fn submit(&mut self, immediately: bool) -> Result<u64> {
         self.submitter.check()?;
         if self.batch.commands.is_empty() {
@@ -233,7 +237,8 @@ impl Recorder {
         let batch = std::mem::replace(&mut self.batch, next);
         self.batch.samples = self.profile.as_ref().and_then(ProfileRecorder::batch);
         let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
-        self.submitter.push(batch, value, immediately)?;
+        self.submitter.push(batch, value);
+        self.due = Some(if immediately { Due::Immediately } else { Due::Soon });
         Ok(value)
     }
 
@@ -350,6 +355,11 @@ impl Recorder {
             self.push(Command::BeginPredicate { buffer: allocation.handle, offset });
         }
         self.predicate = wanted;
+    }
+
+    /// What the submitter has not been told of.
+    pub fn take_due(&mut self) -> Option<Due> {
+        self.due.take()
     }
 
     /// Until [`Recorder::end_batch`] batches are submitted only at their largest.

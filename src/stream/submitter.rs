@@ -37,6 +37,15 @@ pub(super) struct Submitter {
     threaded: bool,
 }
 
+/// When a batch is to be submitted.
+#[derive(Clone, Copy)]
+pub(super) enum Due {
+    /// By the calling thread: waking the other one takes longer.
+    Immediately,
+    /// By the submitter's thread, where there is one that submits.
+    Soon,
+}
+
 #[derive(Default)]
 struct Pending {
     list: VecDeque<PendingBatch>,
@@ -76,16 +85,19 @@ impl Submitter {
         Ok(submitter)
     }
 
-    /// Takes a batch, which is submitted at the latest by the next [`Submitter::flush`]. `immediately` has the calling thread submit it:
-    /// waking the other thread takes longer.
-    pub fn push(&self, batch: Batch, value: u64, immediately: bool) -> Result<()> {
+    /// Takes a batch, which is submitted at the latest by the next [`Submitter::flush`].
+    pub fn push(&self, batch: Batch, value: u64) {
         let unbuilt = !batch.is_built();
         self.unbuilt.fetch_add(unbuilt.into(), Relaxed);
         self.pending.lock().list.push_back(PendingBatch { batch, value, unbuilt });
-        match (self.threaded, immediately) {
+    }
+
+    /// Has the pending batches submitted.
+    pub fn run(&self, due: Due) -> Result<()> {
+        match (self.threaded, due) {
             (false, _) if self.unbuilt.load(Relaxed) == 0 => self.flush(),
-            (false, _) | (true, true) => self.try_flush(),
-            (true, false) => self.wake(),
+            (false, _) | (true, Due::Immediately) => self.try_flush(),
+            (true, Due::Soon) => self.wake(),
         }
     }
 
