@@ -12,6 +12,7 @@ mod support;
 use std::collections::VecDeque;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use nx_vulkan::device::Timeline;
@@ -81,6 +82,45 @@ fn sixteen_threads_that_come_first_get_one_device_and_right_results() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(addresses.iter().all(|&address| address == addresses[0]));
+}
+
+/// Words of a transfer that runs beside the kernels, in chunks.
+const LARGE: usize = 5 << 18;
+
+fn large_step(name: &str, a: &Buffer, b: &Buffer) -> Buffer {
+    let shape = [LARGE as u64];
+    run(&[node(name, Type::U32, &[0, 1])], &[(a, Type::U32, &shape), (b, Type::U32, &shape)], &shape).unwrap()
+}
+
+#[test]
+fn large_transfers_of_many_threads_are_in_order_with_the_kernels_that_use_their_memory() {
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            scope.spawn(move || {
+                let ones = upload(&vec![1_u32; LARGE]);
+                for round in 0..12 {
+                    let data: Vec<u32> = (0..LARGE as u32).map(|i| i.wrapping_mul(2 * thread + 1) ^ round).collect();
+                    let a = upload(&data);
+                    let sum = large_step("add", &a, &ones);
+                    // Freed memory serves other threads while kernels and transfers of it are to come.
+                    let doubled = large_step("add", &sum, &a);
+                    drop(a);
+                    if round % 3 == 0 {
+                        random_work(u64::from(100 * thread + round), 20);
+                    }
+                    let expected = |f: fn(u32) -> u32| data.iter().map(|&x| f(x)).collect::<Vec<_>>();
+                    assert!(download::<u32>(&doubled) == expected(|x| x.wrapping_mul(2).wrapping_add(1)));
+                    // A transfer after a transfer of the same memory, between kernels that read what was there before and after.
+                    let before = large_step("add", &sum, &ones);
+                    device().upload_into(&sum, bytemuck::cast_slice(&data), Blocking::Allowed).unwrap();
+                    assert!(download::<u32>(&sum) == data);
+                    let after = large_step("add", &sum, &ones);
+                    assert!(download::<u32>(&before) == expected(|x| x.wrapping_add(2)));
+                    assert!(download::<u32>(&after) == expected(|x| x.wrapping_add(1)));
+                }
+            });
+        }
+    });
 }
 
 #[test]
@@ -192,6 +232,46 @@ fn commands_of_a_pipeline_that_is_being_built_are_submitted_once_it_is() {
         pipeline.finish(&words, "main", &[], drop);
         assert_eq!(reader.join().unwrap(), vec![14; N]);
     });
+}
+
+#[test]
+fn a_large_transfer_waits_for_no_kernel_that_does_not_use_its_memory() {
+    alone("a_large_transfer_waits_for_no_kernel_that_does_not_use_its_memory", independent_transfer);
+}
+
+fn independent_transfer() {
+    let gpu = device();
+    let (a, data) = (upload(&vec![1_u32; N]), vec![5_u32; LARGE]);
+    // The driver does not have what is recorded from here on: the kernel is not built.
+    let pipeline = Arc::new(Pipeline::unbuilt(&gpu.device, &SEVENS_INFO).unwrap());
+    let target = gpu.zeroed(4 * N as u64, Blocking::Allowed).unwrap();
+    let allocation = target.allocation().unwrap();
+    let large = upload(&data);
+    gpu.stream.finish().unwrap();
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        push: &allocation.address.to_le_bytes(),
+        groups: [N as u32, 1, 1],
+        reads: &[],
+        writes: &[&**allocation],
+        bindings: &[],
+        check: None,
+        predicate: None,
+    };
+    gpu.stream.dispatch(&dispatch).unwrap();
+    gpu.stream.submit().unwrap();
+    let transferred = gpu.stream.transfer_timeline().submitted.load(Relaxed);
+    let uploaded = upload(&data);
+    gpu.stream.transfer_timeline().wait(transferred + 2).unwrap();
+    let ready = step("add", &a, &a);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| (download::<u32>(&target), download::<u32>(&ready), download::<u32>(&uploaded)));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!reader.is_finished());
+        pipeline.finish(&glsl::compile(SEVENS).unwrap(), "main", &[], drop);
+        assert!(reader.join().unwrap() == (vec![7; N], vec![2; N], data.clone()));
+    });
+    assert!(download::<u32>(&large) == data);
 }
 
 #[test]

@@ -157,6 +157,14 @@ pub(super) fn compute_family(device: &PhysicalDevice) -> Option<u32> {
     computing.min_by_key(|(_, family)| family.queue_flags.contains(QueueFlags::GRAPHICS)).map(|(index, _)| index)
 }
 
+/// A family that transfers and does nothing else: a copy engine of the device beside its kernels.
+pub(super) fn transfer_family(device: &PhysicalDevice) -> Option<u32> {
+    let besides = QueueFlags::TRANSFER | QueueFlags::SPARSE_BINDING | QueueFlags::PROTECTED;
+    let mut families = (0..).zip(device.queue_family_properties());
+    let transfers = |flags: QueueFlags| flags.contains(QueueFlags::TRANSFER) && besides.contains(flags);
+    families.find(|(_, family)| transfers(family.queue_flags)).map(|(index, _)| index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ash::vk;
 use vulkano::VulkanObject;
 use vulkano::device::physical::PhysicalDevice;
-use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue};
+use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures};
 
+use super::Queues;
 use crate::error::{Error, Result};
 
 const BFLOAT16_EXTENSION: &CStr = c"VK_KHR_shader_bfloat16";
@@ -104,11 +105,11 @@ fn has_bfloat16(physical: &PhysicalDevice) -> bool {
     bfloat16.ty != 0 && bfloat16.cooperative_matrix != 0
 }
 
-/// As `Device::new` for these features and extensions with one queue, and with bfloat16 in cooperative matrices.
+/// As `Device::new` for these features, extensions and queues, and with bfloat16 in cooperative matrices.
 pub fn open_with_bfloat16(
     physical: &Arc<PhysicalDevice>,
     create_info: DeviceCreateInfo,
-) -> Result<(Arc<Device>, Arc<Queue>)> {
+) -> Result<(Arc<Device>, Queues)> {
     let DeviceFeatures {
         timeline_semaphore,
         buffer_device_address,
@@ -197,7 +198,7 @@ fn extension_names(extensions: &DeviceExtensions) -> Vec<*const c_char> {
     .collect()
 }
 
-/// Makes a device with one queue by Vulkan's own structure.
+/// Makes a device by Vulkan's own structure.
 ///
 /// # Safety
 ///
@@ -206,14 +207,13 @@ unsafe fn create(
     physical: &Arc<PhysicalDevice>,
     info: &vk::DeviceCreateInfo,
     create_info: DeviceCreateInfo,
-) -> Result<(Arc<Device>, Arc<Queue>)> {
+) -> Result<(Arc<Device>, Queues)> {
     let mut handle = vk::Device::null();
     // SAFETY: as the caller promises.
     unsafe { (physical.instance().fns().v1_0.create_device)(physical.handle(), info, std::ptr::null(), &mut handle) }
         .result()
         .map_err(|e| Error::NoDevice(format!("no Vulkan device: {e:?}")))?;
     // SAFETY: the device was made from `physical` with what `create_info` says.
-    let (device, mut queues) = unsafe { Device::from_handle(physical.clone(), handle, create_info) };
-    let queue = queues.next().ok_or_else(|| Error::NoDevice("no Vulkan device: no queue".into()))?;
-    Ok((device, queue))
+    let (device, queues) = unsafe { Device::from_handle(physical.clone(), handle, create_info) };
+    Ok((device, Queues::of(queues)?))
 }

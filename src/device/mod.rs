@@ -17,7 +17,7 @@ pub use choose::{Listed, choose, find, instance, listed, names, physical_devices
 pub use clock::{Clock, ClockState};
 pub use failure::failure;
 pub use matrix::MatrixTypes;
-pub use open::open;
+pub use open::{Queues, open};
 pub use probe::{Probed, compares_subnormals, doubles_are_fast, fma_rounds_once};
 pub use probe_process::{
     DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, confine, end,

@@ -1,4 +1,4 @@
-//! The logical device with its queue, and the features that it is made with.
+//! The logical device with its queues, and the features that it is made with.
 
 use std::sync::Arc;
 
@@ -6,12 +6,28 @@ use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures, Queue, QueueCreateInfo};
 
 use super::capabilities::DisabledFeatures;
-use super::choose::{compute_family, no_device};
+use super::choose::{compute_family, no_device, transfer_family};
 use super::{fault, matrix};
 use crate::error::Result;
 
-/// Opens the device with one compute queue, and with the wanted features that it has.
-pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Result<(Arc<Device>, Arc<Queue>)> {
+/// The queues of a device.
+pub struct Queues {
+    /// The queue of kernels.
+    pub compute: Arc<Queue>,
+    /// The queue of large transfers: one of its own where the device has a family for them, else the queue of kernels.
+    pub transfers: Arc<Queue>,
+}
+
+impl Queues {
+    /// The queues that a device was made with, in the order of its families in [`open`].
+    pub(super) fn of(mut queues: impl Iterator<Item = Arc<Queue>>) -> Result<Self> {
+        let compute = queues.next().ok_or_else(|| no_device("no queue"))?;
+        Ok(Self { transfers: queues.next().unwrap_or_else(|| compute.clone()), compute })
+    }
+}
+
+/// Opens the device with a compute queue and a transfer queue, and with the wanted features that it has.
+pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Result<(Arc<Device>, Queues)> {
     let matrices = disabled.matrices(physical);
     let wanted = DeviceFeatures {
         timeline_semaphore: true,
@@ -41,11 +57,10 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         ext_device_fault: wanted.device_fault,
         ..DeviceExtensions::empty()
     };
+    let families = [compute_family(physical).or(Some(0)), transfer_family(physical)].into_iter().flatten();
+    let queue = |queue_family_index| QueueCreateInfo { queue_family_index, ..Default::default() };
     let create_info = DeviceCreateInfo {
-        queue_create_infos: vec![QueueCreateInfo {
-            queue_family_index: compute_family(physical).unwrap_or(0),
-            ..Default::default()
-        }],
+        queue_create_infos: families.map(queue).collect(),
         enabled_features: physical.supported_features().intersection(&wanted),
         enabled_extensions: physical.supported_extensions().intersection(&extensions),
         ..Default::default()
@@ -54,7 +69,6 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
     if matrices.bfloat16 {
         return matrix::open_with_bfloat16(physical, create_info);
     }
-    let (device, mut queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
-    let queue = queues.next().ok_or_else(|| no_device("no queue"))?;
-    Ok((device, queue))
+    let (device, queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
+    Ok((device, Queues::of(queues)?))
 }

@@ -59,12 +59,12 @@ pub fn open_untried(wanted: &str, disabled: DisabledFeatures, built: impl FnOnce
     let smallest = SmallestKernel::compile();
     let list = device::physical_devices(&device::instance()?)?;
     let physical = list[device::choose(&list, Some(wanted))?].clone();
-    let (device, queue) = device::open(&physical, &disabled)?;
+    let (device, queues) = device::open(&physical, &disabled)?;
     if let Some(smallest) = smallest {
         smallest.build(&device)?;
         built();
     }
-    let opened = Opened { physical, device, queue, disabled, findings: None };
+    let opened = Opened { physical, device, queues, disabled, findings: None };
     Ok(devices::keep(Gpu::new(opened, (0, 1), ask)?))
 }
 
@@ -74,10 +74,10 @@ type Ask<'a> = &'a dyn Fn(&str, &dyn Fn() -> bool) -> bool;
 impl Gpu {
     /// `index` is that in the process, of as many devices with the same memory as `sharing` says.
     fn new(opened: Opened, (index, sharing): (usize, u64), ask: Ask) -> Result<Self> {
-        let Opened { physical, device, queue, disabled, findings } = opened;
+        let Opened { physical, device, queues, disabled, findings } = opened;
         // A kernel that fails finds nothing, which is only slower.
         let probe = |name, kernel: fn(&Arc<Queue>) -> Probed<bool>| {
-            !disabled.has(name) && ask(name, &|| kernel(&queue).unwrap_or(false))
+            !disabled.has(name) && ask(name, &|| kernel(&queues.compute).unwrap_or(false))
         };
         let doubles = device.enabled_features().shader_float64;
         // NVIDIA's compiler, which keeps subnormals where a kernel asks for it, compares them wrongly in some other kernels. The
@@ -90,10 +90,15 @@ impl Gpu {
         };
         let caps = Capabilities::of(&physical, &probed, &disabled);
         caps.fix_layout()?;
-        let stream = Stream::new(device.clone(), queue, label(index, &caps.name), caps.cpu)?;
+        let stream = Stream::new(device.clone(), queues, label(index, &caps.name), caps.cpu)?;
         Ok(Self {
             index,
-            pool: Pool::new(device.clone(), stream.timeline(), memory_limit(&caps, sharing)?),
+            pool: Pool::new(
+                device.clone(),
+                stream.timeline(),
+                stream.transfer_timeline(),
+                memory_limit(&caps, sharing)?,
+            ),
             stream,
             pipelines: Pipelines::new(device.clone(), DiskCache::new(&physical)?, caps.exponential_loops)?,
             clock: Clock::hold(&physical)?,

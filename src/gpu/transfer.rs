@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::Gpu;
 use crate::error::{Attempt, Error, Result, Retry, Unfinished};
 use crate::memory::{Allocation, AllocationHandle, Blocking, Buffer, MemoryKind};
-use crate::stream::Copy;
+use crate::stream::{Copy, Transfer};
 
 /// Data up to this size travels within the command buffer, which is cheaper than staging.
 const MAX_INLINE_BYTES: usize = 16 << 10;
@@ -14,6 +14,10 @@ const MAX_NONBLOCKING_COPY_BYTES: usize = 256 << 10;
 
 /// Results up to this size are read on a normal scheduler where the device has them soon.
 const MAX_NONBLOCKING_READ_BYTES: u64 = 64 << 10;
+
+/// Transfers from this size on run beside the kernels: the device starts on those of other callers meanwhile. For smaller ones the
+/// submission costs more than that.
+const MIN_CONCURRENT_BYTES: usize = 4 << 20;
 
 /// Larger data is staged in chunks: the device fetches one while the next are copied to staging memory.
 const STAGING_BYTES: usize = 4 << 20;
@@ -101,9 +105,13 @@ impl Gpu {
         let copy = || -> Attempt<()> {
             loop {
                 let Some((index, chunk)) = chunks.lock().next() else { return Ok(()) };
-                self.stage(allocation, index * STAGING_BYTES, chunk, blocking)?;
-                if data.len() > STAGING_BYTES {
-                    self.stream.submit()?;
+                let staging = self.stage(chunk, blocking)?;
+                let (from, len, to_offset) = (&*staging, chunk.len() as u64, (index * STAGING_BYTES) as u64);
+                let copy = Copy { from, from_offset: 0, to: allocation, to_offset, len, to_host: false };
+                if data.len() >= MIN_CONCURRENT_BYTES {
+                    self.stream.transfer(&copy)?;
+                } else {
+                    self.stream.copy(&copy)?;
                 }
             }
         };
@@ -116,23 +124,15 @@ impl Gpu {
         })
     }
 
-    /// Copies to staging memory, and records the copy from there.
-    fn stage(&self, allocation: &Allocation, to_offset: usize, data: &[u8], blocking: Blocking) -> Attempt<()> {
+    /// Staging memory that holds `data`.
+    fn stage(&self, data: &[u8], blocking: Blocking) -> Attempt<AllocationHandle> {
         let staging = self.allocate(MemoryKind::Upload, data.len() as u64, blocking)?;
         staging
             .buffer
             .write()
             .map_err(|e| Error::DispatchFailed(format!("staging memory cannot be written: {e:?}")))?[..data.len()]
             .copy_from_slice(data);
-        let (to_offset, len) = (to_offset as u64, data.len() as u64);
-        Ok(self.stream.copy(&Copy {
-            from: &staging,
-            from_offset: 0,
-            to: allocation,
-            to_offset,
-            len,
-            to_host: false,
-        })?)
+        Ok(staging)
     }
 
     /// `len` bytes from `offset` on, once all that was recorded before has run.
@@ -148,7 +148,8 @@ impl Gpu {
             self.stream.start()?;
             return Err(Retry::AfterCollection.into());
         }
-        self.stream.submit_and_poll()
+        self.stream.submit_and_poll()?;
+        if self.stream.has_transferred() { Ok(()) } else { Err(Retry::Blocking.into()) }
     }
 
     /// Reads what a normal scheduler may: a few bytes if the device has them soon, else [`Retry::Later`]. For more bytes the device starts
@@ -157,7 +158,7 @@ impl Gpu {
         // A device that is the CPU needs this scheduler's core.
         if len <= MAX_NONBLOCKING_READ_BYTES && !self.stream.timeline().on_cpu() {
             match self.record_read(buffer, offset, len, Blocking::Refused) {
-                Ok(readback) => {
+                Ok((readback, _)) => {
                     self.stream.submit_and_poll()?;
                     return Ok(readback.visible()?);
                 }
@@ -175,19 +176,40 @@ impl Gpu {
     pub fn read_all<const N: usize>(&self, ranges: [(&Buffer, u64, u64); N]) -> Attempt<[Readback; N]> {
         let record = |(buffer, offset, len)| self.record_read(buffer, offset, len, Blocking::Allowed);
         let readbacks = ranges.into_iter().map(record).collect::<Attempt<Vec<_>>>()?;
-        self.stream.finish()?;
-        let readbacks = readbacks.into_iter().map(Readback::visible).collect::<Result<Vec<_>>>()?;
+        let value = self.stream.start()?;
+        if readbacks.iter().any(|(_, transfer)| transfer.is_none()) {
+            self.stream.wait_for(value, Blocking::Allowed)?;
+        }
+        let transferred = |(readback, transfer): (Readback, Option<Transfer>)| {
+            transfer.map_or(Ok(()), |transfer| self.stream.wait_for_transfer(transfer))?;
+            readback.visible()
+        };
+        let readbacks = readbacks.into_iter().map(transferred).collect::<Result<Vec<_>>>()?;
         readbacks.try_into().map_err(|_| Error::SizeMismatch.into())
     }
 
-    /// Records a copy to staging memory, which may be read once it has run.
-    fn record_read(&self, buffer: &Buffer, offset: u64, len: u64, blocking: Blocking) -> Attempt<Readback> {
+    /// Records a copy to staging memory, which may be read once it has run. Large ones run beside the kernels.
+    fn record_read(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        len: u64,
+        blocking: Blocking,
+    ) -> Attempt<(Readback, Option<Transfer>)> {
         if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
             return Err(Error::SizeMismatch.into());
         }
         let readback = self.readback(len, blocking)?;
-        self.record_readback(buffer, offset, &readback)?;
-        Ok(readback)
+        if readback.len < MIN_CONCURRENT_BYTES {
+            self.record_readback(buffer, offset, &readback)?;
+            return Ok((readback, None));
+        }
+        let (from, to) = (&*buffer.allocation()?, &*readback.allocation);
+        // One that waits on the queue of transfers would hold up those of other callers.
+        self.stream.wait_for_writes(from)?;
+        let transfer =
+            self.stream.transfer(&Copy { from, from_offset: offset, to, to_offset: 0, len, to_host: true })?;
+        Ok((readback, transfer))
     }
 
     /// Staging memory for `len` bytes that are to be read.

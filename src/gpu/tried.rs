@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use vulkano::device::Device;
 use vulkano::device::physical::PhysicalDevice;
-use vulkano::device::{Device, Queue};
 
-use crate::device::{self, DEVICE, DisabledFeatures, Findings, ProbeRun};
+use crate::device::{self, DEVICE, DisabledFeatures, Findings, ProbeRun, Queues};
 use crate::error::{Error, Result};
 use crate::pipeline::{DiskCache, Pipeline, PipelineCreateInfo, glsl};
 
@@ -19,7 +19,7 @@ pub(super) struct Opened {
     pub physical: Arc<PhysicalDevice>,
     /// The device, with the features that are not disabled.
     pub device: Arc<Device>,
-    pub queue: Arc<Queue>,
+    pub queues: Queues,
     /// What `NX_VULKAN_DISABLE` and the findings turn off.
     pub disabled: DisabledFeatures,
     /// What the probe process found; `None` where it found nothing out.
@@ -56,11 +56,11 @@ pub(super) fn open(
     }
     let all = findings.as_ref().is_none_or(|findings| findings.refused().next().is_none());
     let disabled = disabled.clone().and(findings.as_ref());
-    let (device, queue) = match opened.filter(|_| all) {
+    let (device, queues) = match opened.filter(|_| all) {
         Some(opened) => opened,
         None => device::open(physical, &disabled)?,
     };
-    Ok(Ok(Opened { physical: physical.clone(), device, queue, disabled, findings }))
+    Ok(Ok(Opened { physical: physical.clone(), device, queues, disabled, findings }))
 }
 
 /// The smallest kernel.

@@ -4,15 +4,17 @@
 use std::sync::Arc;
 
 use ash::vk;
+use smallvec::SmallVec;
 use vulkano::VulkanObject;
 use vulkano::buffer::sys::RawBuffer;
 use vulkano::buffer::{Buffer, BufferCreateInfo, BufferUsage, Subbuffer};
-use vulkano::device::DeviceOwned;
+use vulkano::device::{Device, DeviceOwned};
 use vulkano::memory::allocator::{
     AllocationCreateInfo, AllocationType, DeviceLayout, MemoryAllocatePreference, MemoryAllocator, MemoryTypeFilter,
     StandardMemoryAllocator,
 };
 use vulkano::memory::{MemoryPropertyFlags, ResourceMemory};
+use vulkano::sync::Sharing;
 
 use super::Blocking;
 use super::pool::{ALIGNMENT_BYTES, MemoryKind};
@@ -35,11 +37,19 @@ pub(super) fn create_buffer(
     let buffer = match kind {
         MemoryKind::Predicates => predicate_buffer(allocator, usage, memory, layout)?,
         _ => {
-            let info = BufferCreateInfo { usage, ..Default::default() };
+            let info = BufferCreateInfo { usage, sharing: sharing(allocator.device()), ..Default::default() };
             Buffer::new(allocator.clone(), info, memory, layout).map_err(|error| format!("{error:?}"))?
         }
     };
     Ok(Subbuffer::new(buffer))
+}
+
+/// Kernels and transfers use a buffer in turns, on queues that may be of two families.
+fn sharing(device: &Device) -> Sharing<SmallVec<[u32; 4]>> {
+    match device.active_queue_family_indices() {
+        [] | [_] => Sharing::Exclusive,
+        families => Sharing::Concurrent(families.into()),
+    }
 }
 
 fn usage_and_memory(kind: MemoryKind) -> (BufferUsage, MemoryTypeFilter) {

@@ -55,6 +55,10 @@ pub struct Allocation {
     pub(crate) write_epoch: AtomicU64,
     /// The timeline value after which the last use is over.
     pub(crate) last_use: AtomicU64,
+    /// The timeline value after which the last command that writes it is over.
+    pub(crate) last_write: AtomicU64,
+    /// The transfer timeline's value after which the last large transfer of it is over.
+    pub(crate) last_transfer: AtomicU64,
     /// The checks that the contents depend on.
     pub(crate) checks: PendingChecks,
 }
@@ -188,6 +192,8 @@ struct PoolShared {
     device: Arc<Device>,
     allocator: Arc<StandardMemoryAllocator>,
     timeline: Arc<Timeline>,
+    /// The timeline of large transfers.
+    transfers: Arc<Timeline>,
     limit: u64,
     /// The device that the pool is a part of.
     owner: OnceCell<&'static (dyn Any + Send + Sync)>,
@@ -215,8 +221,8 @@ const HOST_SLAB_BYTES: u64 = 8 << 20;
 const LARGE_BYTES: u64 = 8 << 20;
 
 impl Pool {
-    /// An empty pool that reserves at most `limit` bytes.
-    pub fn new(device: Arc<Device>, timeline: Arc<Timeline>, limit: u64) -> Self {
+    /// An empty pool that reserves at most `limit` bytes, for uses on these timelines.
+    pub fn new(device: Arc<Device>, timeline: Arc<Timeline>, transfers: Arc<Timeline>, limit: u64) -> Self {
         let slab = |ty: &MemoryType| {
             if ty.property_flags.contains(MemoryPropertyFlags::DEVICE_LOCAL) {
                 DEVICE_SLAB_BYTES
@@ -242,7 +248,7 @@ impl Pool {
         };
         let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
         let state = AdaptiveMutex::new(state, timeline.on_cpu());
-        Self(Arc::new(PoolShared { device, allocator, timeline, limit, owner, retired, state }))
+        Self(Arc::new(PoolShared { device, allocator, timeline, transfers, limit, owner, retired, state }))
     }
 
     /// Sets what [`AllocationHandle::owner`] gives. The first call counts.
@@ -378,10 +384,15 @@ impl Pool {
 }
 
 impl PoolShared {
-    /// A test for allocations that the device no longer uses. It asks for the timeline's value once, not for each allocation.
+    /// A test for allocations that the device no longer uses. It asks for the timeline's value once, not for each allocation, and for that of
+    /// transfers where there was one.
     fn finished(&self) -> impl Fn(&Allocation) -> bool {
-        let completed = if self.retired.load(Relaxed) { u64::MAX } else { self.timeline.completed().unwrap_or(0) };
-        move |allocation| allocation.last_use.load(Relaxed) <= completed
+        let retired = self.retired.load(Relaxed);
+        let completed = if retired { u64::MAX } else { self.timeline.completed().unwrap_or(0) };
+        move |allocation| {
+            let transferred = retired || self.transfers.reached(allocation.last_transfer.load(Relaxed));
+            transferred && allocation.last_use.load(Relaxed) <= completed
+        }
     }
 
     fn first_finished(&self, list: &[Allocation]) -> Option<usize> {
@@ -465,6 +476,8 @@ impl PoolShared {
             read_epoch: AtomicU64::new(0),
             write_epoch: AtomicU64::new(0),
             last_use: AtomicU64::new(0),
+            last_write: AtomicU64::new(0),
+            last_transfer: AtomicU64::new(0),
             checks: PendingChecks::default(),
         })
     }

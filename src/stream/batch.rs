@@ -25,6 +25,8 @@ pub(super) struct Batch {
     pub pipelines: Vec<Arc<Pipeline>>,
     /// The position of the pipeline that was kept last of those with a hash of their address.
     kept: [u16; 1 << KEPT_BITS],
+    /// The value of the other queue's timeline that is reached before it begins; 0 where it waits for nothing.
+    pub after: u64,
     /// Of each dispatch and transfer, while a profile is on.
     pub samples: Option<BatchSamples>,
 }
@@ -75,6 +77,11 @@ pub(super) enum Command {
 impl Batch {
     pub fn with_room(commands: usize) -> Self {
         Self { commands: Vec::with_capacity(commands), data: Vec::with_capacity(32 * commands), ..Self::default() }
+    }
+
+    /// A batch that begins after this value of the other queue's timeline.
+    pub fn after(value: u64) -> Self {
+        Self { after: value, ..Self::default() }
     }
 
     /// Keeps a command's pipeline and returns its position. Most dispatches share a reference with an earlier one: the counter's cache line

@@ -7,9 +7,10 @@ mod encoder;
 mod profile;
 mod recorder;
 mod submitter;
+mod transfers;
 
 pub use profile::{CommandSample, Profile, RecordedSample};
-pub use recorder::{Binding, Copy, Dispatch, DispatchPredicate};
+pub use recorder::{Binding, Copy, Dispatch, DispatchPredicate, Transfer};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use vulkano::device::{Device, Queue};
 
-use crate::device::Timeline;
+use crate::device::{Queues, Timeline};
 use crate::error::{Attempt, Error, Result, Retry};
 use crate::memory::{Allocation, Blocking};
 use crate::mutex::AdaptiveMutex;
@@ -37,11 +38,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream on a queue that nothing else uses, of a device that messages call `name`. `cpu` says whether the device needs the cores that
+    /// A stream on queues that nothing else uses, of a device that messages call `name`. `cpu` says whether the device needs the cores that
     /// wait for it.
-    pub fn new(device: Arc<Device>, queue: Arc<Queue>, name: String, cpu: bool) -> Result<Self> {
+    pub fn new(device: Arc<Device>, queues: Queues, name: String, cpu: bool) -> Result<Self> {
         let timeline = Arc::new(Timeline::new(device.clone(), cpu)?);
-        let submitter = Submitter::new(device.clone(), queue.clone(), timeline.clone(), name)?;
+        let queue = queues.compute.clone();
+        let submitter = Submitter::new(device.clone(), queues, timeline.clone(), name)?;
         let recorder = Recorder::new(timeline.clone(), submitter.clone());
         let (recorder, profiling) = (AdaptiveMutex::new(recorder, cpu), AtomicBool::new(false));
         Ok(Self { recorder, submitter, timeline, profiling, device, queue })
@@ -50,6 +52,11 @@ impl Stream {
     /// The timeline of the submissions.
     pub fn timeline(&self) -> Arc<Timeline> {
         self.timeline.clone()
+    }
+
+    /// The timeline of the transfers that run beside the kernels.
+    pub fn transfer_timeline(&self) -> Arc<Timeline> {
+        self.submitter.transfers.timeline.clone()
     }
 
     /// Records one dispatch.
@@ -66,6 +73,17 @@ impl Stream {
     /// Records a copy between two different allocations.
     pub fn copy(&self, copy: &Copy) -> Result<()> {
         self.record(|recorder| recorder.copy(copy))
+    }
+
+    /// Has the device copy between two different allocations, beside kernels that use neither. `None` where the copy is recorded with the other
+    /// commands, as by [`Stream::copy`].
+    pub fn transfer(&self, copy: &Copy) -> Result<Option<Transfer>> {
+        let transfer = self.record(|recorder| recorder.transfer(copy))?;
+        match transfer {
+            Some(_) => self.submitter.flush_transfers()?,
+            None => self.copy(copy)?,
+        }
+        Ok(transfer)
     }
 
     /// Records writing `data` (at most 64 KiB) to the start of an allocation.
@@ -116,10 +134,34 @@ impl Stream {
         Ok(self.wait(ahead_of(MAX_PENDING_SUBMISSIONS / 2))?)
     }
 
-    /// Submits what is recorded and waits until all of it has run.
+    /// Submits what is recorded and waits until all of it has run, transfers included.
     pub fn finish(&self) -> Result<()> {
-        let value = self.submit_now()?;
-        self.wait(value)
+        let value = self.start()?;
+        self.submitter.flush()?;
+        let transfer = self.submitter.transfers.timeline.submitted.load(Relaxed);
+        self.wait_for_transfer(Transfer { after: value, value: transfer })
+    }
+
+    /// Waits until a transfer has run.
+    pub fn wait_for_transfer(&self, transfer: Transfer) -> Result<()> {
+        self.submitter.flush()?;
+        // The device may take long for what comes before, and makes progress meanwhile.
+        self.wait(transfer.after)?;
+        let transfers = &self.submitter.transfers.timeline;
+        self.timed(|| transfers.wait(transfer.value)).map_err(|error| self.lost(error))
+    }
+
+    /// Waits until the commands that write an allocation have run; those that were recorded later need not have.
+    pub fn wait_for_writes(&self, allocation: &Allocation) -> Result<()> {
+        self.start()?;
+        self.submitter.flush()?;
+        self.wait(allocation.last_write.load(Relaxed))
+    }
+
+    /// Whether all transfers have run.
+    pub fn has_transferred(&self) -> bool {
+        let transfers = &self.submitter.transfers.timeline;
+        transfers.reached(transfers.submitted.load(Relaxed))
     }
 
     /// Records commands, and has what is due submitted once the recorder is free for other callers.
@@ -213,12 +255,6 @@ impl Stream {
                 Ok(self.wait(value)?)
             }
         }
-    }
-
-    fn submit_now(&self) -> Result<u64> {
-        let value = self.record(|recorder| recorder.submit(true))?;
-        self.submitter.flush()?;
-        Ok(value)
     }
 
     fn wait(&self, value: u64) -> Result<()> {

@@ -71,6 +71,15 @@ pub struct Copy<'a> {
     pub to_host: bool,
 }
 
+/// A copy that runs beside the kernels, and when it is over.
+#[derive(Clone, Copy)]
+pub struct Transfer {
+    /// The timeline's value that it begins after.
+    pub(super) after: u64,
+    /// The value of the transfers' timeline after which it has run.
+    pub(super) value: u64,
+}
+
 /// Submit after this many commands. Measured on an H200: the device starting early on a chain of small commands is worth
 /// more than the submissions that larger batches save.
 const MIN_BATCH_COMMANDS: u32 = 16;
@@ -106,12 +115,25 @@ pub(super) struct Recorder {
     ended_predicate: Option<u64>,
     /// When the batches are to be submitted that the submitter has got since [`Recorder::take_due`].
     due: Option<Due>,
+    /// The last transfer that batches from this one on wait for.
+    awaited_transfer: u64,
 }
 
 /// The stages of all commands.
 const KERNELS_AND_TRANSFERS: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
     vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
 );
+
+/// What the device copied is there for the host.
+const COPIED_TO_HOST: Command = Command::Barrier {
+    stages: [vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST],
+    access: [vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ],
+};
+
+fn copy_command(c: &Copy) -> Command {
+    let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
+    Command::Copy { from: c.from.handle, to: c.to.handle, region }
+}
 
 /// The writes of commands in these stages. A barrier may name no others.
 fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
@@ -148,11 +170,13 @@ impl Recorder {
             predicate: None,
             ended_predicate: None,
             due: None,
+            awaited_transfer: 0,
         }
     }
 
     /// Records a dispatch. The caller has checked groups, push size and descriptors against pipeline and limits.
     pub fn dispatch(&mut self, d: &Dispatch) -> Result<()> {
+        self.await_transfers(d.reads, d.writes)?;
         self.change_predicate(d.predicate);
         self.order(vk::PipelineStageFlags::COMPUTE_SHADER, d.reads, d.writes)?;
         if let Some(check) = d.check {
@@ -186,20 +210,69 @@ impl Recorder {
 
     /// Records a copy. The caller has checked the ranges.
     pub fn copy(&mut self, c: &Copy) -> Result<()> {
+        self.await_transfers(&[c.from], &[c.to])?;
         self.order(vk::PipelineStageFlags::TRANSFER, &[c.from], &[c.to])?;
-        let region = vk::BufferCopy { src_offset: c.from_offset, dst_offset: c.to_offset, size: c.len };
-        self.push(Command::Copy { from: c.from.handle, to: c.to.handle, region });
+        self.push(copy_command(c));
         self.sample(|| if c.to_host { "copy to host" } else { "copy" }.into(), [0; 3], [c.len; 2], 0);
         if c.to_host {
-            self.push(Command::Barrier {
-                stages: [vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST],
-                access: [vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ],
-            });
+            self.push(COPIED_TO_HOST);
         }
         self.recorded(c.len)
     }
 
+    /// Has a copy run on the queue of transfers: once what it depends on has run, and beside the kernels that do not depend on it. The caller
+    /// has checked the ranges. `None` while a profile is on, which has the times of copies on the queue of kernels.
+    pub fn transfer(&mut self, c: &Copy) -> Result<Option<Transfer>> {
+        self.submitter.check()?;
+        if self.profile.is_some() {
+            return Ok(None);
+        }
+        let after = c.from.last_write.load(Relaxed).max(c.to.last_use.load(Relaxed));
+        if after > self.submitted() {
+            self.submit(true)?;
+        }
+        let mut batch = Batch::after(after);
+        // What the queue of transfers has done with them before.
+        if c.from.last_transfer.load(Relaxed).max(c.to.last_transfer.load(Relaxed)) > 0 {
+            batch.commands.push(Command::Barrier {
+                stages: [vk::PipelineStageFlags::TRANSFER; 2],
+                access: [
+                    vk::AccessFlags::TRANSFER_WRITE,
+                    vk::AccessFlags::TRANSFER_READ | vk::AccessFlags::TRANSFER_WRITE,
+                ],
+            });
+        }
+        batch.commands.push(copy_command(c));
+        if c.to_host {
+            batch.commands.push(COPIED_TO_HOST);
+        }
+        if c.from.checks.any() {
+            inherit_checks(c.from, &[c.to]);
+        }
+        let transfers = &self.submitter.transfers;
+        let value = transfers.timeline.submitted.fetch_add(1, Relaxed) + 1;
+        c.from.last_transfer.store(value, Relaxed);
+        c.to.last_transfer.store(value, Relaxed);
+        transfers.push(batch, value);
+        Ok(Some(Transfer { after, value }))
+    }
+
+    /// Has the next command, which reads and writes these allocations, wait for their transfers. Commands before it do not.
+    fn await_transfers(&mut self, reads: &[&Allocation], writes: &[&Allocation]) -> Result<()> {
+        let transfers = reads.iter().chain(writes).map(|allocation| allocation.last_transfer.load(Relaxed));
+        let last = transfers.fold(0, u64::max);
+        if last <= self.awaited_transfer {
+            return Ok(());
+        }
+        if !self.submitter.transfers.timeline.reached(last) {
+            self.submit(false)?;
+        }
+        (self.batch.after, self.awaited_transfer) = (last, last);
+        Ok(())
+    }
+
     pub fn update(&mut self, allocation: &Allocation, data: &[u8]) -> Result<()> {
+        self.await_transfers(&[], &[allocation])?;
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
         // The command takes multiples of four bytes, at most 64 KiB; every allocation has a multiple of 64.
         let mut stored = self.batch.store(data);
@@ -211,6 +284,7 @@ impl Recorder {
     }
 
     pub fn zero(&mut self, allocation: &Allocation, len: u64) -> Result<()> {
+        self.await_transfers(&[], &[allocation])?;
         self.order(vk::PipelineStageFlags::TRANSFER, &[], &[allocation])?;
         let len = len.next_multiple_of(4).clamp(4, allocation.size);
         self.push(Command::Zero { buffer: allocation.handle, len });
@@ -317,6 +391,7 @@ impl Recorder {
         for allocation in writes {
             allocation.write_epoch.store(self.epoch, Relaxed);
             allocation.last_use.store(value, Relaxed);
+            allocation.last_write.store(value, Relaxed);
         }
         reads.iter().filter(|read| read.checks.any()).for_each(|read| inherit_checks(read, writes));
         Ok(())

@@ -13,7 +13,8 @@ use vulkano::{VulkanError, VulkanObject};
 
 use super::batch::Batch;
 use super::encoder::Encoder;
-use crate::device::{Timeline, failure, fault};
+use super::transfers::Transfers;
+use crate::device::{Queues, Timeline, failure, fault};
 use crate::error::{Error, Result};
 
 /// Batches that wait for the queue, and the first failure of a submission.
@@ -23,6 +24,8 @@ pub(super) struct Submitter {
     device: Arc<Device>,
     queue: Arc<Queue>,
     timeline: Arc<Timeline>,
+    /// Large transfers, which fail where batches do.
+    pub transfers: Transfers,
     pending: Mutex<Pending>,
     arrived: Condvar,
     /// Locked while command buffers are submitted, so that they keep their order.
@@ -61,14 +64,17 @@ struct PendingBatch {
 }
 
 impl Submitter {
-    pub fn new(device: Arc<Device>, queue: Arc<Queue>, timeline: Arc<Timeline>, name: String) -> Result<Arc<Self>> {
+    pub fn new(device: Arc<Device>, queues: Queues, timeline: Arc<Timeline>, name: String) -> Result<Arc<Self>> {
+        let Queues { compute: queue, transfers } = queues;
         let threaded = !timeline.on_cpu();
         let encoder = Encoder::new(device.clone(), &queue, timeline.clone())?;
+        let transfers = Transfers::new(device.clone(), transfers, timeline.on_cpu())?;
         let submitter = Arc::new(Self {
             name,
             device,
             queue,
             timeline,
+            transfers,
             pending: Mutex::default(),
             arrived: Condvar::new(),
             encoder: Mutex::new(encoder),
@@ -141,12 +147,26 @@ impl Submitter {
                 }
                 return self.check();
             };
-            let commands = self.check().and_then(|()| encoder.encode(batch, value));
-            if let Err(error) = commands.and_then(|commands| self.submit(commands, value)) {
+            // It may wait for a transfer, which waits for no later batch.
+            let transferred = self.flush_transfers();
+            let after = batch.after;
+            let commands = transferred.and_then(|()| encoder.encode(batch, value));
+            if let Err(error) = commands.and_then(|commands| self.submit(commands, value, after)) {
                 self.fail(error);
             }
+            // What waits for this batch.
+            let _ = self.flush_transfers();
             self.unbuilt.fetch_sub(unbuilt.into(), Relaxed);
         }
+    }
+
+    /// Submits the transfers that wait for no batch that the queue does not have.
+    pub fn flush_transfers(&self) -> Result<()> {
+        let flushed = self.transfers.flush(&self.timeline, self.submitted.load(Relaxed), || self.check());
+        if let Err(error) = flushed {
+            self.fail(error);
+        }
+        self.check()
     }
 
     /// Has every later call fail because of this error: what was recorded and has not run never will, and so nothing that depends on it is
@@ -154,13 +174,19 @@ impl Submitter {
     pub fn fail(&self, error: Error) {
         let lost = || Error::DeviceLost(format!("{} was lost, and its tensors with it: {error}", self.name));
         self.failed.get_or_init(lost);
-        self.timeline.abandon();
+        self.abandon();
     }
 
     /// Has every later call fail with this error, of a device that is not lost.
     pub fn end(&self, error: Error) {
         let _ = self.failed.set(error);
+        self.abandon();
+    }
+
+    /// Ends waits for what is not submitted any more.
+    fn abandon(&self) {
         self.timeline.abandon();
+        self.transfers.timeline.abandon();
     }
 
     /// Whether the device was lost.
@@ -168,9 +194,11 @@ impl Submitter {
         matches!(self.failed.get(), Some(Error::DeviceLost(_)))
     }
 
-    /// Whether all that the queue has is done, or the device answers no longer. What is not submitted does not count.
+    /// Whether all that the queues have is done, or the device answers no longer. What is not submitted does not count.
     pub fn idle(&self) -> bool {
-        !self.timeline.completed().is_ok_and(|completed| completed < self.submitted.load(Relaxed))
+        let busy = |timeline: &Timeline, submitted| timeline.completed().is_ok_and(|completed| completed < submitted);
+        !busy(&self.timeline, self.submitted.load(Relaxed))
+            && !busy(&self.transfers.timeline, self.transfers.submitted.load(Relaxed))
     }
 
     /// Drops what is not submitted to a lost device, ends the thread, and waits until the device runs nothing any more. False where that is not
@@ -179,8 +207,12 @@ impl Submitter {
         // This waits for a thread that submits. Later ones find the failure before they do.
         let _ = self.flush();
         self.close();
-        // SAFETY: the submitter is the only user of the device's only queue, whose lock is held.
-        let idle = self.queue.with(|_queue| unsafe { self.device.wait_idle() });
+        // SAFETY: the submitter is the only user of the device's queues, whose locks are held.
+        let wait = || unsafe { self.device.wait_idle() };
+        let idle = self.queue.with(|_queue| {
+            let one = Arc::ptr_eq(&self.queue, &self.transfers.queue);
+            if one { wait() } else { self.transfers.queue.with(|_queue| wait()) }
+        });
         // Vulkan takes the commands of a lost device for complete.
         matches!(idle, Ok(()) | Err(VulkanError::DeviceLost))
     }
@@ -210,21 +242,46 @@ impl Submitter {
         }
     }
 
-    fn submit(&self, commands: vk::CommandBuffer, value: u64) -> Result<()> {
-        let (buffers, semaphores, values) = ([commands], [self.timeline.handle()], [value]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info =
-            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&semaphores).push_next(&mut timeline);
-        // SAFETY: the encoder keeps the command buffer, with all that it refers to, until the timeline has reached `value`; `with` locks
-        // the queue; `info` and what it points at outlive the call.
-        let result = fault::point(&self.device, "vkQueueSubmit").and_then(|()| unsafe {
-            self.queue.with(|queue| {
-                let _locked = &queue;
-                (self.device.fns().v1_0.queue_submit)(self.queue.handle(), 1, &info, vk::Fence::null()).result()
-            })
-        });
-        result.map_err(|e| failure(&self.device, "submitting to the device", e))?;
+    fn submit(&self, commands: vk::CommandBuffer, value: u64, after: u64) -> Result<()> {
+        let (signals, waits) = ((&*self.timeline, value), (&*self.transfers.timeline, after));
+        submit(&self.device, &self.queue, &Submission { commands, signals, waits })?;
         self.submitted.store(value, Relaxed);
         Ok(())
     }
+}
+
+/// A command buffer on its way to a queue.
+pub(super) struct Submission<'a> {
+    /// Kept by its encoder until the timeline that it signals has reached the value.
+    pub commands: vk::CommandBuffer,
+    /// The timeline that it signals once it has run, with the value.
+    pub signals: (&'a Timeline, u64),
+    /// The timeline of the other queue that it waits for, with the value; 0 where it waits for nothing.
+    pub waits: (&'a Timeline, u64),
+}
+
+/// Submits a command buffer.
+pub(super) fn submit(device: &Device, queue: &Arc<Queue>, submission: &Submission) -> Result<()> {
+    let &Submission { commands, signals: (signalled, value), waits: (waited, after) } = submission;
+    let (buffers, signals, values) = ([commands], [signalled.handle()], [value]);
+    let (waits, afters, stages) = ([waited.handle()], [after], [vk::PipelineStageFlags::ALL_COMMANDS]);
+    let count = usize::from(after > 0);
+    let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
+        .signal_semaphore_values(&values)
+        .wait_semaphore_values(&afters[..count]);
+    let info = vk::SubmitInfo::default()
+        .command_buffers(&buffers)
+        .signal_semaphores(&signals)
+        .wait_semaphores(&waits[..count])
+        .wait_dst_stage_mask(&stages[..count])
+        .push_next(&mut timeline);
+    // SAFETY: the encoder keeps the command buffer, with all that it refers to, until the timeline has reached `value`; `with` locks the
+    // queue; `info` and what it points at outlive the call.
+    let result = fault::point(device, "vkQueueSubmit").and_then(|()| unsafe {
+        queue.with(|locked| {
+            let _locked = &locked;
+            (device.fns().v1_0.queue_submit)(queue.handle(), 1, &info, vk::Fence::null()).result()
+        })
+    });
+    result.map_err(|e| failure(device, "submitting to the device", e))
 }
