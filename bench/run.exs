@@ -12,11 +12,13 @@
 #   * sweep, binary_backend: an operation's cost from 1 to 10^8 elements, on the device and on Nx.BinaryBackend
 #   * latency: the time of a small operation, layer by layer
 #   * processes: 1 to 64 processes that issue operations concurrently
+#   * transfers: a model with large inputs and results, called by several clients at once
 #
 # Prints JSON lines {case, value, unit}, with {peer} for BinaryBackend. Prints on stderr the device and the cases
 # that it leaves out because they have no kernel. Ends with status 1 when a case failed.
 
-for file <- ~w(measure models cases irregular networks training bert resnet sweep latency),
+for file <- ~w(measure models cases irregular networks training bert resnet sweep latency
+           transfers),
     do: Code.require_file("support/#{file}.exs", __DIR__)
 
 alias Nx.Vulkan.{Fallback, VulkanoBackend}
@@ -40,7 +42,8 @@ sets = [
   {"sweep", VulkanoBackend, Bench.Sweep.all(8)},
   {"binary_backend", Nx.BinaryBackend, Bench.Sweep.all(6)},
   {"latency", VulkanoBackend, Bench.Latency.layers()},
-  {"processes", VulkanoBackend, Bench.Latency.processes()}
+  {"processes", VulkanoBackend, Bench.Latency.processes()},
+  {"transfers", VulkanoBackend, Bench.Transfers.all(sizes)}
 ]
 
 names = if names == [], do: ["peers"], else: names

@@ -246,6 +246,46 @@ fn a_device_that_cannot_be_opened_is_opened_by_a_later_call() {
     });
 }
 
+/// Uploads and reads so much that it runs beside the kernels, with a kernel between.
+fn transfers(gpu: &Gpu) -> Attempt<bool> {
+    const LARGE: usize = 6 << 20;
+    let mut data = vec![6_u32; LARGE / 4];
+    let buffer = gpu.upload(bytemuck::cast_slice(&data), Blocking::Allowed)?;
+    count(gpu, &buffer)?;
+    data[..64].fill(7);
+    Ok(words(gpu, &buffer)? == data)
+}
+
+#[test]
+fn each_call_of_a_large_transfer_that_fails_loses_the_device() {
+    in_own_process("each_call_of_a_large_transfer_that_fails_loses_the_device", || {
+        // The kernel is built. What is submitted is two chunks, the kernel and the way back.
+        assert_eq!(transfers(gpu_at(Some(1)).unwrap()), Ok(true));
+        for (call, error, times) in [
+            ("vkQueueSubmit", Vk::ERROR_DEVICE_LOST, 4),
+            ("vkBeginCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY, 4),
+            ("vkEndCommandBuffer", Vk::ERROR_OUT_OF_HOST_MEMORY, 4),
+            ("vkGetSemaphoreCounterValue", Vk::ERROR_DEVICE_LOST, 2),
+        ] {
+            for after in 0..times {
+                let gpu = gpu_at(Some(1)).unwrap();
+                let old = gpu.upload(bytemuck::cast_slice(&vec![5_u32; 2 << 20]), Blocking::Allowed).unwrap();
+                gpu.stream.finish().unwrap();
+                inject(gpu, call, after, error);
+                assert_lost(transfers(gpu), call);
+                assert_lost(words(gpu, &old), call);
+                assert_eq!(transfers(gpu_at(Some(1)).unwrap()), Ok(true), "{call} {after}");
+                drop(old);
+                let freed = (0..3_000).any(|_| {
+                    thread::sleep(Duration::from_millis(10));
+                    gpu.pool.info().pool == 0
+                });
+                assert!(freed, "{call} {after}: {:?}", gpu.pool.info());
+            }
+        }
+    });
+}
+
 #[test]
 fn what_only_allocates_or_builds_and_fails_is_the_error_of_one_call() {
     in_own_process("what_only_allocates_or_builds_and_fails_is_the_error_of_one_call", || {

@@ -1,7 +1,7 @@
 //! The recorder: commands in order, the barriers between them, and when a batch is due.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use ash::vk;
@@ -384,9 +384,15 @@ impl Recorder {
         }
         self.stages |= stage;
         let value = self.submitted() + 1;
+        // Many callers read the same parameters: what is not written stays in their caches.
+        let mark = |of: &AtomicU64, value| {
+            if of.load(Relaxed) != value {
+                of.store(value, Relaxed);
+            }
+        };
         for allocation in reads {
-            allocation.read_epoch.store(self.epoch, Relaxed);
-            allocation.last_use.store(value, Relaxed);
+            mark(&allocation.read_epoch, self.epoch);
+            mark(&allocation.last_use, value);
         }
         for allocation in writes {
             allocation.write_epoch.store(self.epoch, Relaxed);
