@@ -1,4 +1,7 @@
-//! The mutex of what all callers use in each operation.
+//! The mutex of what all callers use in each operation, and what each thread has one of instead.
+
+use std::array;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -52,6 +55,35 @@ impl<T> AdaptiveMutex<T> {
     }
 }
 
+/// How many values threads share: as many as most machines have schedulers.
+const VALUES: usize = 16;
+
+/// A value for each thread, or for several where there are many. Threads hardly ever wait for each other's.
+pub struct PerThread<T>([AdaptiveMutex<T>; VALUES]);
+
+impl<T: Default> Default for PerThread<T> {
+    fn default() -> Self {
+        Self(array::from_fn(|_| AdaptiveMutex::new(T::default(), true)))
+    }
+}
+
+impl<T> PerThread<T> {
+    /// Locks the calling thread's value.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static INDEX: usize = THREADS.fetch_add(1, Relaxed) % VALUES;
+        }
+        self.0[INDEX.with(|&index| index)].lock()
+    }
+
+    /// Locks the values of all threads, one after the other.
+    pub fn lock_each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
+        self.0.iter().map(AdaptiveMutex::lock)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +103,16 @@ mod tests {
             std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(count))));
             assert_eq!(*counts.lock(), [80_000; 2]);
         }
+    }
+
+    #[test]
+    fn threads_have_values_of_their_own() {
+        let values = PerThread::<Vec<usize>>::default();
+        std::thread::scope(|scope| {
+            (0..2 * VALUES).for_each(|_| drop(scope.spawn(|| (0..3).for_each(|_| values.lock().push(1)))));
+        });
+        let lengths: Vec<_> = values.lock_each().map(|value| value.len()).collect();
+        assert_eq!(lengths.iter().sum::<usize>(), 6 * VALUES);
+        assert!(lengths.iter().filter(|&&length| length > 0).count() > VALUES / 2, "{lengths:?}");
     }
 }

@@ -22,8 +22,7 @@ defmodule Bench.Transfers do
   defp measure(way, clients, rows) do
     weights = Nx.multiply(normal({rows, rows}, 0), 1 / :math.sqrt(rows))
     data = Nx.to_binary(normal({rows, rows}, 1))
-    type = Nx.template({rows, rows}, :f32)
-    predict = Nx.Defn.compile(&max(Nx.dot(&1, &2), 0), [type, type], compiler: Nx.Vulkan.Compiler)
+    predict = Nx.Defn.jit(&Nx.max(Nx.dot(&1, &2), 0), compiler: Nx.Vulkan.Compiler)
     call = call(way, predict, weights, rows)
     expected = call.(data)
 
@@ -45,15 +44,14 @@ defmodule Bench.Transfers do
   # A request is a batch of one matrix: it waits for no other one.
   defp call(:serving, predict, weights, rows) do
     serving =
-      Nx.Serving.new(fn _options -> fn %{matrix: matrix} -> predict.(matrix, weights) end end)
-      |> Nx.Serving.batch_size(rows)
+      Nx.Serving.batch_size(Nx.Serving.new(fn _options -> &predict.(&1, weights) end), rows)
 
     name = :"transfers_#{System.unique_integer([:positive])}"
     {:ok, _pid} = Nx.Serving.start_link(serving: serving, name: name, batch_timeout: 0)
 
     fn data ->
       matrix = Nx.reshape(Nx.from_binary(data, :f32), {rows, rows})
-      Nx.to_binary(Nx.Serving.batched_run(name, Nx.Batch.concatenate([%{matrix: matrix}])))
+      Nx.to_binary(Nx.Serving.batched_run(name, Nx.Batch.concatenate([matrix])))
     end
   end
 end

@@ -10,9 +10,11 @@ mod bounds;
 mod buffer;
 mod checks;
 mod create;
+mod near;
 mod packing;
 mod pool;
 mod size_class;
+mod usage;
 
 pub use account::{Account, Charge};
 pub use bounds::{BOUNDS_RECORD_BYTES, BoundsCheck, CheckedIndices};

@@ -15,7 +15,9 @@ use vulkano::memory::allocator::{GenericMemoryAllocatorCreateInfo, StandardMemor
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
 use super::create::create_buffer;
+use super::near::Near;
 use super::size_class::{MIN_SIZE_BYTES, size_class};
+use super::usage::Usage;
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::{Timeline, fault};
 use crate::error::{Attempt, Error, Retry};
@@ -48,7 +50,7 @@ pub struct Allocation {
     pub size: u64,
     /// Tells this use of the memory from earlier and later ones: no two allocations of a pool have the same.
     pub id: u64,
-    kind: MemoryKind,
+    pub(super) kind: MemoryKind,
     /// The stream's epoch of the last read. An epoch is what is recorded between two barriers; the stream writes it under its lock.
     pub(crate) read_epoch: AtomicU64,
     /// The stream's epoch of the last write.
@@ -127,14 +129,13 @@ impl Drop for AllocationHandle {
         if let Some(mut allocation) = self.allocation.take() {
             // The checks' records return to the pool, too, which is not locked yet.
             allocation.checks.clear();
+            if allocation.kind == MemoryKind::Device {
+                self.pool.usage.give_back(allocation.size);
+            }
+            let Some(allocation) = self.pool.near.keep(allocation, &self.pool.retired) else { return };
             let mut state = self.pool.state.lock();
-            match allocation.kind {
-                MemoryKind::Device => {
-                    state.used -= allocation.size;
-                    state.live -= 1;
-                }
-                MemoryKind::Readback => state.live_readbacks -= 1,
-                MemoryKind::Upload | MemoryKind::Record | MemoryKind::Predicates => {}
+            if allocation.kind == MemoryKind::Readback {
+                state.live_readbacks -= 1;
             }
             if self.pool.retired.load(Relaxed) {
                 state.reserved -= allocation.size;
@@ -167,12 +168,6 @@ struct PoolState {
     free: BTreeMap<(MemoryKind, u64), Vec<Allocation>>,
     /// Bytes that the driver has given.
     reserved: u64,
-    /// Bytes of the device allocations in use.
-    used: u64,
-    /// The most bytes of device allocations in use at a time, since the start or the last reset.
-    most_used: u64,
-    /// How many device allocations are in use.
-    live: u64,
     /// How many readback allocations the host holds.
     live_readbacks: u64,
     /// The most bytes in use at a time when there was no garbage to collect.
@@ -184,8 +179,6 @@ struct PoolState {
     collected_for: u64,
     /// Whether one more tensor of the last large one's size class would have to wait for memory.
     short: bool,
-    /// How many allocations were ever handed out: the last one's identity.
-    handed_out: u64,
 }
 
 struct PoolShared {
@@ -199,6 +192,8 @@ struct PoolShared {
     owner: OnceCell<&'static (dyn Any + Send + Sync)>,
     /// Whether the device runs nothing any more: free memory goes back to the driver at once.
     retired: AtomicBool,
+    usage: Usage,
+    near: Near,
     state: AdaptiveMutex<PoolState>,
 }
 
@@ -236,19 +231,16 @@ impl Pool {
         let state = PoolState {
             free: BTreeMap::new(),
             reserved: 0,
-            used: 0,
-            most_used: 0,
-            live: 0,
             live_readbacks: 0,
             peak: 0,
             headroom: MIN_HEADROOM_BYTES.min(limit),
             collected_for: 0,
             short: false,
-            handed_out: 0,
         };
         let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
         let state = AdaptiveMutex::new(state, timeline.on_cpu());
-        Self(Arc::new(PoolShared { device, allocator, timeline, transfers, limit, owner, retired, state }))
+        let (usage, near) = (Usage::default(), Near::default());
+        Self(Arc::new(PoolShared { device, allocator, timeline, transfers, limit, owner, retired, usage, near, state }))
     }
 
     /// Sets what [`AllocationHandle::owner`] gives. The first call counts.
@@ -264,20 +256,20 @@ impl Pool {
 
     /// What the pool holds now.
     pub fn info(&self) -> MemoryInfo {
-        let state = self.0.state.lock();
+        let Usage { used, most_used, live, .. } = &self.0.usage;
         MemoryInfo {
             limit: self.0.limit,
-            pool: state.reserved,
-            used: state.used,
-            buffers: state.live,
-            most_used: state.most_used,
+            pool: self.0.state.lock().reserved,
+            used: used.load(Relaxed),
+            buffers: live.load(Relaxed),
+            most_used: most_used.load(Relaxed),
         }
     }
 
     /// Has [`MemoryInfo::most_used`] count from now on.
     pub fn reset_most_used(&self) {
-        let mut state = self.0.state.lock();
-        state.most_used = state.used;
+        let Usage { used, most_used, .. } = &self.0.usage;
+        most_used.store(used.load(Relaxed), Relaxed);
     }
 
     /// An allocation of at least `len` bytes, contents undefined, without waiting for the device.
@@ -289,10 +281,14 @@ impl Pool {
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
         let size = size.min(shared.limit.max(MIN_SIZE_BYTES));
+        if let Some(allocation) = shared.near.take(kind, size) {
+            return Ok(self.hand_out(allocation));
+        }
         let released = {
             let mut state = shared.state.lock();
             if let Some(allocation) = shared.reuse(&mut state, kind, size) {
-                return Ok(self.hand_out(&mut state, allocation));
+                state.handed_out(&allocation);
+                return Ok(self.hand_out(allocation));
             }
             if state.headroom < size {
                 match blocking {
@@ -303,7 +299,7 @@ impl Pool {
                     Blocking::Allowed => {
                         let rest = shared.limit.saturating_sub(state.reserved).max(size);
                         state.headroom = (size + (state.reserved / HEADROOM_DIVISOR).max(MIN_HEADROOM_BYTES)).min(rest);
-                        state.peak = state.peak.max(state.used + size);
+                        state.peak = state.peak.max(shared.usage.used.load(Relaxed) + size);
                     }
                 }
             }
@@ -326,7 +322,10 @@ impl Pool {
         let created = shared.create(kind, size, blocking);
         let mut state = shared.state.lock();
         match created {
-            Ok(allocation) => Ok(self.hand_out(&mut state, allocation)),
+            Ok(allocation) => {
+                state.handed_out(&allocation);
+                Ok(self.hand_out(allocation))
+            }
             Err(error) => {
                 state.reserved -= size;
                 state.headroom += size;
@@ -344,21 +343,11 @@ impl Pool {
         }
     }
 
-    fn hand_out(&self, state: &mut PoolState, mut allocation: Allocation) -> AllocationHandle {
-        state.handed_out += 1;
-        allocation.id = state.handed_out;
-        match allocation.kind {
-            MemoryKind::Device => {
-                state.used += allocation.size;
-                state.most_used = state.most_used.max(state.used);
-                state.live += 1;
-                if allocation.size >= LARGE_BYTES {
-                    let free = state.free.get(&(allocation.kind, allocation.size));
-                    state.short = free.is_none_or(Vec::is_empty);
-                }
-            }
-            MemoryKind::Readback => state.live_readbacks += 1,
-            MemoryKind::Upload | MemoryKind::Record | MemoryKind::Predicates => {}
+    fn hand_out(&self, mut allocation: Allocation) -> AllocationHandle {
+        let usage = &self.0.usage;
+        allocation.id = usage.handed_out.fetch_add(1, Relaxed) + 1;
+        if allocation.kind == MemoryKind::Device {
+            usage.take(allocation.size);
         }
         AllocationHandle { allocation: Some(allocation), pool: self.0.clone() }
     }
@@ -380,6 +369,20 @@ impl Pool {
     pub fn trim(&self) {
         let released = self.0.release(&mut self.0.state.lock(), u64::MAX);
         drop(released);
+    }
+}
+
+impl PoolState {
+    /// Counts an allocation that is handed out.
+    fn handed_out(&mut self, allocation: &Allocation) {
+        match allocation.kind {
+            MemoryKind::Device if allocation.size >= LARGE_BYTES => {
+                let free = self.free.get(&(allocation.kind, allocation.size));
+                self.short = free.is_none_or(Vec::is_empty);
+            }
+            MemoryKind::Readback => self.live_readbacks += 1,
+            _ => {}
+        }
     }
 }
 
@@ -421,7 +424,7 @@ impl PoolShared {
             return released;
         }
         let finished = self.finished();
-        for list in state.free.values_mut() {
+        let mut release_from = |list: &mut Vec<Allocation>| {
             let mut index = 0;
             while index < list.len() && sum < bytes {
                 if finished(&list[index]) {
@@ -432,7 +435,9 @@ impl PoolShared {
                     index += 1;
                 }
             }
-        }
+        };
+        state.free.values_mut().for_each(&mut release_from);
+        self.near.lock_each().for_each(|mut near| release_from(&mut near));
         state.free.retain(|_, list| !list.is_empty());
         state.reserved -= sum;
         released

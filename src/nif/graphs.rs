@@ -1,8 +1,5 @@
 //! Calls by the terms that they came from: a call that comes again is replayed from its graph.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-use parking_lot::MutexGuard;
 use rustler::env::{OwnedEnv, SavedTerm};
 use rustler::types::tuple::make_tuple;
 use rustler::{Encoder, Env, Term};
@@ -13,7 +10,7 @@ use crate::error::{Attempt, Error, Result};
 use crate::gpu::{Gpu, Kept};
 use crate::graph::{Cache, Context, Found, Graph, Operand};
 use crate::memory::{Blocking, Buffer};
-use crate::mutex::AdaptiveMutex;
+use crate::mutex::PerThread;
 
 /// Calls of more operands are not captured: each operand is compared with all before it.
 const MAX_OPERANDS: usize = 64;
@@ -33,33 +30,15 @@ impl Default for Graphs {
     }
 }
 
-/// How many caches of graphs a device has. Each scheduler uses one, shared with others where there are more schedulers: comparing the key of
-/// a call takes too long for all of them to do it one after the other. A call is captured once for each cache.
-const CACHES: usize = 16;
-
-/// The graphs of a device.
-struct DeviceGraphs([AdaptiveMutex<Graphs>; CACHES]);
-
-impl Default for DeviceGraphs {
-    fn default() -> Self {
-        // Other schedulers hardly ever wait for a cache, on any device.
-        Self(std::array::from_fn(|_| AdaptiveMutex::new(Graphs::default(), true)))
-    }
-}
+/// The graphs of a device. Each scheduler has some: comparing the key of a call takes too long for all of them to do it one after the other. A
+/// call is captured once for each scheduler.
+#[derive(Default)]
+struct DeviceGraphs(PerThread<Graphs>);
 
 impl Kept for DeviceGraphs {
     fn clear(&self) {
-        self.0.iter().for_each(|graphs| *graphs.lock() = Graphs::default());
+        self.0.lock_each().for_each(|mut graphs| *graphs = Graphs::default());
     }
-}
-
-/// The graphs that the calling scheduler uses.
-fn graphs(gpu: &Gpu) -> Result<MutexGuard<'_, Graphs>> {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static CACHE: usize = THREADS.fetch_add(1, Relaxed) % CACHES;
-    }
-    Ok(gpu.kept::<DeviceGraphs>()?.0[CACHE.with(|&cache| cache)].lock())
 }
 
 /// The results of a call: replayed where its graph is there, captured where it has come once before. The calls of a definition that is
@@ -136,13 +115,13 @@ fn array<const N: usize>(results: Vec<Buffer>) -> Attempt<[Buffer; N]> {
 }
 
 fn find(gpu: &Gpu, key: Term, hash: u64) -> Result<Found> {
-    let mut graphs = graphs(gpu)?;
+    let mut graphs = gpu.kept::<DeviceGraphs>()?.0.lock();
     let Graphs { terms, cache } = &mut *graphs;
     Ok(cache.find(hash, |saved| terms.run(|env| saved.load(env) == key)))
 }
 
 fn keep(gpu: &Gpu, key: Term, hash: u64, graph: Option<Graph>) -> Result<()> {
-    let mut graphs = graphs(gpu)?;
+    let mut graphs = gpu.kept::<DeviceGraphs>()?.0.lock();
     if graphs.cache.is_full(graph.as_ref().map_or(0, Graph::commands)) {
         *graphs = Graphs::default();
     }
