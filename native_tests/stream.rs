@@ -257,6 +257,7 @@ fn independent_transfer() {
         bindings: &[],
         check: None,
         predicate: None,
+        operations: 0,
     };
     gpu.stream.dispatch(&dispatch).unwrap();
     gpu.stream.submit().unwrap();
