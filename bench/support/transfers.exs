@@ -26,8 +26,9 @@ defmodule Bench.Transfers do
     call = call(way, predict, weights, rows)
     expected = call.(data)
 
+    # To compare 64 MiB would take the host as long as the call.
     client = fn ->
-      for _ <- 1..div(@calls, clients), do: ^expected = call.(data)
+      for _ <- 1..div(@calls, clients), do: true = byte_size(call.(data)) == byte_size(expected)
       :ok
     end
 
@@ -35,7 +36,9 @@ defmodule Bench.Transfers do
       1..clients |> Enum.map(fn _ -> Task.async(client) end) |> Task.await_many(:infinity)
     end
 
-    median(run, 7, 2) / @calls * 1.0e3
+    milliseconds = median(run, 7, 2) / @calls * 1.0e3
+    ^expected = call.(data)
+    milliseconds
   end
 
   defp call(:client, predict, weights, rows),
