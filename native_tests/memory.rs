@@ -13,7 +13,7 @@ use std::sync::Once;
 
 use nx_vulkan::error::{Error, Retry, Unfinished};
 use nx_vulkan::gpu::{Gpu, gpu};
-use nx_vulkan::memory::{Blocking, MemoryKind};
+use nx_vulkan::memory::{Blocking, Buffer, MemoryKind};
 use nx_vulkan::program::Type;
 use support::{download, node, run, upload};
 use vulkano::memory::{MemoryHeapFlags, MemoryPropertyFlags, MemoryType};
@@ -85,6 +85,32 @@ fn a_caller_that_may_not_block_is_asked_to_collect_garbage_before_the_driver_is_
     // Small blocks share pieces: none of them asks.
     let small = (0..100).map(|_| gpu.zeroed(1000, Blocking::Refused)).collect::<Result<Vec<_>, _>>();
     assert!(small.is_ok(), "{:?}", small.err());
+}
+
+#[test]
+fn a_transfer_takes_memory_that_the_device_still_uses_only_where_three_allocations_are_so() {
+    let (_alone, gpu) = (ALONE.lock(), limited());
+    const BYTES: u64 = 6 << 20;
+    gpu.stream.finish().unwrap();
+    gpu.pool.trim();
+    let zeroed = || gpu.zeroed(BYTES, Blocking::Allowed).unwrap();
+    let address = |buffer: &Buffer| buffer.allocation().unwrap().address;
+    let for_transfer = || gpu.allocate_for_transfer(BYTES, Blocking::Allowed).unwrap();
+    // The device has none of these commands before the batch ends.
+    let batch = gpu.stream.batch();
+    let buffers = [zeroed(), zeroed(), zeroed()];
+    let addresses = buffers.each_ref().map(address);
+    let [first, second, third] = buffers;
+    drop(first);
+    drop(second);
+    let another = for_transfer();
+    assert!(!addresses.contains(&another.address));
+    drop(third);
+    assert_eq!(for_transfer().address, addresses[0]);
+    drop(batch);
+    gpu.stream.finish().unwrap();
+    let free = [for_transfer(), for_transfer(), for_transfer()].map(|allocation| allocation.address);
+    assert!(addresses.iter().all(|address| free.contains(address)), "{free:?}, {addresses:?}");
 }
 
 #[test]

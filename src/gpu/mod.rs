@@ -144,11 +144,24 @@ impl Gpu {
     /// An allocation of at least `bytes` bytes, contents undefined. Where limit or device are exhausted, pending work is finished, free
     /// allocations are released and the allocation tried again before [`Error::OutOfMemory`].
     pub fn allocate(&self, kind: MemoryKind, bytes: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
-        match self.pool.allocate(kind, bytes, blocking) {
+        self.allocate_by(blocking, || self.pool.allocate(kind, bytes, blocking))
+    }
+
+    /// As [`Gpu::allocate`], device memory that a transfer writes.
+    pub fn allocate_for_transfer(&self, bytes: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+        self.allocate_by(blocking, || self.pool.allocate_for_transfer(bytes, blocking))
+    }
+
+    fn allocate_by(
+        &self,
+        blocking: Blocking,
+        allocate: impl Fn() -> Attempt<AllocationHandle>,
+    ) -> Attempt<AllocationHandle> {
+        match allocate() {
             Err(Unfinished::Failed(Error::OutOfMemory(_))) if blocking == Blocking::Allowed => {
                 self.stream.finish()?;
                 self.pool.trim();
-                self.pool.allocate(kind, bytes, blocking)
+                allocate()
             }
             other => other,
         }

@@ -78,9 +78,14 @@ impl Gpu {
         if data.len() > MAX_NONBLOCKING_COPY_BYTES {
             blocking.require()?;
         }
-        let allocation = self.allocate(MemoryKind::Device, data.len() as u64, blocking)?;
+        let len = data.len() as u64;
+        let allocation = if data.len() >= MIN_CONCURRENT_BYTES && self.stream.has_transfer_queue() {
+            self.allocate_for_transfer(len, blocking)?
+        } else {
+            self.allocate(MemoryKind::Device, len, blocking)?
+        };
         self.write(&allocation, data, blocking)?;
-        Ok(Buffer::new(data.len() as u64, allocation))
+        Ok(Buffer::new(len, allocation))
     }
 
     /// Overwrites all of a buffer.

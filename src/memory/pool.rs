@@ -1,5 +1,7 @@
 //! The pool of allocations in size classes: who owns which memory, and when the driver is asked for more.
 
+mod reuse;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -277,6 +279,22 @@ impl Pool {
     /// A call that may not block gets [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and
     /// [`Retry::Blocking`] where that has happened and the driver must be asked for memory, which can take milliseconds.
     pub fn allocate(&self, kind: MemoryKind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+        self.allocate_with(kind, len, blocking, |state, size| self.0.reuse(state, kind, size))
+    }
+
+    /// As [`Pool::allocate`], device memory that a transfer writes beside the kernels: it would wait for commands that still use
+    /// the memory.
+    pub fn allocate_for_transfer(&self, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
+        self.allocate_with(MemoryKind::Device, len, blocking, |state, size| self.0.reuse_for_transfer(state, size))
+    }
+
+    fn allocate_with(
+        &self,
+        kind: MemoryKind,
+        len: u64,
+        blocking: Blocking,
+        reuse: impl Fn(&mut PoolState, u64) -> Option<Allocation>,
+    ) -> Attempt<AllocationHandle> {
         let shared = &self.0;
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
@@ -286,7 +304,7 @@ impl Pool {
         }
         let released = {
             let mut state = shared.state.lock();
-            if let Some(allocation) = shared.reuse(&mut state, kind, size) {
+            if let Some(allocation) = reuse(&mut state, size) {
                 state.handed_out(&allocation);
                 return Ok(self.hand_out(allocation));
             }
@@ -387,62 +405,6 @@ impl PoolState {
 }
 
 impl PoolShared {
-    /// A test for allocations that the device no longer uses. It asks for the timeline's value once, not for each allocation, and for that of
-    /// transfers where there was one.
-    fn finished(&self) -> impl Fn(&Allocation) -> bool {
-        let retired = self.retired.load(Relaxed);
-        let completed = if retired { u64::MAX } else { self.timeline.completed().unwrap_or(0) };
-        move |allocation| {
-            let transferred = retired || self.transfers.reached(allocation.last_transfer.load(Relaxed));
-            transferred && allocation.last_use.load(Relaxed) <= completed
-        }
-    }
-
-    fn first_finished(&self, list: &[Allocation]) -> Option<usize> {
-        if list.is_empty() { None } else { list.iter().position(self.finished()) }
-    }
-
-    /// Takes a free allocation of the class. The host may write or read only what the device no longer uses; the stream's barriers order
-    /// the uses of device memory.
-    fn reuse(&self, state: &mut PoolState, kind: MemoryKind, size: u64) -> Option<Allocation> {
-        let list = state.free.get_mut(&(kind, size))?;
-        match kind {
-            MemoryKind::Device | MemoryKind::Predicates => list.pop(),
-            MemoryKind::Upload | MemoryKind::Readback | MemoryKind::Record => {
-                let index = self.first_finished(list)?;
-                Some(list.swap_remove(index))
-            }
-        }
-    }
-
-    /// Takes free allocations that the device no longer uses, `bytes` bytes of them or all. Dropping them frees their memory, which takes
-    /// the driver long: the caller drops them once the state is unlocked.
-    #[must_use]
-    fn release(&self, state: &mut PoolState, bytes: u64) -> Vec<Allocation> {
-        let (mut released, mut sum) = (vec![], 0);
-        if bytes == 0 {
-            return released;
-        }
-        let finished = self.finished();
-        let mut release_from = |list: &mut Vec<Allocation>| {
-            let mut index = 0;
-            while index < list.len() && sum < bytes {
-                if finished(&list[index]) {
-                    let allocation = list.swap_remove(index);
-                    sum += allocation.size;
-                    released.push(allocation);
-                } else {
-                    index += 1;
-                }
-            }
-        };
-        state.free.values_mut().for_each(&mut release_from);
-        self.near.lock_each().for_each(|mut near| release_from(&mut near));
-        state.free.retain(|_, list| !list.is_empty());
-        state.reserved -= sum;
-        released
-    }
-
     /// Makes an allocation: for a call that may not block from memory that the driver has given before, or not at all.
     fn create(&self, kind: MemoryKind, size: u64, blocking: Blocking) -> Attempt<Allocation> {
         let failed = |why| Error::OutOfMemory(format!("no memory for a buffer of {size} bytes: {why}"));

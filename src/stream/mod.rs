@@ -59,6 +59,11 @@ impl Stream {
         self.submitter.transfers.timeline.clone()
     }
 
+    /// Whether large transfers have a queue of their own.
+    pub fn has_transfer_queue(&self) -> bool {
+        !Arc::ptr_eq(&self.queue, &self.submitter.transfers.queue)
+    }
+
     /// Records one dispatch.
     pub fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
         self.record(|recorder| recorder.dispatch(dispatch))
