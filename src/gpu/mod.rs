@@ -130,6 +130,8 @@ impl Gpu {
                 self.pipelines.clear();
                 self.kept.get().inspect(|kept| kept.clear());
                 self.pool.retire();
+                // Lavapipe keeps a destroyed pipeline's code until its queue is used the next time.
+                self.stream.wait_idle();
             }
         });
     }

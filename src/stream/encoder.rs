@@ -94,11 +94,8 @@ impl Encoder {
 
     fn begin(&mut self) -> Result<CommandPoolAlloc> {
         while self.in_flight.front().is_some_and(|submission| self.timeline.reached(submission.value)) {
-            if let Some(InFlight { buffer, sets, .. }) = self.in_flight.pop_front() {
-                self.free.push(buffer);
-                // SAFETY: the command buffer has run.
-                unsafe { self.descriptors.recycle(sets) };
-            }
+            // SAFETY: the command buffer has run.
+            unsafe { self.take_back() };
         }
         let buffer = match self.free.pop() {
             Some(buffer) => buffer,
@@ -112,6 +109,31 @@ impl Encoder {
             .and_then(|()| begin())
             .map_err(|e| Error::vulkan("beginning a command buffer", e))?;
         Ok(buffer)
+    }
+
+    /// Takes back what the oldest submission needs.
+    ///
+    /// # Safety
+    ///
+    /// The device must have run it.
+    unsafe fn take_back(&mut self) {
+        if let Some(InFlight { buffer, sets, .. }) = self.in_flight.pop_front() {
+            self.free.push(buffer);
+            // SAFETY: the caller's promise.
+            unsafe { self.descriptors.recycle(sets) };
+        }
+    }
+
+    /// Takes back what all submissions need.
+    ///
+    /// # Safety
+    ///
+    /// The device must run nothing.
+    pub unsafe fn take_all_back(&mut self) {
+        while !self.in_flight.is_empty() {
+            // SAFETY: the caller's promise.
+            unsafe { self.take_back() };
+        }
     }
 
     fn allocate(&self) -> Result<CommandPoolAlloc> {

@@ -141,7 +141,7 @@ impl Stream {
 
     /// Submits what is recorded and waits until all of it has run, transfers included.
     pub fn finish(&self) -> Result<()> {
-        let value = self.start()?;
+        let value = self.record(|recorder| recorder.submit(true))?;
         self.submitter.flush()?;
         let transfer = self.submitter.transfers.timeline.submitted.load(Relaxed);
         self.wait_for_transfer(Transfer { after: value, value: transfer })
@@ -158,7 +158,7 @@ impl Stream {
 
     /// Waits until the commands that write an allocation have run; those that were recorded later need not have.
     pub fn wait_for_writes(&self, allocation: &Allocation) -> Result<()> {
-        self.start()?;
+        self.record(|recorder| recorder.submit(true))?;
         self.submitter.flush()?;
         self.wait(allocation.last_write.load(Relaxed))
     }
@@ -205,6 +205,11 @@ impl Stream {
     pub fn retire(&self) -> bool {
         self.recorder.lock().forget();
         self.submitter.drain()
+    }
+
+    /// Waits until the device runs nothing. False where that is not known.
+    pub fn wait_idle(&self) -> bool {
+        self.submitter.wait_idle()
     }
 
     /// Whether the device has nothing to do. What is not submitted does not count.

@@ -207,6 +207,16 @@ impl Submitter {
         // This waits for a thread that submits. Later ones find the failure before they do.
         let _ = self.flush();
         self.close();
+        let idle = self.wait_idle();
+        if idle {
+            // SAFETY: the device runs nothing, and the failure keeps later batches from being submitted.
+            unsafe { self.encoder.lock().take_all_back() };
+        }
+        idle
+    }
+
+    /// Waits until the device runs nothing. False where that is not known.
+    pub fn wait_idle(&self) -> bool {
         // SAFETY: the submitter is the only user of the device's queues, whose locks are held.
         let wait = || unsafe { self.device.wait_idle() };
         let idle = self.queue.with(|_queue| {

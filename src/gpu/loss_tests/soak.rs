@@ -1,9 +1,42 @@
-//! Faults for as long as one likes.
+//! What losses leave behind, and faults for as long as one likes.
 
 use super::*;
 
+/// Pieces of memory that hold code and are no file's: drivers that compile for the CPU have one for each kernel.
+fn pieces_of_code() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let is_code = |line: &&str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.len() == 5 && fields[1].contains('x')
+    };
+    maps.lines().filter(is_code).count()
+}
+
+/// A process of Linux may have 65,530 pieces of memory.
+#[test]
+fn a_lost_device_gives_back_the_code_of_its_kernels() {
+    in_own_process("soak::a_lost_device_gives_back_the_code_of_its_kernels", || {
+        const KERNELS: usize = 64;
+        let gpu = gpu_at(Some(1)).unwrap();
+        let before = pieces_of_code();
+        let buffer = gpu.upload(bytemuck::cast_slice(&[0_u32; 64]), Blocking::Allowed).unwrap();
+        (0..KERNELS).for_each(|key| count_by(gpu, 1000 + key as u64, &buffer).unwrap());
+        assert_eq!(words(gpu, &buffer).unwrap(), [KERNELS as u32; 64]);
+        let built = pieces_of_code();
+        assert!(gpu.caps.kind != "cpu" || built >= before + KERNELS * 3 / 4, "{before} {built}");
+
+        gpu.stream.lose(Error::DeviceLost("it is lost".into()));
+        assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64]);
+        let given_back = (0..3_000).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            pieces_of_code() < before + KERNELS / 2
+        });
+        assert!(given_back, "{before} before, {built} with kernels, {} now", pieces_of_code());
+    });
+}
+
 /// The time between two faults of the soak.
-const FAULT_EVERY: Duration = Duration::from_secs(2);
+const FAULT_EVERY: Duration = Duration::from_secs(5);
 
 /// Seconds are given by `NX_VULKAN_SOAK_SECONDS`.
 #[test]
