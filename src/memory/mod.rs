@@ -10,10 +10,10 @@ mod bounds;
 mod buffer;
 mod checks;
 mod create;
-mod near;
 mod packing;
 mod pool;
 mod size_class;
+mod thread_cache;
 mod usage;
 
 pub use account::{Account, Charge};

@@ -17,8 +17,8 @@ use vulkano::memory::allocator::{GenericMemoryAllocatorCreateInfo, StandardMemor
 use vulkano::memory::{MemoryPropertyFlags, MemoryType};
 
 use super::create::create_buffer;
-use super::near::Near;
 use super::size_class::{MIN_SIZE_BYTES, size_class};
+use super::thread_cache::ThreadCache;
 use super::usage::Usage;
 use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::{Timeline, fault};
@@ -134,7 +134,7 @@ impl Drop for AllocationHandle {
             if allocation.kind == MemoryKind::Device {
                 self.pool.usage.give_back(allocation.size);
             }
-            let Some(allocation) = self.pool.near.keep(allocation, &self.pool.retired) else { return };
+            let Some(allocation) = self.pool.thread_cache.keep(allocation, &self.pool.retired) else { return };
             let mut state = self.pool.state.lock();
             if allocation.kind == MemoryKind::Readback {
                 state.live_readbacks -= 1;
@@ -195,7 +195,7 @@ struct PoolShared {
     /// Whether the device runs nothing any more: free memory goes back to the driver at once.
     retired: AtomicBool,
     usage: Usage,
-    near: Near,
+    thread_cache: ThreadCache,
     state: AdaptiveMutex<PoolState>,
 }
 
@@ -241,8 +241,19 @@ impl Pool {
         };
         let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
         let state = AdaptiveMutex::new(state, timeline.on_cpu());
-        let (usage, near) = (Usage::default(), Near::default());
-        Self(Arc::new(PoolShared { device, allocator, timeline, transfers, limit, owner, retired, usage, near, state }))
+        let (usage, thread_cache) = (Usage::default(), ThreadCache::default());
+        Self(Arc::new(PoolShared {
+            device,
+            allocator,
+            timeline,
+            transfers,
+            limit,
+            owner,
+            retired,
+            usage,
+            thread_cache,
+            state,
+        }))
     }
 
     /// Sets what [`AllocationHandle::owner`] gives. The first call counts.
@@ -299,7 +310,7 @@ impl Pool {
         let too_large = || Error::OutOfMemory(format!("a buffer of {len} bytes is over the limit of {}", shared.limit));
         let size = size_class(len).filter(|&size| size <= shared.limit || len <= shared.limit).ok_or_else(too_large)?;
         let size = size.min(shared.limit.max(MIN_SIZE_BYTES));
-        if let Some(allocation) = shared.near.take(kind, size) {
+        if let Some(allocation) = shared.thread_cache.take(kind, size) {
             return Ok(self.hand_out(allocation));
         }
         let released = {

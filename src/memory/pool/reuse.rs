@@ -68,7 +68,7 @@ impl PoolShared {
             }
         };
         state.free.values_mut().for_each(&mut release_from);
-        self.near.lock_each().for_each(|mut near| release_from(&mut near));
+        self.thread_cache.lock_each().for_each(|mut cached| release_from(&mut cached));
         state.free.retain(|_, list| !list.is_empty());
         state.reserved -= sum;
         released
