@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.SetupTest do
   @moduletag :tmp_dir
 
   # What Debian's smallest system has and the script uses.
-  @tools ~w(sh cut dirname find grep head sed sort)
+  @tools ~w(sh cat cut dirname find grep head mktemp rm sed sort)
 
   setup %{tmp_dir: folder} do
     for tool <- @tools,
@@ -47,13 +47,30 @@ defmodule Nx.Vulkan.SetupTest do
     assert output =~ "There is no C compiler (cc)."
   end
 
+  defp install(folder, arguments) do
+    env = [{"PATH", folder}]
+    System.cmd(Path.expand("bin/install-packages"), arguments, env: env, stderr_to_stdout: true)
+  end
+
   test "packages are not installed without root", %{tmp_dir: folder} do
-    install = fn arguments ->
-      env = [{"PATH", folder}]
-      System.cmd(Path.expand("bin/install-packages"), arguments, env: env, stderr_to_stdout: true)
+    assert install(folder, ["gcc"]) == {"bin/install-packages needs root.\n", 1}
+    assert install(folder, []) == {"usage: bin/install-packages PACKAGE...\n", 1}
+  end
+
+  test "what apt writes is shown where it fails", %{tmp_dir: folder} do
+    program(folder, "id", "echo 0")
+    program(folder, "apt-cache", "echo o=Debian,n=trixie,")
+    # Neither the update nor the simulation ends in the package.
+    apt = fn status ->
+      ~s(case "$*" in *gcc\) echo "written by apt" >&2; exit #{status} ;; esac)
     end
 
-    assert install.(["gcc"]) == {"bin/install-packages needs root.\n", 1}
-    assert install.([]) == {"usage: bin/install-packages PACKAGE...\n", 1}
+    program(folder, "apt-get", apt.(0))
+    assert install(folder, ["gcc"]) == {"Installing: gcc\n", 0}
+
+    program(folder, "apt-get", apt.(100))
+
+    assert install(folder, ["gcc"]) ==
+             {"Installing: gcc\nwritten by apt\napt could not install them.\n", 1}
   end
 end
