@@ -74,6 +74,10 @@ fn inject(gpu: &Gpu, call: &'static str, after: usize, result: Vk) {
     fault::inject(&gpu.device, fault::Fault { call, after, result });
 }
 
+fn lose(gpu: &Gpu) {
+    gpu.stream.lose(Error::DeviceLost("it is lost".into()));
+}
+
 fn words(gpu: &Gpu, buffer: &Buffer) -> Attempt<Vec<u32>> {
     Ok(bytemuck::pod_collect_to_vec(gpu.read(buffer, 0, buffer.len())?.bytes()))
 }
@@ -228,7 +232,7 @@ fn a_device_that_cannot_be_opened_is_opened_by_a_later_call() {
         ] {
             let lost = gpu_at(Some(1)).unwrap();
             let old = lost.upload(bytemuck::cast_slice(&[5_u32; 64]), Blocking::Allowed).unwrap();
-            lost.stream.lose(Error::DeviceLost("it is lost".into()));
+            lose(lost);
             fault::inject_opening(fault::Fault { call, after: 0, result });
             let refused = gpu_at(Some(1)).map(drop).unwrap_err();
             match call {
