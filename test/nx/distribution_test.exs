@@ -8,6 +8,12 @@ defmodule Nx.Vulkan.DistributionTest do
 
   setup_all do
     {_, 0} = System.cmd("epmd", ["-daemon"])
+    # It returns before it listens.
+    Enum.find(1..100, fn _ ->
+      {_, status} = System.cmd("epmd", ["-names"], stderr_to_stdout: true)
+      status == 0 or Process.sleep(50) != :ok
+    end)
+
     {:ok, _} = Node.start(:"nx_vulkan_#{System.pid()}@127.0.0.1", :longnames)
     on_exit(&Node.stop/0)
     {_peer, node} = Remote.start_node(:"nx_vulkan_peer_#{System.pid()}")
