@@ -10,7 +10,6 @@ use super::workgroup::{LoopStep, StepInput};
 use super::{Type, op::Reduction, op::Typing};
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
-use crate::program::types::Support;
 
 /// The most steps of a chain's program, which bounds the time to compile its kernel.
 const MAX_CHAIN_STEPS: usize = 20_000;
@@ -161,16 +160,14 @@ impl ChainProgram {
         Ok(())
     }
 
-    /// Fails where the device lacks a type, or has to emulate it, and for complex numbers.
+    /// Fails where the device lacks a type, or emulates it by structures, and for complex numbers.
     pub fn check_types(&self, caps: &Capabilities) -> Result<()> {
         let types = |step: &LoopStep| -> Vec<Type> {
             (0..step.program.inputs.len() + step.program.nodes.len()).map(|i| step.program.type_of(i)).collect()
         };
         let all = self.given.steps.iter().flat_map(types).chain(self.given.operands.iter().copied());
         for ty in all {
-            if ty.support(caps) != Support::Device {
-                return Err(Error::Unsupported(format!("{} has no {}", caps.name, ty.suffix())));
-            }
+            ty.check(caps)?;
             if ty.is_complex() {
                 return Err(Error::Unsupported("complex numbers in a log-density".into()));
             }

@@ -15,7 +15,6 @@ use super::{Attribute, Axes, Program, Type, elements};
 use crate::device::Capabilities;
 use crate::error::{Error, Result};
 use crate::memory::CheckedIndices;
-use crate::program::types::Support;
 
 /// The most slots of a program, which bounds the registers and parameters of its kernel.
 const MAX_SLOTS: usize = 256;
@@ -284,15 +283,12 @@ impl WorkgroupProgram {
         Ok(Self { given, slot_bytes, swapped })
     }
 
-    /// Fails where the device lacks a type, or has to emulate it.
+    /// Fails where the device lacks a type, or emulates it by structures.
     pub fn check_types(&self, caps: &Capabilities) -> Result<()> {
         let types = |step: &LoopStep| -> Vec<Type> {
             (0..step.program.inputs.len() + step.program.nodes.len()).map(|i| step.program.type_of(i)).collect()
         };
-        match self.given.steps().flat_map(types).find(|ty| ty.support(caps) != Support::Device) {
-            Some(ty) => Err(Error::Unsupported(format!("{} emulates {}", caps.name, ty.suffix()))),
-            None => Ok(()),
-        }
+        self.given.steps().flat_map(types).try_for_each(|ty| ty.check(caps))
     }
 
     /// Where each slot starts in scratch memory, `None` for one that has a buffer of its own, and the bytes of scratch memory. Operands that

@@ -29,6 +29,47 @@ defmodule Nx.Vulkan.ChainTest do
   # less than 1.5e-6.
   @bounds [f64: 1.0e-13, f32: 2.0e-5]
 
+  # Two steps of two chains by both calls, compared with `Chain.leapfrog/5`.
+  defp assert_runs_by_native_v([one_chain, batch], name, chain, data) do
+    {d, type} = {chain.dimensions, chain.type}
+    {_, bits} = Nx.Type.normalize!(type)
+
+    {q, p} =
+      {Nx.as_type(ChainModels.numbers({2, d}), type),
+       Nx.as_type(ChainModels.numbers({2, d}, 1.1), type)}
+
+    mass = Nx.add(ChainModels.numbers({d}), 1.5)
+    options = [steps: 2, step_size: 0.01, chains: 2, inverse_mass: {:diagonal, mass}]
+    {:ok, expected} = Chain.leapfrog(chain, q, p, data, options)
+
+    extras = Chain.pack(chain, data, mass)
+    observations = div(byte_size(extras), div(bits, 8)) - d
+
+    push = fn count ->
+      <<2::32-little, observations::32-little, d::32-little, count::32-little,
+        0.01::float-little-size(bits)>>
+    end
+
+    run = fn call, q, p, extras, count ->
+      {:ok, {q_chain, p_chain, grad_chain, logp_chain}} =
+        call.(Nx.to_binary(q), Nx.to_binary(p), extras, push.(count), 2, chain.spv_path)
+
+      %{q: q_chain, p: p_chain, grad: grad_chain, logp: logp_chain}
+    end
+
+    states = run.(batch, q, p, extras <> extras, 2)
+
+    for {key, bytes} <- states,
+        do: assert({name, key, bytes} == {name, key, binary(expected[key])})
+
+    for i <- 0..1 do
+      states = run.(one_chain, q[i], p[i], extras, 1)
+
+      for {key, bytes} <- states,
+          do: assert({name, key, bytes} == {name, key, binary(expected[key][i])})
+    end
+  end
+
   # The states after each step, with gradients by Nx on BinaryBackend.
   defp reference(logp, template, data, q, p, step_size, inverse_mass, steps) do
     evaluate =
@@ -299,8 +340,6 @@ defmodule Nx.Vulkan.ChainTest do
     @tag float64: type == :f64
     test "the SPIR-V file runs by NativeV's calls in #{type}" do
       type = unquote(type)
-      {_, bits} = Nx.Type.normalize!(type)
-      [one_chain, batch] = @native_v[type]
 
       # Sums in one loop, matrices in memory, integers that index, and movement of elements.
       names = ["normal", "Gaussian process", "intercepts of 30 groups", "movement of elements"]
@@ -309,42 +348,13 @@ defmodule Nx.Vulkan.ChainTest do
         [_, template, data, logp | _] =
           ChainModels.all() |> Enum.find(&(elem(&1, 0) == name)) |> Tuple.to_list()
 
-        {:ok, chain} = Chain.compile(logp, template, data, type: type)
-        d = chain.dimensions
+        case Chain.compile(logp, template, data, type: type) do
+          {:ok, chain} ->
+            assert_runs_by_native_v(@native_v[type], name, chain, data)
 
-        {q, p} =
-          {Nx.as_type(ChainModels.numbers({2, d}), type),
-           Nx.as_type(ChainModels.numbers({2, d}, 1.1), type)}
-
-        mass = Nx.add(ChainModels.numbers({d}), 1.5)
-        options = [steps: 2, step_size: 0.01, chains: 2, inverse_mass: {:diagonal, mass}]
-        {:ok, expected} = Chain.leapfrog(chain, q, p, data, options)
-
-        extras = Chain.pack(chain, data, mass)
-        observations = div(byte_size(extras), div(bits, 8)) - d
-
-        push = fn count ->
-          <<2::32-little, observations::32-little, d::32-little, count::32-little,
-            0.01::float-little-size(bits)>>
-        end
-
-        run = fn call, q, p, extras, count ->
-          {:ok, {q_chain, p_chain, grad_chain, logp_chain}} =
-            call.(Nx.to_binary(q), Nx.to_binary(p), extras, push.(count), 2, chain.spv_path)
-
-          %{q: q_chain, p: p_chain, grad: grad_chain, logp: logp_chain}
-        end
-
-        states = run.(batch, q, p, extras <> extras, 2)
-
-        for {key, bytes} <- states,
-            do: assert({name, key, bytes} == {name, key, binary(expected[key])})
-
-        for i <- 0..1 do
-          states = run.(one_chain, q[i], p[i], extras, 1)
-
-          for {key, bytes} <- states,
-              do: assert({name, key, bytes} == {name, key, binary(expected[key][i])})
+          # Where workgroups are small, as SwiftShader's, an invocation of a CPU device would loop too often.
+          {:error, {:unsupported, reason}} ->
+            assert {name, reason =~ "loops have"} == {"Gaussian process", true}
         end
       end
     end
