@@ -97,14 +97,29 @@ vec4 value_vector(IDX at, uint key, uint d) {
 }
 
 #if STAGED
-void stage(IDX at, uint count) {
-  [[dont_unroll]] for (uint e = thread; e < KEYS * DEPTH4; e += THREADS) {
-    uint key = e / DEPTH4, d = e % DEPTH4;
-    keys_tile[key][d] = key < count ? k_at(k_base + (at + key) * p.k_key, d * 4) : vec4(0);
+const uint KEY_LOADS = (KEYS * DEPTH4 + THREADS - 1) / THREADS, VALUE_LOADS = (KEYS * VALUES4 + THREADS - 1) / THREADS;
+vec4 fetched_keys[KEY_LOADS], fetched_values[VALUE_LOADS];
+
+// Loads what `put` writes to shared memory. Keys beyond the `count` repeat the last one: no load waits for a comparison.
+void fetch(IDX at, uint count) {
+  [[unroll]] for (uint i = 0; i < KEY_LOADS; i++) {
+    uint e = thread + i * THREADS;
+    fetched_keys[i] = k_at(k_base + (at + min(e / DEPTH4, count - 1)) * p.k_key, e % DEPTH4 * 4);
   }
-  [[dont_unroll]] for (uint e = thread; e < KEYS * VALUES4; e += THREADS) {
-    uint key = e / VALUES4, d = e % VALUES4;
-    values_tile[key][d] = key < count ? v_at(v_base + (at + key) * p.v_key, d * 4) : vec4(0);
+  [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
+    uint e = thread + i * THREADS;
+    fetched_values[i] = v_at(v_base + (at + min(e / VALUES4, count - 1)) * p.v_key, e % VALUES4 * 4);
+  }
+}
+
+void put(uint count) {
+  [[unroll]] for (uint i = 0; i < KEY_LOADS; i++) {
+    uint e = thread + i * THREADS, key = e / DEPTH4;
+    if (key < KEYS) keys_tile[key][e % DEPTH4] = key < count ? fetched_keys[i] : vec4(0);
+  }
+  [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
+    uint e = thread + i * THREADS, key = e / VALUES4;
+    if (key < KEYS) values_tile[key][e % VALUES4] = key < count ? fetched_values[i] : vec4(0);
   }
 }
 #endif
@@ -287,11 +302,16 @@ void main() {
     total[i] = TOTAL(0);
     [[unroll]] for (uint v = 0; v < VECTORS; v++) sums[i][v] = SUM4(0);
   }
-  IDX end = SPLIT != 0 ? min(p.keys, (split + 1) * p.chunk) : p.keys;
-  [[dont_unroll]] for (IDX at = SPLIT != 0 ? split * p.chunk : 0; at < end; at += KEYS) {
+  IDX start = SPLIT != 0 ? split * p.chunk : 0, end = SPLIT != 0 ? min(p.keys, (split + 1) * p.chunk) : p.keys;
+#if STAGED
+  if (start < end) fetch(start, uint(min(end - start, IDX(KEYS))));
+#endif
+  [[dont_unroll]] for (IDX at = start; at < end; at += KEYS) {
     uint count = uint(min(end - at, IDX(KEYS)));
 #if STAGED
-    stage(at, count);
+    put(count);
+    // The next step's are on their way while this one is computed.
+    if (end - at > KEYS) fetch(at + KEYS, uint(min(end - at - KEYS, IDX(KEYS))));
 #endif
     barrier();
     SUM products[ROWS][KEYS_OF_THREAD];
