@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Compiler.Simplification do
   @moduledoc false
   # Makes of a definition's expression one that computes the same bits with fewer operations: expressions that are
-  # equal become one, a reduction that keeps its axes is that which drops them, squares are products, and a product reads
-  # what is stored in a narrower type as it is. It changes nothing else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
+  # equal become one, a reduction that keeps its axes is that which drops them, squares are products, quotients of choices are
+  # choices of quotients, and a product reads what is stored in a narrower type as it is. It changes nothing else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
   #
   # Functions that call the same function on the same tensor make such expressions. Only operations are merged that
   # depend on their arguments alone. Loops have a scope of their own, within which equal expressions become one.
@@ -77,7 +77,14 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
       %{} ->
         {args, state} = arguments(tensor, state)
-        done = tensor |> with_arguments(args) |> square() |> without_conversions()
+
+        done =
+          tensor
+          |> with_arguments(args)
+          |> square()
+          |> choice_of_quotients()
+          |> without_conversions()
+
         done = MovementRules.apply_to(done, state.readers)
         # What becomes another tensor has the readers of the one that it was.
         state = update_in(state.readers, &Map.put_new(&1, done.data.id, &1[id]))
@@ -116,6 +123,50 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   end
 
   defp square(tensor), do: tensor
+
+  # A choice between two numbers divided by another one is a choice between their quotients, where these are exact: the gradient of a
+  # maximum, and with it that of ReLU, has such a division for each element, which takes longer than all else that it does.
+  defp choice_of_quotients(%T{data: %Expr{op: :divide, args: [a, b]}} = tensor) do
+    with {above, dividends} <- choice(a, tensor.shape),
+         {below, divisors} <- choice(b, tensor.shape),
+         true <- Enum.all?(divisors, &(&1 != 0)),
+         quotients = for(x <- dividends, do: for(y <- divisors, do: x / y)),
+         true <- Enum.all?(List.flatten(quotients), &exact?(&1, tensor.type)) do
+      between(above, Enum.map(quotients, &between(below, &1, tensor)), tensor)
+    else
+      _ -> tensor
+    end
+  end
+
+  defp choice_of_quotients(tensor), do: tensor
+
+  # The predicate and the numbers that it chooses between; a constant is a choice without a predicate.
+  defp choice(%T{data: %Expr{op: :constant, args: [number]}}, _shape) when is_number(number),
+    do: {nil, [number]}
+
+  defp choice(%T{data: %Expr{op: :select, args: [pred, a, b]}, shape: shape}, shape) do
+    with {nil, [a]} <- choice(a, shape), {nil, [b]} <- choice(b, shape), do: {pred, [a, b]}
+  end
+
+  defp choice(_tensor, _shape), do: nil
+
+  # The choice between two numbers or tensors, as a tensor of the type and shape of `like`.
+  defp between(nil, [value], like), do: constant(value, like)
+  defp between(_pred, [same, same], like), do: constant(same, like)
+
+  defp between(pred, values, like) do
+    args = [pred | Enum.map(values, &constant(&1, like))]
+    %{like | data: %{like.data | id: make_ref(), op: :select, args: args}}
+  end
+
+  defp constant(%T{} = tensor, _like), do: tensor
+
+  defp constant(number, like),
+    do: %{like | data: %{like.data | id: make_ref(), op: :constant, args: [number]}}
+
+  # Whether a float is a number of the type.
+  defp exact?(number, type),
+    do: Nx.to_number(Nx.tensor(number, type: type, backend: Nx.BinaryBackend)) === number
 
   # A product's kernels convert the operands to its type as they load them, so a conversion that loses nothing needs no kernel of
   # its own, nor memory for what it would store. Of floats only one operand is left as it is: the product of two narrow ones
