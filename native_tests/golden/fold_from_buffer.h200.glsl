@@ -12,7 +12,7 @@ float next(IDX o, IDX r, float accumulator) {
   IDX at1 = rest_r;
   index0 += at1 * p.stride0_1;
   precise float v0 = float(AT(float, p.input0, index0));
-  precise int v1 = int(AT(int, p.input1, IDX(0)));
+  int v1 = int(AT(int, p.input1, IDX(0)));
   precise float v2 = accumulator;
   precise float v3 = nx_multiply(v2, v0);
   return v3;

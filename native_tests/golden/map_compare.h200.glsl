@@ -6,7 +6,7 @@ IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_Nu
 uint8_t element(IDX i, float x0, double x1) {
   precise float v0 = float(x0);
   precise double v1 = double(x1);
-  precise uint v2 = uint(nx_less(to_f64(v0), v1)) + uint(gl_WorkGroupID.z);
+  uint v2 = uint(nx_less(to_f64(v0), v1)) + uint(gl_WorkGroupID.z);
   return uint8_t(v2);
 }
 #define BASES(w, o) 

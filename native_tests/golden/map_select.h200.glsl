@@ -14,7 +14,7 @@ float element(IDX i, float x0) {
   precise float v0 = float(x0);
   precise float v1 = float(uintBitsToFloat(p.scalar1.x));
   precise float v2 = to_f32(index1);
-  precise uint v3 = uint(nx_less(v0, v2)) + uint(gl_WorkGroupID.z);
+  uint v3 = uint(nx_less(v0, v2)) + uint(gl_WorkGroupID.z);
   precise float v4 = !is_zero(v3) ? v0 : v1;
   return float(v4);
 }

@@ -5,7 +5,7 @@ IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_Nu
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 void element(IDX o, IDX r, int x0, out int e0) {
-  precise int v0 = int(x0);
+  int v0 = int(x0);
   e0 = int(v0);
 }
 void bases(IDX o, out IDX index0) {

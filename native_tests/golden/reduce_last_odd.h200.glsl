@@ -12,7 +12,7 @@ void element(IDX o, IDX r, out uint e0) {
   IDX rest_r = r;
   IDX at1 = rest_r;
   index0 += at1 * p.stride0_1;
-  precise uint v0 = uint(AT(uint8_t, p.input0, index0));
+  uint v0 = uint(AT(uint8_t, p.input0, index0));
   e0 = uint(!is_zero(v0));
 }
 #define BASES(w, o) 

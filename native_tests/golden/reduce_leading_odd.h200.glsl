@@ -12,7 +12,7 @@ void element(IDX o, IDX r, out int e0) {
   IDX rest_r = r;
   IDX at1 = rest_r;
   index0 += at1 * p.stride0_1;
-  precise int v0 = int(AT(int8_t, p.input0, index0));
+  int v0 = int(AT(int8_t, p.input0, index0));
   e0 = int(v0);
 }
 #define BASES(w, o) 

@@ -5,8 +5,8 @@ IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_Nu
 uint8_t element(IDX at0, IDX at1, uint8_t x0, out IDX target) {
   IDX i = at0;
   i = i * p.dim1 + at1;
-  precise uint v0 = uint(x0);
-  precise uint v1 = v0;
+  uint v0 = uint(x0);
+  uint v1 = v0;
   target = i;
   return uint8_t(v1);
 }

@@ -8,8 +8,8 @@ uint8_t element(IDX at0, IDX at1, out IDX target) {
   IDX index0 = p.offset0;
   index0 += at0 * p.stride0_0;
   index0 += at1 * p.stride0_1;
-  precise uint v0 = uint(AT(uint8_t, p.input0, index0));
-  precise uint v1 = v0;
+  uint v0 = uint(AT(uint8_t, p.input0, index0));
+  uint v1 = v0;
   target = i;
   return uint8_t(v1);
 }

@@ -38,7 +38,7 @@ void step1() {
 void make2(IDX i) {
   precise float v0 = float(AT(float, Buffer_float(slot3), IDX(0)));
   precise float v1 = float(uintBitsToFloat(uvec2(1065353216u | gl_WorkGroupID.z, 0u | gl_WorkGroupID.z).x));
-  precise uint v2 = uint(nx_greater(v0, v1)) + uint(gl_WorkGroupID.z);
+  uint v2 = uint(nx_greater(v0, v1)) + uint(gl_WorkGroupID.z);
   AT(uint8_t, Buffer_uint8_t(slot4), i) = uint8_t(v2);
 }
 void step2() { MAP_STEP(1u, make2) }

@@ -301,6 +301,13 @@ impl Compute {
         }
     }
 
+    /// The type of a local value that compilers may not compute in another way. Integers have no rounding that could differ, and
+    /// compilers add three at once.
+    pub fn precise(self) -> String {
+        let qualifier = if matches!(self, Compute::Uint | Compute::Int) { "" } else { "precise " };
+        format!("{qualifier}{}", self.glsl())
+    }
+
     /// Bytes of a value.
     pub fn size(self) -> u64 {
         match self {

@@ -32,13 +32,13 @@ defmodule Nx.Vulkan.ProgramBuilder do
   @typedoc """
   What an input reads: a dense buffer, which broadcasts to the iteration space from its last axes on; a view of
   a buffer, with an element offset and a stride for each axis of the iteration space; or one element, as
-  buffers store it. In a program that is run again with other buffers, a placeholder stands for the
+  buffers store it, which each run gives or, a `:constant`, the kernel knows. In a program that is run again with other buffers, a placeholder stands for the
   reference.
   """
   @type operand ::
           {reference :: term(), Nx.Type.t(), shape :: tuple()}
           | {reference :: term(), Nx.Type.t(), offset :: integer(), strides :: [integer()]}
-          | {:scalar, Nx.Type.t(), binary()}
+          | {:scalar | :constant, Nx.Type.t(), binary()}
 
   @typedoc "The arguments of `Nx.Vulkan.Native.run/3`: nodes, inputs and the shape of the iteration space."
   @type program :: {nodes :: [tuple()], [operand()], shape :: tuple()}

@@ -21,7 +21,7 @@ impl Emitter<'_> {
                 Source::View { .. } => self.input(index, views.next().unwrap_or_default()),
                 Source::Scalar | Source::Constant(_) => load(ty, &self.one_value(index)),
             };
-            let _ = writeln!(text, "  precise {} v{index} = {loaded};", ty.compute().glsl());
+            let _ = writeln!(text, "  {} v{index} = {loaded};", ty.compute().precise());
             values.push((format!("v{index}"), ty));
         }
         for node in &self.program.nodes[..count] {
@@ -32,7 +32,7 @@ impl Emitter<'_> {
             } else {
                 String::new()
             };
-            let _ = writeln!(text, "  precise {} {name} = {expression}{hidden};", compute.glsl());
+            let _ = writeln!(text, "  {} {name} = {expression}{hidden};", compute.precise());
             values.push((name, node.ty));
         }
         values.pop().map(|(name, _)| name).unwrap_or_default()

@@ -108,40 +108,12 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
     if ProgramBuilder.fits?(builder) and Enum.all?(keys, &match?({:node, _}, &1)) do
       {nodes, inputs, shape} = ProgramBuilder.program(builder)
-      inputs = with_constant_shifts(nodes, inputs)
 
       stores =
         for {key, {_step, {result, offset, strides}}} <- Enum.zip(keys, stores),
             do: {ProgramBuilder.index(builder, key), result, offset, strides}
 
       {nodes, inputs, shape, stores}
-    end
-  end
-
-  # A shift by a number that the kernel knows is one instruction, as it need not be compared with the width. A number
-  # that other operations read stays a parameter.
-  defp with_constant_shifts(nodes, inputs) do
-    {by, others} =
-      Enum.reduce(nodes, {[], []}, fn node, {by, others} ->
-        case node do
-          {op, _type, [value, shift]} when op in [:left_shift, :right_shift] ->
-            {[shift | by], [value | others]}
-
-          node ->
-            {by, elem(node, 2) ++ others}
-        end
-      end)
-
-    constants = MapSet.difference(MapSet.new(by), MapSet.new(others))
-
-    for {input, index} <- Enum.with_index(inputs) do
-      case input do
-        {:scalar, type, binary} ->
-          {if(index in constants, do: :constant, else: :scalar), type, binary}
-
-        _ ->
-          input
-      end
     end
   end
 
@@ -203,11 +175,19 @@ defmodule Nx.Vulkan.Compiler.Lowering do
     {options, operands} = Enum.split_with(args, &match?({:other, _}, &1))
     # A reduction of rows reads elements.
     space = if op in @reductions, do: :element, else: space
-    {keys, builder} = Enum.map_reduce(operands, builder, &key(value(&1, values), space, &2))
+    operands = shifts_by_constants(op, Enum.map(operands, &value(&1, values)))
+    {keys, builder} = Enum.map_reduce(operands, builder, &key(&1, space, &2))
     key = {:node, map_size(values)}
     attribute = attribute(op, builder.shape, options)
     {key, ProgramBuilder.op(builder, key, op, out.type, keys, attribute)}
   end
+
+  # A shift by a number that the kernel knows is one instruction, as it need not be compared with the width.
+  defp shifts_by_constants(op, [value, {:dense, {:scalar, type, binary}}])
+       when op in [:left_shift, :right_shift],
+       do: [value, {:dense, {:constant, type, binary}}]
+
+  defp shifts_by_constants(_op, operands), do: operands
 
   # A tensor that is read once for each row is aligned with the rows by its shape.
   defp reshaped({:dense, {ref, type, _shape}}, out, {:row, _, _}),
@@ -243,7 +223,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   defp key({:view, {ref, type, offset, strides}, shape}, :element, builder),
     do: input({ref, type, offset, over_axes(strides, shape, builder.shape)}, builder)
 
-  defp key({:dense, {:scalar, _, _} = scalar}, _space, builder), do: input(scalar, builder)
+  defp key({:dense, {kind, _, _} = number}, _space, builder) when kind in [:scalar, :constant],
+    do: input(number, builder)
 
   defp key({:dense, {ref, type, from}}, {:row, _, _} = space, builder),
     do: key({:view, {ref, type, 0, dense(from)}, from}, space, builder)

@@ -27,7 +27,7 @@ impl RowEmitter<'_> {
                 }
             }
         };
-        let _ = writeln!(text, "  precise {} v{value} = {expression};", ty.compute().glsl());
+        let _ = writeln!(text, "  {} v{value} = {expression};", ty.compute().precise());
     }
 
     fn input(&self, input: usize) -> String {

@@ -64,7 +64,7 @@ impl RowEmitter<'_> {
         let (finished, part) = accumulator.finished(0);
         let finished = finished.replace("a##_", &format!("a{}_0_", own.value));
         let result = convert((finished, of_compute(part)), own.node.ty);
-        let _ = writeln!(text, "  precise {} v{} = {result};", own.node.ty.compute().glsl(), own.value);
+        let _ = writeln!(text, "  {} v{} = {result};", own.node.ty.compute().precise(), own.value);
     }
 }
 
