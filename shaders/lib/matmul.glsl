@@ -5,7 +5,8 @@
 //
 // The including kernel defines
 // - the tile: BM, BN, BK, and TM, TN, which are multiples of WIDTH; and SLICES, by default 1: each slice has threads of
-//   its own for BK / SLICES of a step along k, and the first adds up all slices' sums in the end;
+//   its own for BK / SLICES of a step along k, whose sums are added in the end: with SHARED_STORES 1, for TM and TN of 4, all threads add and store SLICE_ROWS
+//   by four of each thread's at a time, otherwise the first slice does;
 // - ELEMENT and ACCUMULATOR (types), MULTIPLY_ADD(a, b, c) on the latter, a·b + c, and VECTOR: WIDTH elements, 16 bytes in all;
 // - A_ROW(i), A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j): an element's offset is a row's or column's plus a depth's.
 //   They are called within bounds only; `start` is that of a step and k is below BK;
@@ -185,7 +186,67 @@ void add_steps(uint thread, IDX start, IDX end) {
   }
 }
 
-#if SLICES > 1
+// Neighbours that are stored at once.
+const uint GROUP = C_VECTORS != 0 ? WIDTH : 1;
+#if C_VECTORS && WIDTH == 4
+#define STORE_GROUP(i, j, v) STORE_VEC4(i, j, v[0], v[1], v[2], v[3])
+#elif C_VECTORS
+#define STORE_GROUP(i, j, v) STORE_VEC2(i, j, v[0], v[1])
+#else
+#define STORE_GROUP(i, j, v) STORE(i, j, v[0])
+#endif
+#if ROLLED_STORES
+#define STORE_LOOP [[dont_unroll]]
+#else
+#define STORE_LOOP [[unroll]]
+#endif
+
+#if SLICES > 1 && SHARED_STORES
+// All slices' sums of a block of SLICE_ROWS by four of each thread.
+const uint BLOCK_COLUMNS = COLUMNS * 4, BLOCK = ROWS * SLICE_ROWS * BLOCK_COLUMNS;
+shared ACCUMULATOR slice_sums[SLICES][BLOCK];
+
+// Adds the sums of all slices in their order and stores them, those of the rows from `i` on of each thread. The threads of all slices
+// share the stores, which wait for what an epilogue reads.
+void store_block(uint i, uint thread, IDX row, IDX column, IDX m, IDX n) {
+  const uint TURNS = (BLOCK / GROUP + THREADS - 1) / THREADS;
+  barrier();
+  STORE_LOOP for (uint turn = 0; turn < TURNS; turn++) {
+    uint at = (thread + turn * THREADS) * GROUP, y = at / BLOCK_COLUMNS, x = at % BLOCK_COLUMNS;
+    uint own_row = i + y % SLICE_ROWS, own_column = x % 4;
+    IDX at_row = row + (y / SLICE_ROWS + own_row / WIDTH * ROWS) * WIDTH + own_row % WIDTH;
+    IDX at_column = column + (x / 4 + own_column / WIDTH * COLUMNS) * WIDTH + own_column % WIDTH;
+    if (at < BLOCK && at_row < m && at_column < n) {
+      ACCUMULATOR total[GROUP];
+      [[unroll]] for (uint w = 0; w < GROUP; w++) {
+        total[w] = slice_sums[0][at + w];
+        [[unroll]] for (uint other = 1; other < SLICES; other++) total[w] += slice_sums[other][at + w];
+      }
+      STORE_GROUP(at_row, at_column, total);
+    }
+  }
+  barrier();
+}
+
+// A macro, as drivers do not unroll a loop of such blocks: they would find the sums by index, and keep them in memory all the time.
+#define TAKE_BLOCK(i) \
+  [[unroll]] for (uint y = 0; y < SLICE_ROWS; y++) { \
+    uint at = (thread_row * SLICE_ROWS + y) * BLOCK_COLUMNS + thread_column * 4; \
+    [[unroll]] for (uint x = 0; x < 4; x++) slice_sums[slice][at + x] = sums[(i) + y][x]; \
+  } \
+  store_block(i, thread, row, column, m, n);
+
+void store_slices(uint thread, uint slice, IDX row, IDX column, IDX m, IDX n) {
+  TAKE_BLOCK(0)
+#if SLICE_ROWS < 4
+  TAKE_BLOCK(SLICE_ROWS)
+#endif
+#if SLICE_ROWS < 2
+  TAKE_BLOCK(2)
+  TAKE_BLOCK(3)
+#endif
+}
+#elif SLICES > 1
 // A column of each thread's sums but the first slice's.
 shared ACCUMULATOR slice_sums[TM][SLICE_THREADS * (SLICES - 1)];
 
@@ -223,7 +284,10 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
   A_find_offsets(thread, row, m);
   B_find_offsets(thread, column, n);
   add_steps(thread, start, end);
-#if SLICES > 1
+#if SLICES > 1 && SHARED_STORES
+  store_slices(thread, slice, row, column, m, n);
+  return;
+#elif SLICES > 1
   add_slices(slice, slice_thread);
   if (slice != 0) return;
 #endif
@@ -242,19 +306,13 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
 #else
   [[unroll]] for (uint i = 0; i < TM; i++) {
     IDX at_row = row + (thread_row + i / WIDTH * ROWS) * WIDTH + i % WIDTH;
-    [[unroll]] for (uint j = 0; j < TN; j += WIDTH) {
-      IDX at_column = column + (thread_column + j / WIDTH * COLUMNS) * WIDTH;
-#if C_VECTORS && WIDTH == 4
+    [[unroll]] for (uint j = 0; j < TN; j += GROUP) {
+      IDX at_column = column + (thread_column + j / WIDTH * COLUMNS) * WIDTH + j % WIDTH;
       if (at_row < m && at_column < n) {
-        STORE_VEC4(at_row, at_column, sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+        ACCUMULATOR group[GROUP];
+        [[unroll]] for (uint w = 0; w < GROUP; w++) group[w] = sums[i][j + w];
+        STORE_GROUP(at_row, at_column, group);
       }
-#elif C_VECTORS
-      if (at_row < m && at_column < n) STORE_VEC2(at_row, at_column, sums[i][j], sums[i][j + 1]);
-#else
-      [[unroll]] for (uint w = 0; w < WIDTH; w++) {
-        if (at_row < m && at_column + w < n) STORE(at_row, at_column + w, sums[i][j + w]);
-      }
-#endif
     }
   }
 #endif

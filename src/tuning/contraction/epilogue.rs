@@ -4,9 +4,9 @@ use super::{Method, TileMethod, Tiling};
 use crate::device::Capabilities;
 use crate::program::epilogue::EpilogueProgram;
 
-/// The most sums of a thread for which a compute-bound epilogue pays off: few threads store a tile, one element after the other. As
-/// profiled on an H200, tanh takes 64 sums a thread of 128 × 3,072 × 768 in f32 from 24 to 48 µs, a kernel of its own 4 µs; with 16
-/// sums of 64 × 256 × 256 it takes the product from 8.4 to 11 µs.
+/// The most sums that a thread stores for which a compute-bound epilogue pays off: it takes one after the other. As profiled on an H200, tanh takes
+/// 64 sums a thread of 128 × 3,072 × 768 in f32 from 24 to 48 µs, a kernel of its own 4 µs; with 16 sums of 64 × 256 × 256 it took the
+/// product from 8.4 to 11 µs, and where all threads store, two sums each, 0.3 µs.
 const MAX_COMPUTE_BOUND_SUMS: u32 = 16;
 
 /// The most elements of a product by cooperative matrices for which an epilogue pays off: of 4,096² in bf16 a bias takes an H200
@@ -67,8 +67,7 @@ fn is_slow(tiling: &Tiling, epilogue: &EpilogueProgram) -> bool {
         TileMethod::Lanes => false,
         TileMethod::Shared | TileMethod::Matrix if waits => true,
         TileMethod::Shared => {
-            let sums = tiling.tile.thread_rows * tiling.tile.thread_columns;
-            epilogue.is_compute_bound() && sums > MAX_COMPUTE_BOUND_SUMS
+            epilogue.is_compute_bound() && tiling.tile.stored_sums() > MAX_COMPUTE_BOUND_SUMS
                 || epilogue.divides_often() && elements > MAX_MATRIX_ELEMENTS
         }
         TileMethod::Matrix => epilogue.is_compute_bound() || elements > MAX_MATRIX_ELEMENTS,

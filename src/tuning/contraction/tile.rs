@@ -121,12 +121,37 @@ impl Tile {
         m.div_ceil(self.rows.into()) * n.div_ceil(self.columns.into())
     }
 
+    /// Whether the threads of all slices store, and not those of the first alone. With 64 sums a thread, an H200's driver keeps them in
+    /// memory then, and 128 × 768 × 2,304 in f32 takes 26 µs in place of 19.
+    pub fn shares_stores(&self) -> bool {
+        self.slices > 1 && self.thread_rows == 4 && self.thread_columns == 4
+    }
+
+    /// Rows of four sums of each thread that are in shared memory at once where all threads store: few enough that deep tiles fit beside them.
+    pub fn slice_rows(&self, element: u64, accumulator: u64) -> u32 {
+        let bytes = if element > 4 { 4 << 10 } else { 8 << 10 };
+        (bytes / (self.threads() * 4 * accumulator as u32)).clamp(1, 4)
+    }
+
+    /// Sums that a thread stores.
+    pub fn stored_sums(&self) -> u32 {
+        if self.shares_stores() {
+            self.rows * self.columns / self.threads()
+        } else {
+            self.thread_rows * self.thread_columns
+        }
+    }
+
     /// Bytes that a workgroup shares: two steps of both tiles, whose rows are a vector longer, tables of offsets and words, and
-    /// a column of all threads' sums but the first slice's.
+    /// sums of slices: some of each thread, or a column of all threads' but the first slice's.
     fn shared_bytes(&self, element: u64, accumulator: u64) -> u64 {
         let vector = element.max(16);
         let tables = 2 * u64::from(TABLE_ENTRIES) * (2 * 8 + 4);
-        let sums = u64::from(self.threads() / self.slices * (self.slices - 1) * self.thread_rows) * accumulator;
+        let sums = match self.shares_stores() {
+            true => self.threads() * 4 * self.slice_rows(element, accumulator),
+            false => self.threads() / self.slices * (self.slices - 1) * self.thread_rows,
+        };
+        let sums = u64::from(sums) * accumulator;
         u64::from(2 * self.depth) * (u64::from(self.rows + self.columns) * element + 2 * vector) + tables + sums
     }
 
