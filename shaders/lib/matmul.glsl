@@ -5,8 +5,8 @@
 //
 // The including kernel defines
 // - the tile: BM, BN, BK, and TM, TN, which are multiples of WIDTH; and SLICES, by default 1: each slice has threads of
-//   its own for BK / SLICES of a step along k, whose sums are added in the end: with SHARED_STORES 1, for TM and TN of 4, all threads add and store SLICE_ROWS
-//   by four of each thread's at a time, otherwise the first slice does;
+//   its own for BK / SLICES of a step along k, whose sums are added in the end: with SHARED_STORES 1, for TM and TN of 4, all threads
+//   add and store SLICE_ROWS by four of each thread's at a time, otherwise the first slice does;
 // - ELEMENT and ACCUMULATOR (types), MULTIPLY_ADD(a, b, c) on the latter, a·b + c, and VECTOR: WIDTH elements, 16 bytes in all;
 // - A_ROW(i), A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j): an element's offset is a row's or column's plus a depth's.
 //   They are called within bounds only; `start` is that of a step and k is below BK;

@@ -197,7 +197,8 @@ impl MatmulKernel {
         let Tile { rows, columns, depth, thread_rows, thread_columns, slices, .. } = self.tile;
         format!(
             "#define BM {rows}u\n#define BN {columns}u\n#define BK {depth}u\n#define TM {thread_rows}\n\
-             #define TN {thread_columns}\n#define SLICES {slices}\n#define SHARED_STORES {}\n#define SLICE_ROWS {}\n#define WM TM\n#define WN TN\n#define WIDTH {}\n\
+             #define TN {thread_columns}\n#define SLICES {slices}\n#define SHARED_STORES {}\n#define SLICE_ROWS {}\n\
+             #define WM TM\n#define WN TN\n#define WIDTH {}\n\
              #define VECTOR {}\n#define UNROLLED_STEPS {}\n",
             u8::from(self.tile.shares_stores()),
             self.tile.slice_rows(element.size(), self.accumulator.size()),

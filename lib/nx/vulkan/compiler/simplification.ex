@@ -2,7 +2,8 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   @moduledoc false
   # Makes of a definition's expression one that computes the same bits with fewer operations: expressions that are
   # equal become one, a reduction that keeps its axes is that which drops them, squares are products, quotients of choices are
-  # choices of quotients, and a product reads what is stored in a narrower type as it is. It changes nothing else, and leaves groups to `Nx.Vulkan.Compiler.Fusion`.
+  # choices of quotients, and a product reads what is stored in a narrower type as it is. It changes nothing else, and leaves
+  # groups to `Nx.Vulkan.Compiler.Fusion`.
   #
   # Functions that call the same function on the same tensor make such expressions. Only operations are merged that
   # depend on their arguments alone. Loops have a scope of their own, within which equal expressions become one.
@@ -124,8 +125,8 @@ defmodule Nx.Vulkan.Compiler.Simplification do
 
   defp square(tensor), do: tensor
 
-  # A choice between two numbers divided by another one is a choice between their quotients, where these are exact: the gradient of a
-  # maximum, and with it that of ReLU, has such a division for each element, which takes longer than all else that it does.
+  # A choice between two numbers divided by another one is a choice between their quotients, where all of these are exact: the gradient
+  # of a maximum, and with it that of ReLU, has such a division for each element, which takes longer than all else that it does.
   defp choice_of_quotients(%T{data: %Expr{op: :divide, args: [a, b]}} = tensor) do
     with {above, dividends} <- choice(a, tensor.shape),
          {below, divisors} <- choice(b, tensor.shape),
@@ -141,8 +142,9 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   defp choice_of_quotients(tensor), do: tensor
 
   # The predicate and the numbers that it chooses between; a constant is a choice without a predicate.
-  defp choice(%T{data: %Expr{op: :constant, args: [number]}}, _shape) when is_number(number),
-    do: {nil, [number]}
+  defp choice(%T{data: %Expr{op: :constant, args: [number]}, type: type}, _shape)
+       when is_number(number),
+       do: if(exact?(number, type), do: {nil, [number]})
 
   defp choice(%T{data: %Expr{op: :select, args: [pred, a, b]}, shape: shape}, shape) do
     with {nil, [a]} <- choice(a, shape), {nil, [b]} <- choice(b, shape), do: {pred, [a, b]}
@@ -164,9 +166,9 @@ defmodule Nx.Vulkan.Compiler.Simplification do
   defp constant(number, like),
     do: %{like | data: %{like.data | id: make_ref(), op: :constant, args: [number]}}
 
-  # Whether a float is a number of the type.
+  # Whether the type has this number.
   defp exact?(number, type),
-    do: Nx.to_number(Nx.tensor(number, type: type, backend: Nx.BinaryBackend)) === number
+    do: Nx.to_number(Nx.tensor(number, type: type, backend: Nx.BinaryBackend)) == number
 
   # A product's kernels convert the operands to its type as they load them, so a conversion that loses nothing needs no kernel of
   # its own, nor memory for what it would store. Of floats only one operand is left as it is: the product of two narrow ones
