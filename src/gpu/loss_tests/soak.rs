@@ -23,7 +23,8 @@ fn a_lost_device_gives_back_the_code_of_its_kernels() {
         (0..KERNELS).for_each(|key| count_by(gpu, 1000 + key as u64, &buffer).unwrap());
         assert_eq!(words(gpu, &buffer).unwrap(), [KERNELS as u32; 64]);
         let built = pieces_of_code();
-        assert!(gpu.caps.kind != "cpu" || built >= before + KERNELS * 3 / 4, "{before} {built}");
+        // SwiftShader's code lies in few pieces.
+        assert!(!gpu.caps.name.contains("llvmpipe") || built >= before + KERNELS * 3 / 4, "{before} {built}");
 
         lose(gpu);
         assert_eq!(work(gpu_at(Some(1)).unwrap()).unwrap(), [7; 64]);
