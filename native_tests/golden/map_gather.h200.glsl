@@ -15,7 +15,7 @@ float element(IDX i) {
   index0 += at0 * p.stride0_0;
   index1 += at0 * p.stride1_0;
   precise float v0 = float(AT(float, p.input0, index0));
-  precise int64_t v1 = int64_t(AT(int64_t, p.input1, index1));
+  int64_t v1 = int64_t(AT(int64_t, p.input1, index1));
   precise float v2 = float(AT(float, p.input0, index0 + clamp_index(v1, p.extentv2_0) * p.stepv2_0));
   return float(v2);
 }

@@ -4,9 +4,9 @@ IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGro
 IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 int64_t element(IDX i, int64_t x0, uint8_t x1) {
-  precise int64_t v0 = int64_t(x0);
+  int64_t v0 = int64_t(x0);
   uint v1 = uint(x1);
-  precise int64_t v2 = nx_add(v0, to_s64(v1));
+  int64_t v2 = nx_add(v0, to_s64(v1));
   return int64_t(v2);
 }
 #define BASES(w, o) 

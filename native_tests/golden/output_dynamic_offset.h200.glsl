@@ -14,7 +14,7 @@ float element(IDX i, float x0, out IDX target) {
   index2 += at0 * p.stride2_0;
   target = index2;
   precise float v0 = float(x0);
-  precise int64_t v1 = int64_t(AT(int64_t, p.input1, IDX(0)));
+  int64_t v1 = int64_t(AT(int64_t, p.input1, IDX(0)));
   precise float v2 = v0;
   return float(v2);
 }

@@ -22,7 +22,7 @@
 //   sums may need;
 // - STORE(i, j, value) for an element of C, or with C_VECTORS STORE_VEC4(i, j, v0, v1, v2, v3) where WIDTH is 4 and
 //   STORE_VEC2(i, j, v0, v1) where it is 2;
-// - ROLLED_STORES: 1 where STORE is long and should be in the kernel once. By default 0.
+// - ROLLED_STORES, which `lib/stores.glsl` explains.
 // Without A_STORED or B_STORED elements are stored as ELEMENTs and loaded one by one from A_AT(offset) and B_AT(offset), without
 // C_VECTORS stored one by one.
 // If it defines DEPTH_TABLES(thread, start), that runs before the loads of the DEPTHS elements along k that begin at `start`,
@@ -65,9 +65,10 @@
 #ifndef SLICES
 #define SLICES 1
 #endif
-#ifndef ROLLED_STORES
-#define ROLLED_STORES 0
+#ifndef SHARED_STORES
+#define SHARED_STORES 0
 #endif
+#include "lib/stores.glsl"
 
 const uint ROWS = BM / TM, COLUMNS = BN / TN, SLICE_THREADS = ROWS * COLUMNS, THREADS = SLICE_THREADS * SLICES;
 
@@ -195,13 +196,8 @@ const uint GROUP = C_VECTORS != 0 ? WIDTH : 1;
 #else
 #define STORE_GROUP(i, j, v) STORE(i, j, v[0])
 #endif
-#if ROLLED_STORES
-#define STORE_LOOP [[dont_unroll]]
-#else
-#define STORE_LOOP [[unroll]]
-#endif
 
-#if SLICES > 1 && SHARED_STORES
+#if SHARED_STORES
 // All slices' sums of a block of SLICE_ROWS by four of each thread.
 const uint BLOCK_COLUMNS = COLUMNS * 4, BLOCK = ROWS * SLICE_ROWS * BLOCK_COLUMNS;
 shared ACCUMULATOR slice_sums[SLICES][BLOCK];
@@ -284,10 +280,10 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
   A_find_offsets(thread, row, m);
   B_find_offsets(thread, column, n);
   add_steps(thread, start, end);
-#if SLICES > 1 && SHARED_STORES
+#if SHARED_STORES
   store_slices(thread, slice, row, column, m, n);
-  return;
-#elif SLICES > 1
+#else
+#if SLICES > 1
   add_slices(slice, slice_thread);
   if (slice != 0) return;
 #endif
@@ -315,5 +311,6 @@ void matmul(uint thread, IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) 
       }
     }
   }
+#endif
 #endif
 }

@@ -26,14 +26,7 @@ const uint A_THREAD_LOADS = BM * BK / 8 / THREADS, B_THREAD_LOADS = BN * BK / 8 
 #define FIRST_STEP(start)
 #define NEXT_STEP
 #endif
-#ifndef ROLLED_STORES
-#define ROLLED_STORES 0
-#endif
-#if ROLLED_STORES
-#define STORE_LOOP [[dont_unroll]]
-#else
-#define STORE_LOOP [[unroll]]
-#endif
+#include "lib/stores.glsl"
 // vec4s of a line of two matrices of C in shared memory: 32 elements, and four more against bank conflicts.
 const uint C_LINE = 9;
 

@@ -304,7 +304,8 @@ impl Compute {
     /// The type of a local value that compilers may not compute in another way. Integers have no rounding that could differ, and
     /// compilers add three at once.
     pub fn precise(self) -> String {
-        let qualifier = if matches!(self, Compute::Uint | Compute::Int) { "" } else { "precise " };
+        let integer = matches!(self, Compute::Uint | Compute::Int | Compute::Uint64 | Compute::Int64);
+        let qualifier = if integer { "" } else { "precise " };
         format!("{qualifier}{}", self.glsl())
     }
 
