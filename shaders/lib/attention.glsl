@@ -8,15 +8,16 @@
 // Error: that of the sums of type SUM, an ulp for each exp, and half an ulp for each time that the largest score changes.
 // Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018); T. Dao et al., "FlashAttention" (2022).
 //
-// QUERIES queries of a workgroup are ROW_THREADS × ROWS; COLUMN_THREADS threads share each of these. For scores a thread has every
-// COLUMN_THREADS-th key of a step; for values it has every VALUE_THREADS-th vector and every SLICES-th key.
+// QUERIES queries of a workgroup are ROW_THREADS × ROWS; COLUMN_THREADS threads share each of these. For scores KEY_THREADS threads share a
+// key, of whose vectors each has every KEY_THREADS-th; for values a thread has every VALUE_THREADS-th vector and every SLICES-th key.
 //
 // The kernel defines these, all of them powers of two, and
 //   DEPTH, VALUES          elements of a key and of a value,
 //   STAGED                 1 where keys and values go through shared memory, which many queries read,
+//   PREFETCHED             1 where a thread loads all that it has of a step's keys and values at once,
 //   LOOP                   the attribute of loops over the elements of a head and the keys of a step,
 //   LANES                  threads that share a query within a subgroup; more than 1 needs lib/exchange.glsl,
-//   SPLIT                  1 where the keys are in parts,
+//   SPLIT                  1 where the keys are in parts, and SPLITS of COMBINE how many parts,
 //   SUM, SUM4, TOTAL       the types of sums of products, four of them, and of sums of weights,
 //   MULTIPLY_ADD(a, b, c)  on SUM,
 //   q_at(base, d), k_at, v_at   the four elements from d on of what begins at `base`, zero beyond the end,
@@ -26,9 +27,15 @@
 //   MEAN(sum, total)       the quotients of four sums, of type TOTAL4,
 //   STORE_VALUES(at, d, v) for the result's four elements from d on, of type TOTAL4.
 
+// Four partial sums. The macros of memory paste the name of a type, which SUM has to be replaced by first.
+#define LOAD_SUMS(T, at) LOAD_VEC4(T, p.sums, at)
+#define SET_SUMS(T, at, x) SET_VEC4(T, p.sums, at, x)
+
 const uint DEPTH4 = (DEPTH + 3) / 4, VALUES4 = (VALUES + 3) / 4;
 
 #if COMBINE
+
+const uint PARTS_AT_ONCE = min(SPLITS, 8);
 
 // A query's column of four is a thread's.
 void main() {
@@ -40,30 +47,49 @@ void main() {
   IDX query = item / VALUES4;
   uint d = uint(item % VALUES4);
   float largest = -F32_INF;
-  for (IDX split = 0; split < p.splits; split++) largest = max(largest, AT(float, p.maxima, split * queries + query));
-  float base = largest == -F32_INF ? 0.0f : largest;
   SUM4 sum = SUM4(0);
   TOTAL total = TOTAL(0);
-  for (IDX split = 0; split < p.splits; split++) {
-    IDX at = split * queries + query;
-    float scale = nx_exp(AT(float, p.maxima, at) - base);
-    total += TOTAL(scale) * AT(TOTAL, p.totals, at);
-    [[unroll]] for (uint c = 0; c < 4; c++) sum[c] += SUM(scale) * AT(SUM, p.sums, (at * VALUES4 + d) * 4 + c);
+  // Several parts at once, so that their loads overlap. Those beyond the last one repeat it, and are not added.
+  [[dont_unroll]] for (uint first = 0; first < SPLITS; first += PARTS_AT_ONCE) {
+    float maxima[PARTS_AT_ONCE];
+    TOTAL totals[PARTS_AT_ONCE];
+    SUM4 sums[PARTS_AT_ONCE];
+    float next = largest;
+    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) {
+      IDX at = min(first + part, SPLITS - 1) * queries + query;
+      maxima[part] = AT(float, p.maxima, at);
+      totals[part] = AT(TOTAL, p.totals, at);
+      sums[part] = LOAD_SUMS(SUM, at * VALUES4 + d);
+    }
+    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) next = max(next, maxima[part]);
+    float base = next == -F32_INF ? 0.0f : next, scale = nx_exp(largest - base);
+    largest = next;
+    total *= TOTAL(scale);
+    sum *= SUM(scale);
+    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) {
+      if (first + part >= SPLITS) break;
+      scale = nx_exp(maxima[part] - base);
+      total += TOTAL(scale) * totals[part];
+      sum += SUM(scale) * sums[part];
+    }
   }
-  IDX batch = query / p.queries;
+  IDX batch = QUERIES == 1 ? query : query / p.queries;
   STORE_VALUES(c_batch(batch) + c_row(query - batch * p.queries), d * 4, MEAN(sum, total));
 }
 
 #else
 
 const uint ROW_THREADS = QUERIES / ROWS, THREADS = ROW_THREADS * COLUMN_THREADS;
-const uint KEYS_OF_THREAD = KEYS / COLUMN_THREADS;
+const uint KEYS_OF_THREAD = KEYS * KEY_THREADS / COLUMN_THREADS, KEY_STEP = COLUMN_THREADS / KEY_THREADS;
+const uint KEY_VECTORS = (DEPTH4 + KEY_THREADS - 1) / KEY_THREADS;
 const uint SLICES = COLUMN_THREADS / VALUE_THREADS;
 const uint VECTORS = (VALUES4 + VALUE_THREADS - 1) / VALUE_THREADS;
 const uint PARTS = COLUMN_THREADS / LANES;
 
+#if !PREFETCHED
 // One vector more, so that rows begin in different banks.
 shared vec4 queries_tile[QUERIES][DEPTH4 + 1];
+#endif
 #if STAGED
 shared vec4 keys_tile[KEYS][DEPTH4 + 1];
 shared vec4 values_tile[KEYS][VALUES4];
@@ -73,24 +99,68 @@ shared float weights_tile[QUERIES][KEYS + 1];
 shared float maxima[QUERIES][PARTS];
 shared TOTAL totals[QUERIES][PARTS];
 #endif
-#if COLUMN_THREADS > VALUE_THREADS
-shared SUM4 slice_sums[THREADS];
+// Threads of a subgroup that have the same vectors of the values add their sums first.
+#if LANES > VALUE_THREADS
+#define SLICE_LANES LANES
+#else
+#define SLICE_LANES VALUE_THREADS
+#endif
+#if COLUMN_THREADS > SLICE_LANES
+shared SUM4 slice_sums[ROW_THREADS * COLUMN_THREADS / SLICE_LANES][VALUE_THREADS];
 #endif
 
 IDX k_base, v_base, score_base;
 uint thread, row_thread, column_thread;
 
-vec4 key_vector(IDX at, uint key, uint d) {
+#if PREFETCHED
+vec4 own_queries[ROWS][KEY_VECTORS], own_keys[KEYS_OF_THREAD][KEY_VECTORS], own_values[KEYS / SLICES][VECTORS];
+
+// Loads what this thread has of the queries.
+void fetch_queries(IDX q_base) {
+  [[unroll]] for (uint i = 0; i < ROWS; i++) {
+    IDX row = q_base + q_row(min(IDX(i), p.queries - 1));
+    [[unroll]] for (uint v = 0; v < KEY_VECTORS; v++) {
+      own_queries[i][v] = q_at(row, min(column_thread % KEY_THREADS + v * KEY_THREADS, DEPTH4 - 1) * 4);
+    }
+  }
+}
+
+// Loads what this thread has of the step at `at`. Keys beyond the `count` repeat the last one: no load waits for a comparison.
+void fetch_own(IDX at, uint count) {
+  [[unroll]] for (uint j = 0; j < KEYS_OF_THREAD; j++) {
+    IDX key = at + min(column_thread / KEY_THREADS + j * KEY_STEP, count - 1);
+    [[unroll]] for (uint i = 0; i < KEY_VECTORS; i++) {
+      uint d = min(column_thread % KEY_THREADS + i * KEY_THREADS, DEPTH4 - 1);
+      own_keys[j][i] = k_at(k_base + key * p.k_key, d * 4);
+    }
+  }
+  [[unroll]] for (uint step = 0; step < KEYS / SLICES; step++) {
+    IDX key = at + min(column_thread / VALUE_THREADS + step * SLICES, count - 1);
+    [[unroll]] for (uint v = 0; v < VECTORS; v++) {
+      uint d = min(column_thread % VALUE_THREADS + v * VALUE_THREADS, VALUES4 - 1);
+      own_values[step][v] = v_at(v_base + key * p.v_key, d * 4);
+    }
+  }
+}
+#endif
+
+// The vector `d` of a key of the step at `at`, which is the vector `i` of the thread's key `j`.
+vec4 key_vector(IDX at, uint key, uint d, uint j, uint i) {
 #if STAGED
   return keys_tile[key][d];
+#elif PREFETCHED
+  return own_keys[j][i];
 #else
   return k_at(k_base + (at + key) * p.k_key, d * 4);
 #endif
 }
 
-vec4 value_vector(IDX at, uint key, uint d) {
+// The vector `d` of a value of the step at `at`, which is the vector `v` of the thread's value `step`.
+vec4 value_vector(IDX at, uint key, uint d, uint step, uint v) {
 #if STAGED
   return values_tile[key][d];
+#elif PREFETCHED
+  return own_values[step][v];
 #else
   return v_at(v_base + (at + key) * p.v_key, d * 4);
 #endif
@@ -131,30 +201,45 @@ void multiply(IDX at, uint count, out SUM products[ROWS][KEYS_OF_THREAD]) {
   }
   // Keys beyond the last one repeat it: no load waits for a comparison.
   uint last = STAGED != 0 ? KEYS - 1 : count - 1;
-  LOOP for (uint d = 0; d < DEPTH4; d++) {
+  LOOP for (uint vector = 0; vector < KEY_VECTORS; vector++) {
+    uint d = column_thread % KEY_THREADS + vector * KEY_THREADS;
+    if (DEPTH4 % KEY_THREADS != 0 && d >= DEPTH4) break;
     vec4 q[ROWS];
-    [[unroll]] for (uint i = 0; i < ROWS; i++) q[i] = queries_tile[row_thread + i * ROW_THREADS][d];
+    [[unroll]] for (uint i = 0; i < ROWS; i++) {
+#if PREFETCHED
+      q[i] = own_queries[i][vector];
+#else
+      q[i] = queries_tile[row_thread + i * ROW_THREADS][d];
+#endif
+    }
     [[unroll]] for (uint j = 0; j < KEYS_OF_THREAD; j++) {
-      vec4 k = key_vector(at, min(column_thread + j * COLUMN_THREADS, last), d);
+      vec4 k = key_vector(at, min(column_thread / KEY_THREADS + j * KEY_STEP, last), d, j, vector);
       [[unroll]] for (uint i = 0; i < ROWS; i++) {
         [[unroll]] for (uint c = 0; c < 4; c++) products[i][j] = MULTIPLY_ADD(SUM(q[i][c]), SUM(k[c]), products[i][j]);
       }
     }
   }
+#if KEY_THREADS > 1
+  [[unroll]] for (uint i = 0; i < ROWS; i++) {
+    [[unroll]] for (uint j = 0; j < KEYS_OF_THREAD; j++) {
+      [[unroll]] for (uint s = 1; s < KEY_THREADS; s *= 2) products[i][j] += from_lane(products[i][j], s);
+    }
+  }
+#endif
 }
 
 // The largest of what the threads of each query have.
 void exchange_maxima(inout float largest[ROWS]) {
 #if LANES > 1
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
-    [[unroll]] for (uint s = 1; s < LANES; s *= 2) largest[i] = max(largest[i], from_lane(largest[i], s));
+    [[unroll]] for (uint s = KEY_THREADS; s < LANES; s *= 2) largest[i] = max(largest[i], from_lane(largest[i], s));
   }
 #endif
 #if COLUMN_THREADS > LANES
   [[unroll]] for (uint i = 0; i < ROWS; i++) maxima[row_thread + i * ROW_THREADS][column_thread / LANES] = largest[i];
   barrier();
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
-    [[dont_unroll]] for (uint part = 0; part < PARTS; part++) {
+    LOOP for (uint part = 0; part < PARTS; part++) {
       largest[i] = max(largest[i], maxima[row_thread + i * ROW_THREADS][part]);
     }
   }
@@ -165,7 +250,7 @@ void exchange_maxima(inout float largest[ROWS]) {
 void exchange_totals(inout TOTAL total[ROWS]) {
 #if LANES > 1
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
-    [[unroll]] for (uint s = 1; s < LANES; s *= 2) total[i] += from_lane(total[i], s);
+    [[unroll]] for (uint s = KEY_THREADS; s < LANES; s *= 2) total[i] += from_lane(total[i], s);
   }
 #endif
 #if COLUMN_THREADS > LANES
@@ -173,7 +258,7 @@ void exchange_totals(inout TOTAL total[ROWS]) {
   barrier();
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     total[i] = TOTAL(0);
-    [[dont_unroll]] for (uint part = 0; part < PARTS; part++) total[i] += totals[row_thread + i * ROW_THREADS][part];
+    LOOP for (uint part = 0; part < PARTS; part++) total[i] += totals[row_thread + i * ROW_THREADS][part];
   }
 #endif
 }
@@ -189,7 +274,7 @@ void weigh(IDX at, uint count, IDX first, SUM products[ROWS][KEYS_OF_THREAD]) {
     IDX row = first + row_thread + i * ROW_THREADS;
     new_largest[i] = largest[i];
     [[unroll]] for (uint j = 0; j < KEYS_OF_THREAD; j++) {
-      uint key = column_thread + j * COLUMN_THREADS;
+      uint key = column_thread / KEY_THREADS + j * KEY_STEP;
       scores[i][j] = -F32_INF;
       if (row < p.queries && key < count) {
         scores[i][j] = score((score_base + row) * p.keys + at + key, float(products[i][j]));
@@ -207,11 +292,11 @@ void weigh(IDX at, uint count, IDX first, SUM products[ROWS][KEYS_OF_THREAD]) {
     [[unroll]] for (uint v = 0; v < VECTORS; v++) sums[i][v] *= SUM(scale);
     float step_total = 0.0f;
     [[unroll]] for (uint j = 0; j < KEYS_OF_THREAD; j++) {
-      uint key = column_thread + j * COLUMN_THREADS;
+      uint key = column_thread / KEY_THREADS + j * KEY_STEP;
       float weight = nx_exp(scores[i][j] - base);
       step_total += weight;
       if (row < p.queries && key < count) weight = WEIGHT((score_base + row) * p.keys + at + key, weight);
-      weights_tile[row_thread + i * ROW_THREADS][key] = weight;
+      if (column_thread % KEY_THREADS == 0) weights_tile[row_thread + i * ROW_THREADS][key] = weight;
     }
     total[i] += TOTAL(step_total);
   }
@@ -227,7 +312,7 @@ void add_values(IDX at, uint count) {
     [[unroll]] for (uint v = 0; v < VECTORS; v++) {
       uint d = first + v * VALUE_THREADS;
       if (d >= VALUES4) continue;
-      vec4 value = value_vector(at, min(key, last), d);
+      vec4 value = value_vector(at, min(key, last), d, step, v);
       if (STAGED == 0 && key > last) value = vec4(0);
       [[unroll]] for (uint i = 0; i < ROWS; i++) {
         [[unroll]] for (uint c = 0; c < 4; c++) {
@@ -238,19 +323,26 @@ void add_values(IDX at, uint count) {
   }
 }
 
-// Adds the sums of all slices of keys to those of the first, in their order.
+// Adds the sums of all slices of keys to those of the first.
 void add_slices() {
 #if COLUMN_THREADS > VALUE_THREADS
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     [[unroll]] for (uint v = 0; v < VECTORS; v++) {
-      barrier();
-      slice_sums[thread] = sums[i][v];
+#if LANES > VALUE_THREADS
+      [[unroll]] for (uint s = VALUE_THREADS; s < LANES; s *= 2) {
+        [[unroll]] for (uint c = 0; c < 4; c++) sums[i][v][c] += from_lane(sums[i][v][c], s);
+      }
+#endif
+#if COLUMN_THREADS > SLICE_LANES
+      if (i + v > 0) barrier();
+      if (thread % SLICE_LANES < VALUE_THREADS) slice_sums[thread / SLICE_LANES][thread % VALUE_THREADS] = sums[i][v];
       barrier();
       if (column_thread < VALUE_THREADS) {
-        [[dont_unroll]] for (uint slice = 1; slice < SLICES; slice++) {
-          sums[i][v] += slice_sums[thread + slice * VALUE_THREADS];
+        LOOP for (uint slice = 1; slice < COLUMN_THREADS / SLICE_LANES; slice++) {
+          sums[i][v] += slice_sums[thread / SLICE_LANES + slice][column_thread];
         }
       }
+#endif
     }
   }
 #endif
@@ -272,7 +364,7 @@ void store(IDX batch, IDX split, IDX first) {
       uint d = column_thread + v * VALUE_THREADS;
       if (d >= VALUES4) continue;
 #if SPLIT
-      [[unroll]] for (uint c = 0; c < 4; c++) AT(SUM, p.sums, (at * VALUES4 + d) * 4 + c) = sums[i][v][c];
+      SET_SUMS(SUM, at * VALUES4 + d, sums[i][v]);
 #else
       STORE_VALUES(c_batch(batch) + c_row(row), d * 4, MEAN(sums[i][v], total[i]));
 #endif
@@ -283,7 +375,7 @@ void store(IDX batch, IDX split, IDX first) {
 void main() {
   IDX group = workgroup();
   if (group >= p.groups) return;
-  IDX tiles = (p.queries + (QUERIES - 1)) / QUERIES;
+  IDX tiles = QUERIES == 1 ? 1 : (p.queries + (QUERIES - 1)) / QUERIES;
   IDX split = SPLIT != 0 ? group % p.splits : 0, tile = SPLIT != 0 ? group / p.splits : group;
   IDX batch = tile / tiles, first = (tile - batch * tiles) * QUERIES;
   thread = INVOCATION;
@@ -292,17 +384,22 @@ void main() {
   k_base = k_batch(batch);
   v_base = v_batch(batch);
   score_base = batch * p.queries;
-  IDX q_base = q_batch(batch);
+  IDX q_base = q_batch(batch), start = SPLIT != 0 ? split * p.chunk : 0;
+  IDX end = SPLIT != 0 ? min(p.keys, (split + 1) * p.chunk) : p.keys;
+#if PREFETCHED
+  if (start < end) fetch_own(start, uint(min(end - start, IDX(KEYS))));
+  fetch_queries(q_base);
+#else
   [[dont_unroll]] for (uint e = thread; e < QUERIES * DEPTH4; e += THREADS) {
     uint row = e / DEPTH4, d = e % DEPTH4;
     queries_tile[row][d] = first + row < p.queries ? q_at(q_base + q_row(first + row), d * 4) : vec4(0);
   }
+#endif
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     largest[i] = -F32_INF;
     total[i] = TOTAL(0);
     [[unroll]] for (uint v = 0; v < VECTORS; v++) sums[i][v] = SUM4(0);
   }
-  IDX start = SPLIT != 0 ? split * p.chunk : 0, end = SPLIT != 0 ? min(p.keys, (split + 1) * p.chunk) : p.keys;
 #if STAGED
   if (start < end) fetch(start, uint(min(end - start, IDX(KEYS))));
 #endif
@@ -313,7 +410,10 @@ void main() {
     // The next step's are on their way while this one is computed.
     if (end - at > KEYS) fetch(at + KEYS, uint(min(end - at - KEYS, IDX(KEYS))));
 #endif
+    // What the threads of several subgroups exchange waits for the step before, too.
+#if !(PREFETCHED && COLUMN_THREADS > LANES)
     barrier();
+#endif
     SUM products[ROWS][KEYS_OF_THREAD];
     multiply(at, count, products);
     weigh(at, count, first, products);
@@ -321,6 +421,8 @@ void main() {
     add_values(at, count);
 #if STAGED
     barrier();
+#elif PREFETCHED
+    if (end - at > KEYS) fetch_own(at + KEYS, uint(min(end - at - KEYS, IDX(KEYS))));
 #endif
   }
   exchange_totals(total);

@@ -16,13 +16,16 @@ const SLOW_DOUBLE_COST: u64 = 32;
 const MAX_UNSTAGED_QUERIES: u64 = 4;
 /// Threads of a GPU's workgroup of few queries.
 const FEW_QUERIES_THREADS: u64 = 256;
-/// Threads of a GPU's workgroup that goes through all keys of a head, where heads do not fill the device.
-const LONE_WORKGROUP_THREADS: u64 = 512;
-/// Keys that a workgroup goes through before it pays to split them: of one query an H200 takes 8.9 µs for 256 keys and 18.5 for 1,024, and
-/// about 4 for the kernel that combines the parts.
+/// Threads that share a key of few queries: they load four neighbours in memory each, of the same sector.
+const FEW_QUERIES_KEY_THREADS: u64 = 4;
+/// Vectors of keys and values that a thread of few queries loads at once, at most: those that its registers hold.
+const MAX_PREFETCHED_VECTORS: u32 = 32;
+/// Keys that a workgroup goes through before it pays to split them, which takes a second kernel that combines the parts.
 const MIN_SPLIT_KEYS: u64 = 512;
 /// The fewest keys of a part.
 const MIN_PART_KEYS: u64 = 256;
+/// Steps through the keys of few queries before it pays to split them, and the fewest of a part.
+const MIN_SPLIT_STEPS: u64 = 3;
 /// Workgroups for each multiprocessor that a split aims at.
 const WORKGROUPS_PER_MULTIPROCESSOR: u64 = 2;
 /// Keys of a tile on a CPU device.
@@ -31,6 +34,17 @@ const CPU_TILE_KEYS: u32 = 16;
 /// Queries × keys of a GPU's tiles, rows of a thread and the threads along the keys, from the one with the most reuse on.
 const GPU_TILES: [[u32; 4]; 6] =
     [[64, 32, 4, 8], [32, 32, 4, 16], [32, 16, 4, 16], [16, 64, 2, 32], [16, 32, 2, 16], [8, 16, 1, 16]];
+
+/// How keys and values are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyLoads {
+    /// Through shared memory.
+    Staged,
+    /// Each by one thread alone, where it is needed.
+    Direct,
+    /// The same, all of a step at once.
+    Prefetched,
+}
 
 /// What a workgroup takes at once. All numbers are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,10 +57,12 @@ pub struct AttentionTile {
     pub rows: u32,
     /// Threads that share a query.
     pub column_threads: u32,
+    /// Threads that share a key.
+    pub key_threads: u32,
     /// Threads of a query that have different columns of the values; the others have other keys of a step.
     pub value_threads: u32,
-    /// Whether keys and values are staged in shared memory.
-    pub staged: bool,
+    /// How keys and values are loaded.
+    pub loads: KeyLoads,
     /// Threads that share a query and exchange numbers within a subgroup.
     pub lanes: u32,
 }
@@ -86,10 +102,15 @@ impl AttentionTile {
     fn shared_bytes(&self, problem: &AttentionProblem, sum: u64) -> u64 {
         let [queries, keys, threads] = [self.queries, self.keys, self.threads()].map(u64::from);
         let [depth, values] = [problem.depth, problem.values].map(|elements| elements.div_ceil(4));
-        let staged = if self.staged { keys * (depth + 1 + values) * 16 } else { 0 };
-        let slices = if self.value_threads < self.column_threads { threads * 4 * sum } else { 0 };
+        let staged = if self.loads == KeyLoads::Staged { keys * (depth + 1 + values) * 16 } else { 0 };
+        let slice_lanes = self.lanes.max(self.value_threads);
+        let slices = match self.column_threads > slice_lanes {
+            true => threads / u64::from(slice_lanes) * u64::from(self.value_threads) * 4 * sum,
+            false => 0,
+        };
         let exchanged = queries * u64::from(self.column_threads / self.lanes) * (4 + sum);
-        queries * (depth + 1) * 16 + staged + queries * (keys + 1) * 4 + slices + exchanged
+        let tile = if self.loads == KeyLoads::Prefetched { 0 } else { queries * (depth + 1) * 16 };
+        tile + staged + queries * (keys + 1) * 4 + slices + exchanged
     }
 
     fn fits(&self, problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> bool {
@@ -97,12 +118,27 @@ impl AttentionTile {
     }
 
     /// With the threads that share a query: those for the columns of values, and those of a subgroup.
-    fn new([queries, keys, rows, column_threads]: [u32; 4], staged: bool, values: u64, caps: &Capabilities) -> Self {
+    fn new([queries, keys, rows, column_threads]: [u32; 4], loads: KeyLoads, values: u64, caps: &Capabilities) -> Self {
         let columns = values.div_ceil(4).next_power_of_two() as u32;
         let threads = queries / rows * column_threads;
         let whole = caps.subgroup.is_power_of_two() && threads.is_multiple_of(caps.subgroup);
         let lanes = if whole { column_threads.min(caps.subgroup) } else { 1 };
-        Self { queries, keys, rows, column_threads, value_threads: columns.min(column_threads), staged, lanes }
+        let value_threads = columns.min(column_threads);
+        Self { queries, keys, rows, column_threads, key_threads: 1, value_threads, loads, lanes }
+    }
+
+    /// The tile of few queries on a GPU, with this many threads.
+    fn of_few_queries(problem: &AttentionProblem, threads: u32, caps: &Capabilities) -> Self {
+        let queries = problem.queries.next_power_of_two() as u32;
+        let one_key = Self::new([queries, threads, queries, threads], KeyLoads::Direct, problem.values, caps);
+        let vectors = problem.depth.div_ceil(4);
+        let key_threads = FEW_QUERIES_KEY_THREADS.min(vectors.next_power_of_two()).min(one_key.lanes.into()) as u32;
+        // A step has a key for each slice of the values.
+        let value_threads = one_key.value_threads.max(key_threads);
+        let of_values = problem.values.div_ceil(4).div_ceil(value_threads.into()) as u32 * value_threads / key_threads;
+        let prefetched = vectors.div_ceil(key_threads.into()) as u32 + of_values <= MAX_PREFETCHED_VECTORS;
+        let loads = if prefetched { KeyLoads::Prefetched } else { KeyLoads::Direct };
+        Self { keys: threads / key_threads, key_threads, value_threads, loads, ..one_key }
     }
 }
 
@@ -140,7 +176,11 @@ pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrate
     };
     let tile = tile(&problem, accumulator.size(), caps);
     let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(workgroups(&problem, &tile).max(1));
-    let parts = if caps.cpu || keys <= MIN_SPLIT_KEYS { 1 } else { wanted.min(keys / MIN_PART_KEYS).max(1) };
+    let [split, part] = match tile.loads {
+        KeyLoads::Staged => [MIN_SPLIT_KEYS, MIN_PART_KEYS],
+        KeyLoads::Direct | KeyLoads::Prefetched => [(MIN_SPLIT_STEPS - 1) * u64::from(tile.keys), tile.keys.into()],
+    };
+    let parts = if caps.cpu || keys <= split { 1 } else { wanted.min(keys.div_ceil(part)).max(1) };
     let chunk = keys.div_ceil(parts).next_multiple_of(tile.keys.into());
     AttentionStrategy { tile, splits: keys.div_ceil(chunk).max(1), chunk, accumulator }
 }
@@ -152,33 +192,32 @@ fn workgroups(problem: &AttentionProblem, tile: &AttentionTile) -> u64 {
 
 /// The largest tile that fits and leaves enough workgroups, with sums of `sum` bytes.
 fn tile(problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> AttentionTile {
-    let AttentionProblem { batches, queries, keys, values, .. } = *problem;
+    let AttentionProblem { queries, keys, values, .. } = *problem;
     let few = queries <= MAX_UNSTAGED_QUERIES;
     let all = queries.next_power_of_two() as u32;
     if caps.cpu {
         let lanes = cpu_group_threads(caps);
         return match few {
-            true => AttentionTile::new([all, 8 * lanes, all, lanes], false, values, caps),
-            false => AttentionTile::new([lanes, CPU_TILE_KEYS, 1, 1], false, values, caps),
+            true => AttentionTile::new([all, 8 * lanes, all, lanes], KeyLoads::Direct, values, caps),
+            false => AttentionTile::new([lanes, CPU_TILE_KEYS, 1, 1], KeyLoads::Direct, values, caps),
         };
     }
     let fits = |tile: &AttentionTile| tile.fits(problem, sum, caps);
     if few {
-        let lone = keys <= MIN_SPLIT_KEYS && batches < caps.multiprocessors / 2;
-        let most = if lone { LONE_WORKGROUP_THREADS } else { FEW_QUERIES_THREADS };
-        let mut threads = keys.next_power_of_two().clamp(64, most) as u32;
+        let wanted = keys.next_power_of_two().saturating_mul(FEW_QUERIES_KEY_THREADS);
+        let mut threads = wanted.clamp(64, FEW_QUERIES_THREADS) as u32;
         loop {
-            let tile = AttentionTile::new([all, threads, all, threads], false, values, caps);
+            let tile = AttentionTile::of_few_queries(problem, threads, caps);
             if fits(&tile) || threads == 32 {
                 return tile;
             }
             threads /= 2;
         }
     }
-    let of_table = |tile| AttentionTile::new(tile, true, values, caps);
+    let of_table = |tile| AttentionTile::new(tile, KeyLoads::Staged, values, caps);
     let tiles = || GPU_TILES.into_iter().map(of_table).filter(|tile| fits(tile));
     let fills = |tile: &AttentionTile| workgroups(problem, tile) >= caps.multiprocessors / 2;
-    let smallest = AttentionTile { staged: false, ..of_table(GPU_TILES[GPU_TILES.len() - 1]) };
+    let smallest = AttentionTile { loads: KeyLoads::Direct, ..of_table(GPU_TILES[GPU_TILES.len() - 1]) };
     tiles().find(fills).or_else(|| tiles().next_back()).unwrap_or(smallest)
 }
 
@@ -194,14 +233,14 @@ mod tests {
     #[test]
     fn many_queries_get_large_tiles_and_few_get_a_thread_a_key() {
         let shape = |sizes, caps: &_| {
-            let AttentionTile { queries, keys, staged, .. } = choose(problem(sizes), caps).tile;
-            (queries, keys, staged)
+            let AttentionTile { queries, keys, loads, .. } = choose(problem(sizes), caps).tile;
+            (queries, keys, loads == KeyLoads::Staged)
         };
         assert_eq!(shape([16, 4096, 4096, 64], &h200()), (64, 32, true));
         assert_eq!(shape([16, 4096, 4096, 128], &h200()), (32, 16, true));
         assert_eq!(shape([12, 128, 128, 64], &h200()), (16, 64, true));
-        assert_eq!(shape([12, 1, 256, 64], &h200()), (1, 256, false));
-        assert_eq!(shape([96, 4, 512, 64], &h200()), (4, 256, false));
+        assert_eq!(shape([12, 1, 256, 64], &h200()), (1, 64, false));
+        assert_eq!(shape([96, 4, 512, 64], &h200()), (4, 64, false));
         assert_eq!(shape([12, 128, 128, 64], &lavapipe()), (8, 16, false));
         assert_eq!(shape([12, 1, 128, 64], &lavapipe()), (1, 64, false));
     }
@@ -212,9 +251,10 @@ mod tests {
             let AttentionStrategy { splits, chunk, .. } = choose(problem(sizes), caps);
             (splits, chunk)
         };
-        assert_eq!(parts([12, 1, 512, 64], &h200()), (1, 512));
-        assert_eq!(parts([12, 1, 1024, 64], &h200()), (4, 256));
-        assert_eq!(parts([16, 1, 2048, 128], &h200()), (8, 256));
+        assert_eq!(parts([12, 1, 128, 64], &h200()), (1, 128));
+        assert_eq!(parts([12, 1, 512, 64], &h200()), (8, 64));
+        assert_eq!(parts([12, 1, 1024, 64], &h200()), (16, 64));
+        assert_eq!(parts([16, 1, 2048, 128], &h200()), (16, 128));
         assert_eq!(parts([16, 1, 100_000, 128], &h200()), (17, 5888));
         assert_eq!(parts([16, 4096, 4096, 64], &h200()), (1, 4096));
         assert_eq!(parts([16, 1, 2048, 128], &lavapipe()), (1, 2048));
@@ -231,8 +271,9 @@ mod tests {
                     let AttentionStrategy { tile, accumulator, .. } = choose(problem, &caps);
                     assert!(tile.fits(&problem, accumulator.size(), &caps), "{problem:?} {tile:?}");
                     assert_eq!(tile.queries % tile.rows, 0);
-                    assert_eq!(tile.keys % tile.column_threads, 0);
                     assert_eq!(tile.keys % (tile.column_threads / tile.value_threads), 0);
+                    assert_eq!(tile.keys * tile.key_threads % tile.column_threads, 0);
+                    assert!(tile.key_threads <= tile.lanes.max(1));
                     assert_eq!(tile.threads() % tile.lanes, 0);
                 }
             }

@@ -12,7 +12,7 @@ use crate::program::Type;
 use crate::program::emit::{EmittedEpilogue, element, head, load, of_compute, stored, vec4_of};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::types::Compute;
-use crate::tuning::attention::{AttentionProblem, AttentionStrategy, AttentionTile};
+use crate::tuning::attention::{AttentionProblem, AttentionStrategy, AttentionTile, KeyLoads};
 
 /// What the names of the parameters of the two programs begin with.
 const PREFIXES: [&str; 2] = ["score_", "weight_"];
@@ -33,8 +33,8 @@ pub(super) struct AttentionKernel {
     /// The type of sums of weights.
     pub total: Compute,
     pub split: bool,
-    /// Whether it combines the parts of the keys.
-    pub combine: bool,
+    /// How many parts of the keys it combines, where it does that.
+    pub combine: Option<u64>,
     pub programs: [Option<EpilogueProgram>; 2],
     pub index64: bool,
 }
@@ -62,29 +62,29 @@ impl KernelSpec for AttentionKernel {
 
     fn params<'a>(&self, args: &AttentionArgs<'a>, params: &mut Params<'a>) {
         let (attention, index64) = (args.attention, self.index64);
-        if !self.combine {
+        if self.combine.is_none() {
             for (i, allocation) in args.operands.into_iter().enumerate() {
                 let OperandView { ty, offset, .. } = attention.operands[i];
                 params.read_at(allocation, offset as u64 * ty.size(), ty.storage(), NAMES[i]);
             }
         }
-        if self.combine || !self.split {
+        if self.combine.is_some() || !self.split {
             params.write(args.result, self.types[3].storage(), "c");
         }
         let storages = [self.accumulator.glsl(), "float", self.total.glsl()];
         for (i, name) in ["sums", "maxima", "totals"].into_iter().enumerate() {
             match args.partials {
-                Some(partials) if self.combine => params.read(partials[i], storages[i], name),
+                Some(partials) if self.combine.is_some() => params.read(partials[i], storages[i], name),
                 Some(partials) => params.write(partials[i], storages[i], name),
                 None => {}
             }
         }
-        let used = || attention.programs.iter().zip(PREFIXES).filter(|_| !self.combine);
+        let used = || attention.programs.iter().zip(PREFIXES).filter(|_| self.combine.is_none());
         for (program, prefix) in used() {
             program.iter().for_each(|program| program.inputs(prefix, params));
         }
         let AttentionProblem { batches, queries, keys, depth, values } = args.problem;
-        if !self.combine {
+        if self.combine.is_none() {
             // A multiplication and an addition for each element of a key and of a value.
             params.operations(2 * batches * queries * keys * (depth + values));
         }
@@ -117,15 +117,15 @@ impl KernelSpec for AttentionKernel {
     fn name(&self) -> String {
         let [q, k, v, c] = self.types.map(Type::suffix);
         let AttentionTile { queries, keys, .. } = self.tile;
-        let kind = if self.combine { "combine attention" } else { "attention" };
+        let kind = if self.combine.is_some() { "combine attention" } else { "attention" };
         format!("{kind} {queries}×{keys} {q}·{k}·{v} → {c}")
     }
 
     fn groups(&self, args: &AttentionArgs) -> u64 {
         let AttentionProblem { batches, queries, values, .. } = args.problem;
         match self.combine {
-            true => (batches * queries * values.div_ceil(4)).div_ceil(COMBINING_THREADS),
-            false => batches * queries.div_ceil(self.tile.queries.into()) * args.strategy.splits,
+            Some(_) => (batches * queries * values.div_ceil(4)).div_ceil(COMBINING_THREADS),
+            None => batches * queries.div_ceil(self.tile.queries.into()) * args.strategy.splits,
         }
     }
 
@@ -165,25 +165,28 @@ impl KernelSpec for AttentionKernel {
 impl AttentionKernel {
     /// The sizes of the tile, and the types of sums.
     fn definitions(&self, text: &mut String, caps: &Capabilities) {
-        let AttentionTile { queries, keys, rows, column_threads, value_threads, staged, lanes } = self.tile;
-        let threads = if self.combine { COMBINING_THREADS } else { self.tile.threads().into() };
+        let AttentionTile { queries, keys, rows, column_threads, key_threads, value_threads, loads, lanes } = self.tile;
+        let threads = if self.combine.is_some() { COMBINING_THREADS } else { self.tile.threads().into() };
         let numbers = [
             ("QUERIES", queries.into()),
             ("KEYS", keys.into()),
             ("ROWS", rows.into()),
             ("COLUMN_THREADS", column_threads.into()),
+            ("KEY_THREADS", key_threads.into()),
             ("VALUE_THREADS", value_threads.into()),
             ("LANES", lanes.into()),
             ("DEPTH", self.sizes[0]),
             ("VALUES", self.sizes[1]),
-            ("STAGED", u64::from(staged)),
+            ("STAGED", u64::from(loads == KeyLoads::Staged)),
+            ("PREFETCHED", u64::from(loads == KeyLoads::Prefetched)),
             ("SPLIT", u64::from(self.split)),
-            ("COMBINE", u64::from(self.combine)),
+            ("COMBINE", u64::from(self.combine.is_some())),
+            ("SPLITS", self.combine.unwrap_or(0)),
         ];
         for (name, number) in numbers {
             let _ = writeln!(text, "#define {name} {number}");
         }
-        if self.combine {
+        if self.combine.is_some() {
             let _ = writeln!(text, "#define THREADS {threads}u");
         }
         if lanes > 1 {
@@ -195,14 +198,18 @@ impl AttentionKernel {
             "layout(local_size_x = {threads}) in;\n\
              #define LOOP {}\n#define SUM {}\n#define SUM4 {}\n#define TOTAL {}\n#define MULTIPLY_ADD(a, b, c) {}\n",
             // Compilers of GPUs unroll them to have loads ahead; a CPU driver would take seconds.
-            if caps.kind == "cpu" { "[[dont_unroll]]" } else { "" },
+            match loads {
+                _ if caps.kind == "cpu" => "[[dont_unroll]]",
+                KeyLoads::Prefetched => "[[unroll]]",
+                _ => "",
+            },
             self.accumulator.glsl(),
             vector(self.accumulator),
             self.total.glsl(),
             multiply_add(caps, self.accumulator),
         );
         let mean = match self.total {
-            Compute::Double => "(dvec4(s) / (t))",
+            Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
             _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
         };
         let _ = writeln!(text, "#define TOTAL4 {}\n#define MEAN(s, t) {mean}", vector(self.total));
@@ -216,12 +223,12 @@ impl AttentionKernel {
                 offsets(text, row, "row_dim", self.axes[1]);
             }
         }
-        if !self.combine {
+        if self.combine.is_none() {
             for i in 0..3 {
                 self.load(text, i);
             }
         }
-        if self.combine || !self.split {
+        if self.combine.is_some() || !self.split {
             self.store(text);
         }
     }

@@ -167,7 +167,7 @@ impl Attention<'_> {
             accumulator: strategy.accumulator,
             total,
             split: strategy.splits > 1,
-            combine,
+            combine: combine.then_some(strategy.splits),
             programs: self.programs.each_ref().map(|program| {
                 let program = program.as_ref().filter(|_| !combine)?;
                 let mut program = program.program.without_parameters();
