@@ -14,6 +14,8 @@ const ELEMENTS_PER_LANE: u64 = 4;
 const MAX_REGISTER_ELEMENTS: u64 = 32;
 /// The most bytes of registers that an invocation keeps values in: more would leave fewer invocations on a multiprocessor.
 const MAX_REGISTER_BYTES: u64 = 256;
+/// The most bytes of registers where the first pass over a row loads what later ones alone need.
+const MAX_PREFETCHED_BYTES: u64 = 64;
 /// The shortest rows that the invocations of a CPU device's subgroup share. Shorter ones have an invocation each: it neither exchanges
 /// results nor waits.
 const MIN_SHARED_ROW: u64 = 32;
@@ -56,7 +58,7 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
     let steps = len.div_ceil(lanes * width);
     let capacity = len.next_multiple_of(64);
     let shared = kept.all.saturating_mul(capacity).saturating_mul(own);
-    let registers = steps * width * kept.all;
+    let (registers, later) = (steps * width * kept.all, kept.later);
     let kept = match kept.all {
         0 => KeptValues::Recomputed,
         _ if !caps.cpu && steps * width <= MAX_REGISTER_ELEMENTS && registers <= MAX_REGISTER_BYTES => {
@@ -68,8 +70,11 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
     };
     let whole = caps.subgroup.is_power_of_two() && (own * lanes).is_multiple_of(caps.subgroup.into());
     let subgroup_lanes = if whole { lanes.min(caps.subgroup.into()) } else { 1 };
-    let exact = matches!(kept, KeptValues::Registers(_)) && steps * lanes * width == len;
-    RowSchedule { rows: own as u32, lanes: lanes as u32, vectors, kept, exact, subgroup_lanes: subgroup_lanes as u32 }
+    let in_registers = matches!(kept, KeptValues::Registers(_));
+    let exact = in_registers && steps * lanes * width == len;
+    let prefetched = in_registers && later > 0 && registers + steps * width * later <= MAX_PREFETCHED_BYTES;
+    let [own, lanes, subgroup_lanes] = [own, lanes, subgroup_lanes].map(|count| count as u32);
+    RowSchedule { rows: own, lanes, vectors, kept, exact, prefetched, subgroup_lanes }
 }
 
 /// Rows of a workgroup, and the invocations of a row.
@@ -106,7 +111,7 @@ mod tests {
 
     fn chosen(rows: u64, len: u64, kept: [u64; 2], caps: &Capabilities) -> RowSchedule {
         let vectors = len.is_multiple_of(4).then_some(VectorInputs { vec4: 1, broadcast: 0 });
-        schedule(RowProblem { rows, len, vectors, kept: KeptBytes { all: kept[0], computed: kept[1] } }, caps)
+        schedule(RowProblem { rows, len, vectors, kept: KeptBytes { all: kept[0], computed: kept[1], later: 8 } }, caps)
     }
 
     #[test]
@@ -147,5 +152,7 @@ mod tests {
         assert_eq!(kept(20_000, [4, 4], &lavapipe()), KeptValues::Memory);
         let exact = |len| chosen(8192, len, [4, 4], &h200()).exact;
         assert!(exact(1024) && !exact(1000));
+        let prefetched = |rows, len, caps: &_| chosen(rows, len, [4, 4], caps).prefetched;
+        assert!(prefetched(1, 768, &h200()) && !prefetched(8192, 1024, &h200()) && !prefetched(1, 768, &lavapipe()));
     }
 }

@@ -43,6 +43,8 @@ pub struct RowSchedule {
     pub kept: KeptValues,
     /// Whether the steps of all invocations make a row, without a rest.
     pub exact: bool,
+    /// Whether the first pass loads what later passes alone need, too: those loads overlap.
+    pub prefetched: bool,
     /// Invocations of a row that are of one subgroup, and hand values to each other directly: a power of two, and 1 where none do.
     pub subgroup_lanes: u32,
 }
@@ -54,16 +56,21 @@ pub struct KeptBytes {
     pub all: u64,
     /// Bytes of those that take longer to compute than to load.
     pub computed: u64,
+    /// Bytes of the inputs that passes after the first one alone need.
+    pub later: u64,
 }
 
 /// The bytes of what later passes need again.
 pub fn kept_bytes(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> KeptBytes {
-    let bytes = |kept| {
-        let schedule = RowSchedule { rows: 1, lanes: 1, vectors: None, kept, exact: false, subgroup_lanes: 1 };
-        let emitter = RowEmitter::new(rows, sound, schedule, caps);
-        emitter.kept.iter().map(|&value| rows.program.type_of(value).compute().size()).sum()
+    let emitter = |kept| {
+        let (vectors, exact, prefetched) = (None, false, false);
+        let schedule = RowSchedule { rows: 1, lanes: 1, vectors, kept, exact, prefetched, subgroup_lanes: 1 };
+        RowEmitter::new(rows, sound, schedule, caps)
     };
-    KeptBytes { all: bytes(KeptValues::Shared(0)), computed: bytes(KeptValues::Memory) }
+    let bytes = |kept| emitter(kept).kept.iter().map(|&value| rows.program.type_of(value).compute().size()).sum();
+    let later = emitter(KeptValues::Recomputed).later_inputs();
+    let later = later.iter().map(|&input| rows.program.type_of(input).compute().size()).sum();
+    KeptBytes { all: bytes(KeptValues::Shared(0)), computed: bytes(KeptValues::Memory), later }
 }
 
 /// The values that are kept in the device's memory, with their types.
@@ -161,8 +168,27 @@ impl<'a> RowEmitter<'a> {
         all.filter(|&value| self.is_reduction(value) && self.levels[value] == pass + 1).collect()
     }
 
-    /// The values of elements that a pass computes for its reductions or, in the last one, for the results.
+    /// The values of elements that a pass computes or, in the first one, loads for later passes.
     fn roots(&self, pass: usize) -> Vec<usize> {
+        let mut roots = self.computed(pass);
+        if pass == 0 && self.schedule.prefetched {
+            roots.extend(self.later_inputs());
+        }
+        roots
+    }
+
+    /// The inputs of elements that passes after the first one need, and not the first one.
+    fn later_inputs(&self) -> BTreeSet<usize> {
+        let inputs = |pass| {
+            let needed = self.leading_to(&self.computed(pass), |_| false);
+            needed.into_iter().filter(|&value| self.node(value).is_none()).collect::<BTreeSet<_>>()
+        };
+        let first = inputs(0);
+        (1..self.passes()).flat_map(inputs).filter(|input| !first.contains(input)).collect()
+    }
+
+    /// The values of elements that a pass computes for its reductions or, in the last one, for the results.
+    fn computed(&self, pass: usize) -> Vec<usize> {
         if pass + 1 == self.passes() {
             let outputs = self.rows.outputs.iter().copied();
             return outputs.filter(|&value| self.sound.of_element[value]).collect();
