@@ -133,7 +133,7 @@ impl<'a> Context<'a> {
     pub fn launch(&self, pipeline: &Arc<Pipeline>, groups: [u32; 3], mut params: Params) -> Attempt<()> {
         let reversed = params.slots().iter().find(|(_, slot)| matches!(slot, Slot::Reversed)).map(|slot| slot.0);
         if let Some(position) = reversed {
-            params.words_mut()[position] = self.reversed(params.reads(), params.writes());
+            params.words_mut()[position] = self.reversed(groups, params.reads(), params.writes());
         }
         let check = if params.checked().is_empty() { None } else { Some(self.check(params.reads())?) };
         if let Some(check) = check {
@@ -206,10 +206,12 @@ impl<'a> Context<'a> {
         Ok(stream.dispatch(&dispatch)?)
     }
 
-    /// Whether the next kernel traverses large tensors in reverse. Every second one does: what the one before touched last is still cached.
-    pub(super) fn reversed(&self, reads: &[&Allocation], writes: &[&Allocation]) -> u32 {
+    /// The number of workgroups where the next kernel traverses large tensors in reverse, or 0. Every second one does: what the one before
+    /// touched last is still cached.
+    pub(super) fn reversed(&self, groups: [u32; 3], reads: &[&Allocation], writes: &[&Allocation]) -> u32 {
         let bytes = reads.iter().chain(writes).map(|allocation| allocation.size).sum::<u64>();
-        (bytes >= CACHE_EXCEEDED_BYTES && !self.gpu.reversed.fetch_xor(true, Relaxed)).into()
+        let reversed = bytes >= CACHE_EXCEEDED_BYTES && !self.gpu.reversed.fetch_xor(true, Relaxed);
+        if reversed { groups.iter().product() } else { 0 }
     }
 
     fn captured(&self, record: impl FnOnce(&mut Capture)) {

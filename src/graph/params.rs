@@ -204,7 +204,8 @@ impl<'a> Params<'a> {
         self.push(&words, if words.len() > 2 { ParamType::Bits128 } else { ParamType::Bits64 }, name.into());
     }
 
-    /// `reversed`: whether to traverse large tensors from their ends. What the kernel before touched last is still in the cache.
+    /// `reversed`: the number of workgroups where large tensors are traversed from their ends, or 0. What the kernel before touched last is
+    /// still in the cache.
     pub fn reversed(&mut self, index64: bool) {
         self.slots.push((self.words.len(), Slot::Reversed));
         self.extent(0, index64, "reversed");

@@ -345,7 +345,7 @@ impl CapturedLaunch {
                         words[..*len].copy_from_slice(&bytemuck::cast::<_, [u32; 4]>(*value)[..*len]);
                     }
                 }
-                Slot::Reversed => words[0] = cx.reversed(&reads, &writes),
+                Slot::Reversed => words[0] = cx.reversed(self.groups, &reads, &writes),
                 Slot::Check(position) => {
                     let check = check.map(|check| check.words(&self.checked[*position]));
                     words[..4].copy_from_slice(&check.unwrap_or_default());

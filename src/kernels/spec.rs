@@ -44,9 +44,12 @@ pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Atte
             Error::Unsupported(format!("{} has no 64-bit integers to index 2^31 elements", cx.caps().name)).into()
         );
     }
+    let grid = grid(cx.caps(), spec.groups(args))?;
     let mut key = Signature::default();
     type_name::<S>().hash(&mut key);
     spec.hash(&mut key);
+    let several_lines = grid[1] > 1;
+    several_lines.hash(&mut key);
     key.0.extend_from_slice(params.signature());
     let bytes = 4 * params.words().len();
     let in_buffer = cx.params_in_buffer(bytes);
@@ -54,9 +57,13 @@ pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Atte
     let pipeline = cx.pipeline(xxh3_128(&key.0), push_bytes, || {
         let mut declared = Params::with_declarations();
         spec.params(args, &mut declared);
-        KernelSource { name: spec.name(), glsl: spec.source(cx.caps(), &declared.block(in_buffer)) }
+        let mut declarations = declared.block(in_buffer);
+        if several_lines {
+            declarations.insert_str(0, "#define GRID_LINES 2\n");
+        }
+        KernelSource { name: spec.name(), glsl: spec.source(cx.caps(), &declarations) }
     })?;
-    cx.launch(&pipeline, grid(cx.caps(), spec.groups(args))?, params)
+    cx.launch(&pipeline, grid, params)
 }
 
 /// Spreads `groups` workgroups over two axes: devices promise no more than 65,535 along one. Evenly, as workgroups beyond the

@@ -77,7 +77,7 @@ void swap(uint radix, uint ns, ThreadWork from, ThreadWork to) {
 #endif
 
 void transform() {
-  IDX group = IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+  IDX group = workgroup();
   if (group >= p.groups) return;
   ThreadWork from = thread_work(CONTIGUOUS_IN), to = thread_work(CONTIGUOUS_OUT);
   // Invocations beyond the last transform read that one, and write nothing.

@@ -78,7 +78,7 @@ pub fn emit(
     let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", caps));
     let mut text = emitter.head(accumulator.as_ref(), epilogue.as_ref(), parameters);
     let group = if schedule.reversible {
-        "p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup()"
+        "p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup()"
     } else {
         "workgroup()"
     };

@@ -38,7 +38,7 @@ fn head_of(
     if complex {
         text.push_str("#include \"lib/complex/convert.glsl\"\n");
     }
-    text.push_str("IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }\n");
+    text.push_str("#include \"lib/grid.glsl\"\n");
     text
 }
 
