@@ -1,6 +1,6 @@
 // 2 workgroups, chunk 30
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float next(IDX o, IDX r, float accumulator) {

@@ -1,7 +1,7 @@
 // 5 workgroups, chunk 0
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/compare.glsl"
 uint8_t element(IDX i, float x0, double x1) {
   precise float v0 = float(x0);

@@ -1,8 +1,8 @@
 // 32 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/complex/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/complex/exp.glsl"
 vec2 element(IDX i, vec2 x0) {
   precise vec2 v0 = vec2(x0);

@@ -1,7 +1,7 @@
 // 4 workgroups, chunk 1024
 #include "lib/convert.glsl"
 #include "lib/complex/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/complex/exp.glsl"
 vec2 element(IDX i, vec2 x0) {

@@ -1,6 +1,6 @@
 // 4 workgroups, chunk 256
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 int64_t element(IDX i, int64_t x0, uint8_t x1) {

@@ -1,6 +1,6 @@
 // 1 workgroups, chunk 256
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 float element(IDX i, float x0) {
   precise float v0 = float(x0);

@@ -1,6 +1,6 @@
 // 8 workgroups, chunk 1024
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 float element(IDX i, float x0, out IDX target) {
   IDX index1 = p.offset1;

@@ -1,9 +1,10 @@
 // 32 workgroups, chunk 131072
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, double x0, out double e0, out double e1) {
   precise double v0 = double(x0);
   e0 = double(v0);
@@ -41,16 +42,19 @@ void load_scalar(IDX r, IDX index0, out double q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0; AT(double, p.partial_out1, chunk * p.outputs + index) = a##_1;
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 32
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0, out double e1) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
   e1 = AT(double, p.partial1, r * p.outputs + o);
@@ -72,6 +76,8 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));

@@ -1,9 +1,10 @@
 // 8192 workgroups, chunk 524288
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, int x0, out int e0) {
   int v0 = int(x0);
   e0 = int(v0);
@@ -38,6 +39,8 @@ void load_scalar(IDX r, IDX index0, out int q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define SHARED_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1
@@ -45,10 +48,11 @@ void load_scalar(IDX r, IDX index0, out int q0) {
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 8192
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out int e0) {
   e0 = AT(int, p.partial0, r * p.outputs + o);
 }
@@ -67,6 +71,8 @@ void element(IDX o, IDX r, out int e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 8
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0

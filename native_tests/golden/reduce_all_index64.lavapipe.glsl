@@ -1,9 +1,10 @@
 // 32 workgroups, chunk 134217728
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, int x0, out int e0) {
   int v0 = int(x0);
   e0 = int(v0);
@@ -38,16 +39,19 @@ void load_scalar(IDX r, IDX index0, out int q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int, p.partial_out0, chunk * p.outputs + index) = a##_0;
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 32
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out int e0) {
   e0 = AT(int, p.partial0, r * p.outputs + o);
 }
@@ -66,6 +70,8 @@ void element(IDX o, IDX r, out int e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int, p.result, index) = int(a##_0);

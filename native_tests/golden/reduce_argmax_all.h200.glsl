@@ -1,9 +1,10 @@
 // 512 workgroups, chunk 2048
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, out float e0, out uint e1) {
   precise float v0 = float(x0);
   e0 = float(v0);
@@ -41,6 +42,8 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define SHARED_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1
@@ -48,10 +51,11 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 512
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out float e0, out uint e1) {
   e0 = AT(float, p.partial0, r * p.outputs + o);
   e1 = AT(uint, p.partial1, r * p.outputs + o);
@@ -73,6 +77,8 @@ void element(IDX o, IDX r, out float e0, out uint e1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0

@@ -1,9 +1,10 @@
 // 32 workgroups, chunk 32768
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, out float e0, out uint e1) {
   precise float v0 = float(x0);
   e0 = float(v0);
@@ -41,16 +42,19 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.partial_out0, chunk * p.outputs + index) = a##_0; AT(uint, p.partial_out1, chunk * p.outputs + index) = a##_1;
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 32
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out float e0, out uint e1) {
   e0 = AT(float, p.partial0, r * p.outputs + o);
   e1 = AT(uint, p.partial1, r * p.outputs + o);
@@ -72,6 +76,8 @@ void element(IDX o, IDX r, out float e0, out uint e1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));

@@ -1,9 +1,10 @@
 // 512 workgroups, chunk 100
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS true
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, out float e0, out uint e1) {
   precise float v0 = float(x0);
   e0 = float(v0);
@@ -44,6 +45,8 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));

@@ -1,10 +1,11 @@
 // 500 workgroups, chunk 512
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, float x1, out double e0) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
@@ -50,6 +51,8 @@ void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 1
+#define EXACT 1
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1

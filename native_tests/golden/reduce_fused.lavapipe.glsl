@@ -1,10 +1,11 @@
 // 1000 workgroups, chunk 512
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, float x1, out double e0) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
@@ -50,6 +51,8 @@ void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));

@@ -1,9 +1,10 @@
 // 64 workgroups, chunk 999
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out uint e0) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
@@ -30,6 +31,8 @@ void element(IDX o, IDX r, out uint e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(uint8_t, p.result, index) = uint8_t(to_u8(a##_0));

@@ -1,9 +1,10 @@
 // 782 workgroups, chunk 6
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
@@ -30,6 +31,8 @@ void element(IDX o, IDX r, out double e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 3
+#define EXACT 1
+#define CHUNKED 0
 #define LANES 2
 #define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));

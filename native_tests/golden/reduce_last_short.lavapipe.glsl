@@ -1,9 +1,10 @@
 // 12500 workgroups, chunk 6
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
@@ -30,6 +31,8 @@ void element(IDX o, IDX r, out double e0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));

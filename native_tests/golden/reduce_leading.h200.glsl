@@ -1,9 +1,10 @@
 // 64 workgroups, chunk 1000
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, out double e0) {
   precise float v0 = float(x0);
   e0 = double(v0);
@@ -41,8 +42,10 @@ void load_scalar(IDX r, IDX index0, out float q0) {
 #define OUTPUT_VECTORS 1
 #define REDUCED_VECTORS 0
 #define UNROLLED 3
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
+#define LANES 16
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -1,9 +1,10 @@
 // 512 workgroups, chunk 64
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, uint16_t x0, out double e0) {
   precise float v0 = bf16_to_float(uint(x0));
   e0 = double(v0);
@@ -41,6 +42,8 @@ void load_scalar(IDX r, IDX index0, out uint16_t q0) {
 #define OUTPUT_VECTORS 1
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0

@@ -1,11 +1,12 @@
 // 4 workgroups, chunk 64
 #include "lib/convert.glsl"
 #include "lib/complex/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #include "lib/complex/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, vec2 x0, out dvec2 e0) {
   precise vec2 v0 = vec2(x0);
   e0 = dvec2(v0);
@@ -43,6 +44,8 @@ void load_scalar(IDX r, IDX index0, out vec2 q0) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 1
+#define EXACT 1
+#define CHUNKED 0
 #define LANES 16
 #define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(vec2, p.result, index) = vec2(to_c64(a##_0));

@@ -1,10 +1,11 @@
 // 250 workgroups, chunk 2048
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, float x1, out double e0, out double e1) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
@@ -61,6 +62,8 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define SHARED_EXCHANGE 
 #define LANES 32
 #define NEIGHBOURS_SHARE 1
@@ -68,11 +71,12 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 250
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0, out double e1) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
   e1 = AT(double, p.partial1, r * p.outputs + o);
@@ -98,6 +102,8 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0

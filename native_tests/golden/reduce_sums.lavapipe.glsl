@@ -1,10 +1,11 @@
 // 32 workgroups, chunk 16000
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, float x1, out double e0, out double e1) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
@@ -61,17 +62,20 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 1
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 1
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(double, p.partial_out0, chunk * p.outputs + index) = a##_0; AT(double, p.partial_out1, chunk * p.outputs + index) = a##_1;
 #include "lib/loops/reduce.glsl"
 // 1 workgroups, chunk 32
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0, out double e1) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
   e1 = AT(double, p.partial1, r * p.outputs + o);
@@ -97,6 +101,8 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define LANES 8
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0)); AT(float, p.result1, index) = float(to_f32(a##_1));

@@ -1,10 +1,11 @@
 // 64 workgroups, chunk 1000
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
-IDX traversed_group() { return p.reversed != 0 ? IDX(gl_NumWorkGroups.y) * gl_NumWorkGroups.x - 1 - workgroup() : workgroup(); }
+#include "lib/grid.glsl"
+IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, float x0, float x1, out double e0, out double e1) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
@@ -57,8 +58,10 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define OUTPUT_VECTORS 1
 #define REDUCED_VECTORS 0
 #define UNROLLED 2
+#define EXACT 0
+#define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
+#define LANES 16
 #define NEIGHBOURS_SHARE 0
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0)); AT(float, p.result1, index) = float(to_f32(a##_1));
 #include "lib/loops/reduce.glsl"

@@ -1,9 +1,10 @@
 // 11250 workgroups, chunk 9
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
+#define ADDS_PRODUCTS 0
 void element(IDX o, IDX r, out double e0, out double e1) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
@@ -39,6 +40,8 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define OUTPUT_VECTORS 0
 #define REDUCED_VECTORS 0
 #define UNROLLED 4
+#define EXACT 0
+#define CHUNKED 0
 #define WINDOW_BLOCKS 2
 #define WINDOW_REST 1
 #define LANES 1

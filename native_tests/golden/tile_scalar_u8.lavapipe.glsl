@@ -1,6 +1,6 @@
 // 1024 workgroups, chunk 0
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 uint8_t element(IDX at0, IDX at1, out IDX target) {
   IDX i = at0;

@@ -1,6 +1,6 @@
 // 512 workgroups, chunk 0
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX at0, IDX at1, IDX at2, float x0, out IDX target) {

@@ -1,6 +1,6 @@
 // 64 workgroups, chunk 0
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 IDX traversed_group() { return workgroup(); }
 float element(IDX at0, IDX at1, float x0, out IDX target) {
   IDX i = at0;

@@ -1,5 +1,5 @@
 #include "lib/convert.glsl"
-IDX workgroup() { return IDX(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+#include "lib/grid.glsl"
 bool last_wins = false;
 #define LAST_WINS last_wins
 #include "lib/indices.glsl"

@@ -6,6 +6,8 @@
 //   OUTPUT_VECTORS      vectors of four outputs of a thread; 0 where it makes one output
 //   REDUCED_VECTORS     1 where a thread reads vectors along the reduced axes, otherwise 0
 //   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
+//   EXACT               1 where UNROLLED are all elements, or vectors, of a thread
+//   CHUNKED             1 where p.chunks workgroups share an output, p.chunk elements each
 //   WINDOW_BLOCKS, WINDOW_REST          of a window, whose loop is unrolled: how often it has UNROLLED elements, and what is left
 //   SHARED_EXCHANGE     where more threads share an output than LANES
 //   LANES               threads of a subgroup that share an output; more than 1 needs lib/exchange.glsl
@@ -15,6 +17,7 @@
 //   COMBINE_PARTS       the function that combines two accumulators in the first
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
 //   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
+//   ADDS_PRODUCTS       1 where add_element(o, r, stored ..., a) adds to the accumulator instead
 //   BASES, LOAD_VECTOR, LOAD_SCALAR, VECTOR_STORED, SCALAR_STORED   the inputs of src/program/emit/vectors.rs
 
 #include "lib/loops/repeat.glsl"
@@ -88,7 +91,11 @@ layout(local_size_x = THREADS) in;
 #define LOAD(k) EACH_VECTOR(LOAD_LANES, k)
 #define TAKE(k) EACH_LANE(TAKE_LANE, k)
 #define COMBINE_TAKEN(k) EACH_LANE(COMBINE_LANE, k)
-#if RESULTS > 1
+#if ADDS_PRODUCTS
+#define ADD_LANE(k, w, c) add_element(OUTPUT_OF(w, c), REDUCED_OF(k, c) VECTOR_STORED(k, w, c), PARTS_OF(a_##w##_##c));
+#define ADD(k) EACH_LANE(ADD_LANE, k)
+#define STEPS(n) EACH(n, LOAD) EACH(n, ADD)
+#elif RESULTS > 1
 // Registers do not hold what all elements contribute to all sums.
 #define ADD_UP(k) { TAKE(k) COMBINE_TAKEN(k) }
 #define STEPS(n) EACH(n, LOAD) EACH(n, ADD_UP)
@@ -103,13 +110,33 @@ layout(local_size_x = THREADS) in;
 #else
 #define APART OUTPUT_THREADS
 #endif
+#if OUTPUT_VECTORS == 1 && LANES >= 4
+#define HALVES 1
+#else
+#define HALVES 0
+#endif
 #if LANES > 1
 #include "lib/exchange.glsl"
 #define HANDED_PART(a, i) PART##i handed_##i = from_lane(a##_##i, distance);
 #define HAND_ON(d, w, c) { const uint distance = d; EACH_PART(HANDED_PART, a_##w##_##c) COMBINE(a_##w##_##c, handed) }
+// Of its four outputs a thread hands on those that it does not go on with, two and then one. That is a third of what handing on all takes.
+#if HALVES
+#define HANDED_OF(low, high, i) \
+  PART##i handed_##i = from_lane(upper ? low##_##i : high##_##i, distance); \
+  low##_##i = upper ? high##_##i : low##_##i;
+#define HANDED_OF_02(a, i) HANDED_OF(a##_0, a##_2, i)
+#define HANDED_OF_13(a, i) HANDED_OF(a##_1, a##_3, i)
+#define HANDED_OF_01(a, i) HANDED_OF(a##_0, a##_1, i)
+#define HALVE(d, handed_of, c) \
+  { const uint distance = d; bool upper = (lane & d) != 0; EACH_PART(handed_of, a_0) COMBINE(a_0_##c, handed) }
+#define HALVE_OUTPUTS HALVE(APART, HANDED_OF_02, 0) HALVE(APART, HANDED_OF_13, 1) HALVE(2 * APART, HANDED_OF_01, 0)
+#define HALVED_LANES 4
+#else
+#define HALVED_LANES 1
+#endif
 #define EXCHANGE_LANES(k, w, c) \
-  if (LANES > 1) { HAND_ON(APART, w, c) } \
-  if (LANES > 2) { HAND_ON(2 * APART, w, c) } \
+  if (LANES > 1 && HALVED_LANES < 2) { HAND_ON(APART, w, c) } \
+  if (LANES > 2 && HALVED_LANES < 4) { HAND_ON(2 * APART, w, c) } \
   if (LANES > 4) { HAND_ON(4 * APART, w, c) } \
   if (LANES > 8) { HAND_ON(8 * APART, w, c) } \
   if (LANES > 16) { HAND_ON(16 * APART, w, c) } \
@@ -147,9 +174,14 @@ void main() {
   uint x = lane % OUTPUT_THREADS, y = lane / OUTPUT_THREADS;
 #endif
   IDX group = traversed_group();
-  IDX chunk = group % p.chunks;
-  IDX o = ((group / p.chunks) * OUTPUT_THREADS + x) * OUTPUTS;
-  IDX end = min((chunk + 1) * p.chunk, p.reduced);
+#if CHUNKED
+  IDX chunk = group % p.chunks, start = chunk * p.chunk, end = min(start + p.chunk, p.reduced);
+  group /= p.chunks;
+#else
+  const IDX start = 0;
+  IDX end = p.reduced;
+#endif
+  IDX o = (group * OUTPUT_THREADS + x) * OUTPUTS;
   EACH_LANE(START_LANE, 0)
   if (o < p.outputs) {
     EACH_VECTOR(START_VECTOR, 0)
@@ -162,23 +194,57 @@ void main() {
     STEPS(WINDOW_REST)
 #endif
 #else
-    IDX r = chunk * p.chunk + y * WIDTH;
+    IDX r = start + y * WIDTH;
+#if EXACT
+    STEPS(UNROLLED)
+    r = end;
+#else
     for (; r + (STEP * (UNROLLED - 1) + WIDTH - 1) < end; r += STEP * UNROLLED) { STEPS(UNROLLED) }
     for (; r + (WIDTH - 1) < end; r += STEP) { STEPS(1) }
+#endif
 #endif
 #if REDUCED_VECTORS == 1
     // What is left of the last vector is one thread's.
     for (; r < end; r++) {
       LOAD_SCALAR(0, 0, r)
+#if ADDS_PRODUCTS
+      add_element(o, r SCALAR_STORED(0, 0), PARTS_OF(a_0_0));
+#else
       DECLARE(rest)
       element(o, r SCALAR_STORED(0, 0), PARTS_OF(rest));
       COMBINE(a_0_0, rest)
+#endif
     }
     COMBINE(a_0_0, a_0_1)
     COMBINE(a_0_2, a_0_3)
     COMBINE(a_0_0, a_0_2)
 #endif
   }
+#if HALVES
+  HALVE_OUTPUTS
+  EXCHANGE_LANES(0, 0, 0)
+  // The output that the thread has gone on with.
+  uint own = (y & 1) * 2 + (y >> 1 & 1);
+#if defined SHARED_EXCHANGE
+  if (y % LANES < OUTPUTS) {
+    uint at = (y / LANES * OUTPUTS + own) * OUTPUT_THREADS + x;
+    EACH_PART(PUT_PART, a_0_0)
+  }
+  barrier();
+  if (y < OUTPUTS && o < p.outputs) {
+    uint at = y * OUTPUT_THREADS + x;
+    EACH_PART(GET_PART, total)
+    [[unroll]] for (uint other = 1; other < PARTIALS; other++) {
+      at += OUTPUTS * OUTPUT_THREADS;
+      EACH_PART(GET_PART, x)
+      COMBINE(total, x)
+    }
+    STORE_OUTPUT(total, o + y)
+  }
+#else
+  if (y < OUTPUTS && o < p.outputs) { STORE_OUTPUT(a_0_0, o + own) }
+#endif
+#else
 #if LANES > 1
   EACH_OUTPUT(EXCHANGE_LANES)
 #endif
@@ -204,5 +270,6 @@ void main() {
   }
 #else
   if (y == 0 && o < p.outputs) { EACH_OUTPUT(STORE_LANE) }
+#endif
 #endif
 }

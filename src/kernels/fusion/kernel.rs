@@ -113,8 +113,7 @@ impl KernelSpec for FusionKernel {
         }
         let chunks = args.partials.map_or(1, |partials| partials.chunks);
         if from_partial {
-            let extents = [("outputs", layout.outputs()), ("reduced", chunks), ("chunk", chunks), ("chunks", 1)];
-            params.extents(index64, extents);
+            params.extents(index64, [("outputs", layout.outputs()), ("reduced", chunks)]);
             return args.destination.indices(index64, params);
         }
         let program = args.program();
@@ -128,7 +127,9 @@ impl KernelSpec for FusionKernel {
         match self.schedule.nest {
             LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
                 params.extents(index64, [("outputs", layout.outputs()), ("reduced", layout.reduced())]);
-                params.extents(index64, [("chunk", args.chunk), ("chunks", chunks)]);
+                if to_partial {
+                    params.extents(index64, [("chunk", args.chunk), ("chunks", chunks)]);
+                }
             }
             LoopNest::Map { traversal: MapTraversal::Chunk, .. } => {
                 params.extents(index64, [("count", layout.outputs()), ("chunk", args.chunk)]);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::values::{assign, convert, of_compute, stored};
 use super::{Accumulator, Emitter, ReduceSchedule, define};
 use crate::program::op::Reduction;
+use crate::program::types::Compute;
 use crate::program::{Attribute, Type};
 
 impl Emitter<'_> {
@@ -25,8 +26,17 @@ impl Emitter<'_> {
         }
         let declared = accumulator.join(", ", |i, part| format!("out {} e{i}", part.glsl()));
         let stored: String = self.given().iter().map(|g| format!(", {} x{}", g.storage, g.input)).collect();
-        let _ = writeln!(text, "void element(IDX o, IDX r{stored}, {declared}) {{");
-        if schedule.from_partial {
+        let factors = self.exact_factors(accumulator).filter(|_| !schedule.from_partial);
+        define(text, "ADDS_PRODUCTS", u32::from(factors.is_some()));
+        let _ = match factors {
+            Some(_) => writeln!(text, "void add_element(IDX o, IDX r{stored}, inout double a) {{"),
+            None => writeln!(text, "void element(IDX o, IDX r{stored}, {declared}) {{"),
+        };
+        if let Some(factors) = factors {
+            self.reduced_element(text);
+            let [x, y] = factors.map(|x| convert((format!("v{x}"), self.program.type_of(x)), Type::F64));
+            let _ = writeln!(text, "  a = fma({x}, {y}, a);");
+        } else if schedule.from_partial {
             for (i, part) in accumulator.parts.iter().enumerate() {
                 let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
             }
@@ -41,6 +51,20 @@ impl Emitter<'_> {
         self.schedule_macros(text, schedule);
         define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
         text.push_str("#include \"lib/loops/reduce.glsl\"\n");
+    }
+
+    /// The factors of the products that a sum in double adds up, where these are exact there: one instruction gives the same bits as two.
+    fn exact_factors(&self, accumulator: &Accumulator) -> Option<[usize; 2]> {
+        let [reduction] = self.program.reductions() else { return None };
+        let (program, inputs) = (self.program, self.program.inputs.len());
+        let product = program.nodes.get(reduction.args[0].checked_sub(inputs)?)?;
+        let narrow = |&arg: &usize| matches!(program.type_of(arg).compute(), Compute::Float);
+        let exact = self.caps.fma
+            && matches!(program.reduced_type()?, (Reduction::Sum, Type::F64))
+            && accumulator.parts[..] == [Compute::Double]
+            && (product.op.name, product.ty) == ("multiply", Type::F64)
+            && product.args.iter().all(narrow);
+        exact.then(|| [product.args[0], product.args[1]])
     }
 
     /// What the element contributes to the accumulator's parts.
@@ -76,6 +100,8 @@ impl Emitter<'_> {
         define(text, "OUTPUT_VECTORS", output_vectors);
         define(text, "REDUCED_VECTORS", u32::from(vectors.vec4 != 0 && output_vectors == 0));
         define(text, "UNROLLED", unrolled);
+        define(text, "EXACT", u32::from(schedule.exact));
+        define(text, "CHUNKED", u32::from(schedule.to_partial));
         if schedule.window {
             let reduced = self.layout.reduced();
             define(text, "WINDOW_BLOCKS", reduced / u64::from(unrolled));

@@ -80,6 +80,8 @@ pub struct ReduceSchedule {
     pub output_vectors: u32,
     /// Elements (or vectors along the reduced axes) of an output that a thread loads before it combines them.
     pub unrolled: u32,
+    /// Whether what a thread loads at once is all of its elements: there is no loop.
+    pub exact: bool,
     /// Threads of a subgroup that share an output: they hand each other their accumulators by shuffles first.
     pub lanes: u32,
     /// Whether neighbouring threads share an output, in place of having neighbouring ones.

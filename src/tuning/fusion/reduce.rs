@@ -22,8 +22,9 @@ const MAX_UNROLLED_SUMS: u32 = 2;
 /// Elements that a thread adds up for each of few outputs, where there are threads enough: an H200 takes 5.2 µs for one row of 768
 /// numbers with 768 × 768, 5.6 with twice as many for each thread and 9.3 with four times.
 const MAX_COLUMN_ELEMENTS: u64 = 4;
-/// Threads of a GPU's workgroup whose outputs are few.
-const FEW_OUTPUTS_THREADS: u32 = 512;
+/// Threads of a GPU's workgroup whose outputs are few, of one reduction and of several, whose accumulators take more registers.
+const FEW_OUTPUTS_THREADS: u32 = 1024;
+const FEW_OUTPUTS_THREADS_OF_SEVERAL: u32 = 512;
 /// Threads that fill a GPU's multiprocessor.
 const MULTIPROCESSOR_THREADS: u64 = 2048;
 
@@ -72,7 +73,8 @@ impl FusionProblem<'_> {
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
-        let schedule = ReduceSchedule { to_partial: true, ..self.reduce_schedule(threads, parts, false) };
+        let all = self.reduce_schedule(threads, parts, false);
+        let schedule = ReduceSchedule { to_partial: true, exact: false, ..all };
         let partial = self.launch(LoopNest::Reduce(schedule), chunk, groups * chunks);
         FusionStrategy::TwoPasses { partial, combining: self.combining(accumulator, chunks), chunks }
     }
@@ -96,7 +98,8 @@ impl FusionProblem<'_> {
         let threads =
             ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share: false };
         let parts = accumulator.parts.len();
-        let schedule = ReduceSchedule { from_partial: true, ..self.reduce_schedule(threads, parts, false) };
+        let all = self.reduce_schedule(threads, parts, false);
+        let schedule = ReduceSchedule { from_partial: true, exact: false, ..all };
         self.launch(LoopNest::Reduce(schedule), chunks, outputs.div_ceil(output_threads.into()))
     }
 
@@ -132,12 +135,15 @@ impl FusionProblem<'_> {
             _ => 4 / output_vectors.max(1),
         };
         let unrolled = if self.caps.cpu || few_registers { unrolled } else { self.overlapping(threads, unrolled) };
+        let width = if output_vectors == 0 && vectors.vec4 != 0 { 4 } else { 1 };
+        let exact = self.layout.reduced() == u64::from(reduction_threads) * width * u64::from(unrolled);
         ReduceSchedule {
             output_threads,
             reduction_threads,
             vectors,
             output_vectors,
             unrolled,
+            exact: exact && !window,
             lanes,
             neighbours_share,
             window,
@@ -153,18 +159,27 @@ impl FusionProblem<'_> {
         if self.caps.cpu {
             return if all <= subgroup { reduction_threads } else { 1 };
         }
-        // Of several outputs a thread, shuffles move twice what goes through shared memory: an H200 takes 1 µs longer.
-        if neighbours_share && subgroup.is_power_of_two() && all.is_multiple_of(subgroup) {
-            reduction_threads.min(subgroup)
-        } else {
-            1
+        if !subgroup.is_power_of_two() || !all.is_multiple_of(subgroup) {
+            return 1;
         }
+        match threads.output_vectors {
+            _ if neighbours_share => reduction_threads.min(subgroup),
+            1 if self.halves_outputs(output_threads) => (subgroup / output_threads).min(reduction_threads),
+            _ => 1,
+        }
+    }
+
+    /// Whether a subgroup has the four threads for each vector of outputs that hand each other all but one of these.
+    fn halves_outputs(&self, output_threads: u32) -> bool {
+        self.caps.subgroup.is_power_of_two() && 4 * output_threads <= self.caps.subgroup
     }
 
     /// The most threads of a workgroup of few outputs, whose accumulators of `outputs` outputs each fit shared memory.
     fn most_sharing_threads(&self, accumulator: &Accumulator, outputs: u32) -> u32 {
         let fits = u64::from(self.caps.max_shared) / (u64::from(outputs) * accumulator.bytes());
-        let most = fits.clamp(THREADS.into(), FEW_OUTPUTS_THREADS.into()) as u32;
+        let several = self.program.reductions().len() > 1;
+        let wanted = if several { FEW_OUTPUTS_THREADS_OF_SEVERAL } else { FEW_OUTPUTS_THREADS };
+        let most = fits.clamp(THREADS.into(), wanted.into()) as u32;
         (1 << most.ilog2()).min(self.caps.max_threads)
     }
 
@@ -221,12 +236,18 @@ impl FusionProblem<'_> {
                 true => narrowest.min(MIN_NEIGHBOURING_OUTPUTS / width),
                 false => narrowest,
             };
-            let output_threads = iter::successors(Some(widest), |threads| Some(threads / 2))
+            let candidates = iter::successors(Some(widest), |threads| Some(threads / 2))
                 .take_while(|&threads| {
                     threads >= narrowest && (threads == widest || groups(threads) <= 2 * multiprocessors)
                 })
-                .filter(|&threads| self.fits_one_pass(groups(threads), all_threads(threads)))
-                .min_by_key(|&threads| Reverse(groups(threads).min(multiprocessors)));
+                .filter(|&threads| self.fits_one_pass(groups(threads), all_threads(threads)));
+            // Whole lines of memory count for more than the other half of the multiprocessors.
+            let whole_lines =
+                |&threads: &u32| width > 1 && self.halves_outputs(threads) && 2 * groups(threads) >= multiprocessors;
+            let output_threads = candidates
+                .clone()
+                .find(whole_lines)
+                .or_else(|| candidates.min_by_key(|&threads| Reverse(groups(threads).min(multiprocessors))));
             let (output_threads, reduction_threads) = match output_threads {
                 Some(threads) => (threads, all_threads(threads)),
                 None => (widest, reduction_threads(widest)),

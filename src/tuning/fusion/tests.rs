@@ -161,18 +161,24 @@ fn reductions_are_split_where_outputs_do_not_fill_the_device() {
 
 #[test]
 fn few_columns_are_reduced_in_one_pass_by_narrow_workgroups() {
-    let narrow = [(768, 2304, 4), (768, 768, 2), (768, 3072, 4), (128, 256, 2), (3072, 768, 2)];
-    for (rows, columns, output_threads) in narrow.into_iter().chain([(4096, 4096, 4), (2048, 8192, 8), (2048, 2048, 2)])
+    // Whole lines of memory where half of the multiprocessors have one of these workgroups.
+    let narrow = [(768, 2304, 8), (768, 768, 2), (768, 3072, 8), (128, 256, 2), (3072, 768, 2)];
+    for (rows, columns, output_threads) in narrow.into_iter().chain([(4096, 4096, 8), (2048, 8192, 8), (2048, 2048, 4)])
     {
         let reduce = reduce(&sum(&[rows, columns], &[0]), &h200());
         assert_eq!(reduce.output_threads, output_threads, "{rows} × {columns}");
-        assert!(reduce.output_threads * reduce.reduction_threads <= 512);
+        assert!(reduce.output_threads * reduce.reduction_threads <= 1024);
+        // The threads of a subgroup that share outputs exchange them.
+        assert_eq!(reduce.lanes * output_threads, 32, "{rows} × {columns}");
     }
+    // What a thread loads at once is all of its elements.
+    let exact = |rows| reduce(&sum(&[rows, 768], &[0]), &h200()).exact;
+    assert!(exact(768) && exact(3072) && !exact(700));
     // A thread has more elements where there are workgroups for most multiprocessors.
-    assert_eq!(reduce(&sum(&[2048, 8192], &[0]), &h200()).reduction_threads, 64);
+    assert_eq!(reduce(&sum(&[2048, 8192], &[0]), &h200()).reduction_threads, 128);
     // Elements of 2 bytes have more neighbours in a sector of memory, unless few workgroups remain.
     let wide = if packs_elements() || Type::BF16.size() == 2 { 4 } else { 2 };
-    for (rows, columns, output_threads) in [(2048, 2048, wide), (768, 768, 2), (768, 2304, 4)] {
+    for (rows, columns, output_threads) in [(2048, 2048, wide), (768, 768, 2), (768, 2304, 8)] {
         let sum = sum_of(Type::BF16, &[rows, columns], &[0]);
         assert_eq!(reduce(&sum, &h200()).output_threads, output_threads, "{rows} × {columns}");
     }
