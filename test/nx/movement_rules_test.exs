@@ -165,6 +165,11 @@ defmodule Nx.Vulkan.MovementRulesTest do
       compiled = Nx.Vulkan.jit(fun)
       for _ <- 1..3, do: compiled.(key)
       assert_kernels(0..2, fn -> compiled.(key) end)
+
+      # The next key is of the kernel that splits this one, and copied from it.
+      both = Nx.Vulkan.jit(fn key -> draw.(key, shape: {4096}) end)
+      for _ <- 1..3, do: both.(key)
+      assert_kernels(0..3, fn -> both.(key) end)
     end
   end
 end

@@ -12,6 +12,9 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
                  Catalogue.names(family: :bitcast)
 
+  # Elements that take a kernel no longer than one.
+  @few_elements 64
+
   @doc """
   The tensor, or one that has the same elements with less movement. `readers` has the number of readers of each tensor
   by its id.
@@ -57,9 +60,11 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
     end
   end
 
-  # Elements of one part of a concatenation are that part's.
-  def apply_to(%T{data: %Expr{op: :slice, args: [source | rest]}} = tensor, _readers) do
+  # Elements of one part of a concatenation are that part's. Where others read other parts of few elements, as of the keys that one is
+  # split into, one kernel computes all of them: a second one would take longer than storing and loading them.
+  def apply_to(%T{data: %Expr{op: :slice, args: [source | rest]}} = tensor, readers) do
     with [starts, lengths, strides] <- rest,
+         true <- Nx.size(source) > @few_elements or read_once?(source, readers),
          %T{data: %Expr{op: :concatenate, args: [parts, 0]}} <- reshaped(source),
          dims = Tuple.to_list(source.shape),
          true <- Enum.all?(starts, &is_integer/1) and Enum.all?(strides, &(&1 == 1)),
@@ -200,6 +205,13 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
     do: reshaped(source)
 
   defp reshaped(tensor), do: tensor
+
+  # Whether nothing else reads the tensor, or what it is a reshape of.
+  defp read_once?(%T{data: %Expr{op: op, args: [source | _]}} = tensor, readers)
+       when op in [:reshape, :squeeze],
+       do: sole_reader?(tensor, readers) and read_once?(source, readers)
+
+  defp read_once?(tensor, readers), do: sole_reader?(tensor, readers)
 
   # The part that has the element at a flat index, and the index there.
   defp part([part | parts], index) do
