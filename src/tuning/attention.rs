@@ -24,8 +24,8 @@ const MAX_PREFETCHED_VECTORS: u32 = 32;
 const MIN_SPLIT_KEYS: u64 = 512;
 /// The fewest keys of a part.
 const MIN_PART_KEYS: u64 = 256;
-/// Steps through the keys of few queries before it pays to split them, and the fewest of a part.
-const MIN_SPLIT_STEPS: u64 = 3;
+/// Steps through the keys of few queries that a workgroup takes alone; more are split, one or more a part.
+const MAX_UNSPLIT_STEPS: u64 = 2;
 /// Workgroups for each multiprocessor that a split aims at.
 const WORKGROUPS_PER_MULTIPROCESSOR: u64 = 2;
 /// Keys of a tile on a CPU device.
@@ -178,7 +178,7 @@ pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrate
     let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(workgroups(&problem, &tile).max(1));
     let [split, part] = match tile.loads {
         KeyLoads::Staged => [MIN_SPLIT_KEYS, MIN_PART_KEYS],
-        KeyLoads::Direct | KeyLoads::Prefetched => [(MIN_SPLIT_STEPS - 1) * u64::from(tile.keys), tile.keys.into()],
+        KeyLoads::Direct | KeyLoads::Prefetched => [MAX_UNSPLIT_STEPS * u64::from(tile.keys), tile.keys.into()],
     };
     let parts = if caps.cpu || keys <= split { 1 } else { wanted.min(keys.div_ceil(part)).max(1) };
     let chunk = keys.div_ceil(parts).next_multiple_of(tile.keys.into());

@@ -67,10 +67,10 @@ pub fn kept_bytes(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> 
         let schedule = RowSchedule { rows: 1, lanes: 1, vectors, kept, exact, prefetched, subgroup_lanes: 1 };
         RowEmitter::new(rows, sound, schedule, caps)
     };
-    let bytes = |kept| emitter(kept).kept.iter().map(|&value| rows.program.type_of(value).compute().size()).sum();
-    let later = emitter(KeptValues::Recomputed).later_inputs();
-    let later = later.iter().map(|&input| rows.program.type_of(input).compute().size()).sum();
-    KeptBytes { all: bytes(KeptValues::Shared(0)), computed: bytes(KeptValues::Memory), later }
+    let bytes =
+        |values: &BTreeSet<usize>| values.iter().map(|&value| rows.program.type_of(value).compute().size()).sum();
+    let (all, computed) = (emitter(KeptValues::Shared(0)), emitter(KeptValues::Memory));
+    KeptBytes { all: bytes(&all.kept), computed: bytes(&computed.kept), later: bytes(&all.later_inputs()) }
 }
 
 /// The values that are kept in the device's memory, with their types.
