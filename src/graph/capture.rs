@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::context::Operand;
-use super::levels::by_level;
+use super::levels::{CommandSize, by_level};
 use super::params::{Params, Slot};
 use super::plan::{CommandUses, MIN_BARRIER_BYTES};
 use crate::memory::{Allocation, AllocationHandle, CheckedIndices};
@@ -268,10 +268,13 @@ impl Capture {
     pub fn order_by_level(&mut self) {
         let uses: Vec<_> = self.commands.iter().map(CapturedCommand::uses).collect();
         let size = |&index: &Index| index.checked_sub(self.operands.len()).map_or(0, |inner| self.inner[inner].size);
-        let large = |used: &CommandUses| used.writes.iter().map(size).sum::<u64>() >= MIN_BARRIER_BYTES;
-        let large: Vec<_> = uses.iter().map(large).collect();
+        let sizes = uses.iter().zip(&self.commands).map(|(used, command)| CommandSize {
+            large: used.writes.iter().map(size).sum::<u64>() >= MIN_BARRIER_BYTES,
+            groups: command.launch().map_or(1, CapturedLaunch::workgroups),
+        });
+        let sizes: Vec<_> = sizes.collect();
         let mut commands: Vec<_> = std::mem::take(&mut self.commands).into_iter().map(Some).collect();
-        self.commands = by_level(&uses, &large).into_iter().filter_map(|command| commands[command].take()).collect();
+        self.commands = by_level(&uses, &sizes).into_iter().filter_map(|command| commands[command].take()).collect();
     }
 
     /// What a command uses of the allocations that commands may write, by their positions: the inner ones, then those that are donated.

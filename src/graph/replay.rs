@@ -303,7 +303,7 @@ enum ReplayMemory {
 }
 
 impl CapturedCommand {
-    fn launch(&self) -> Option<&CapturedLaunch> {
+    pub(super) fn launch(&self) -> Option<&CapturedLaunch> {
         match self {
             CapturedCommand::Launch(launch) => Some(launch),
             CapturedCommand::Zero { .. } | CapturedCommand::Copy { .. } => None,
@@ -328,6 +328,10 @@ impl CapturedCommand {
 }
 
 impl CapturedLaunch {
+    pub(super) fn workgroups(&self) -> u64 {
+        self.groups.iter().map(|&extent| u64::from(extent)).product()
+    }
+
     fn replay(&self, cx: &Context, operands: &[Operand], placed: Placed) -> Attempt<()> {
         let allocations = placed.allocations;
         let mut reads: SmallVec<[&Allocation; 4]> = SmallVec::new();

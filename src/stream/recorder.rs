@@ -87,8 +87,8 @@ const MIN_BATCH_COMMANDS: u32 = 16;
 const MIN_BATCH_BYTES: u64 = 64 << 20;
 /// The device is polled after this many commands for whether a batch is due.
 const POLL_EVERY_COMMANDS: u32 = 4;
-/// While the device has work, batches grow to this many times the commands: an H200 pauses for about 10 µs between submissions.
-const MAX_BATCH_FACTOR: u32 = 8;
+/// While the device has work, the commands of a batch double this many times: an H200 pauses for about 10 µs between submissions.
+const MAX_BATCH_DOUBLINGS: u32 = 3;
 
 /// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A call locks it for a fraction of
 /// a microsecond.
@@ -117,6 +117,8 @@ pub(super) struct Recorder {
     due: Option<Due>,
     /// The last transfer that batches from this one on wait for.
     awaited_transfer: u64,
+    /// The batches since the host last waited for the device.
+    since_wait: u32,
 }
 
 /// The stages of all commands.
@@ -171,6 +173,7 @@ impl Recorder {
             ended_predicate: None,
             due: None,
             awaited_transfer: 0,
+            since_wait: 0,
         }
     }
 
@@ -313,6 +316,14 @@ impl Recorder {
         let value = self.timeline.submitted.fetch_add(1, Relaxed) + 1;
         self.submitter.push(batch, value);
         self.due = Some(if immediately { Due::Immediately } else { Due::Soon });
+        self.since_wait = self.since_wait.saturating_add(1);
+        Ok(value)
+    }
+
+    /// As [`Recorder::submit`], for a host that waits.
+    pub fn submit_and_wait(&mut self) -> Result<u64> {
+        let value = self.submit(true)?;
+        self.since_wait = 0;
         Ok(value)
     }
 
@@ -459,18 +470,25 @@ impl Recorder {
         self.submit_if_due()
     }
 
+    /// The commands of a batch that waits for no other one. The first batches of a device that has been waited for are small and grow: it
+    /// works on each while the next is encoded.
+    fn full(&self) -> u32 {
+        let doublings = if self.open_batches > 0 { u32::MAX } else { self.since_wait.saturating_sub(1) };
+        MIN_BATCH_COMMANDS << doublings.min(MAX_BATCH_DOUBLINGS)
+    }
+
     fn submit_if_due(&mut self) -> Result<()> {
         // Asking the driver after each command would cost more than it gains.
         if self.bytes < MIN_BATCH_BYTES && !self.commands.is_multiple_of(POLL_EVERY_COMMANDS) {
             return Ok(());
         }
-        let full = self.commands >= MAX_BATCH_FACTOR * MIN_BATCH_COMMANDS;
         let large = self.bytes >= MIN_BATCH_BYTES;
         let due = self.commands >= MIN_BATCH_COMMANDS || large;
         // One pending batch is enough for the device not to run dry. Guards that follow each other do not delay a full batch.
         let idle = || self.open_batches == 0 && self.timeline.reached(self.submitted().saturating_sub(1));
-        if full || due && idle() {
-            self.submit(large)?;
+        if self.commands >= self.full() || due && idle() {
+            // The device, which the host waited for, starts sooner where no other thread has to wake up.
+            self.submit(large || self.since_wait == 0)?;
         }
         Ok(())
     }
