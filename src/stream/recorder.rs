@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::batch::{Batch, Command};
+use super::batch::{Batch, Command, MAX_BATCH_COMMANDS, MIN_BATCH_COMMANDS, max_commands};
 use super::profile::{ProfileRecorder, Profiler};
 use super::submitter::{Due, Submitter};
 use crate::device::Timeline;
@@ -80,15 +80,10 @@ pub struct Transfer {
     pub(super) value: u64,
 }
 
-/// Submit after this many commands. Measured on an H200: the device starting early on a chain of small commands is worth
-/// more than the submissions that larger batches save.
-const MIN_BATCH_COMMANDS: u32 = 16;
 /// Submit after commands that touch this many bytes: the device should start on large work while more is recorded.
 const MIN_BATCH_BYTES: u64 = 64 << 20;
 /// The device is polled after this many commands for whether a batch is due.
 const POLL_EVERY_COMMANDS: u32 = 4;
-/// While the device has work, the commands of a batch double this many times: an H200 pauses for about 10 µs between submissions.
-const MAX_BATCH_DOUBLINGS: u32 = 3;
 
 /// Collects commands in order, with the barriers that they need, and hands full batches to the submitter. A call locks it for a fraction of
 /// a microsecond.
@@ -470,13 +465,6 @@ impl Recorder {
         self.submit_if_due()
     }
 
-    /// The commands of a batch that waits for no other one. The first batches of a device that has been waited for are small and grow: it
-    /// works on each while the next is encoded.
-    fn full(&self) -> u32 {
-        let doublings = if self.open_batches > 0 { u32::MAX } else { self.since_wait.saturating_sub(1) };
-        MIN_BATCH_COMMANDS << doublings.min(MAX_BATCH_DOUBLINGS)
-    }
-
     fn submit_if_due(&mut self) -> Result<()> {
         // Asking the driver after each command would cost more than it gains.
         if self.bytes < MIN_BATCH_BYTES && !self.commands.is_multiple_of(POLL_EVERY_COMMANDS) {
@@ -486,7 +474,8 @@ impl Recorder {
         let due = self.commands >= MIN_BATCH_COMMANDS || large;
         // One pending batch is enough for the device not to run dry. Guards that follow each other do not delay a full batch.
         let idle = || self.open_batches == 0 && self.timeline.reached(self.submitted().saturating_sub(1));
-        if self.commands >= self.full() || due && idle() {
+        let full = if self.open_batches > 0 { MAX_BATCH_COMMANDS } else { max_commands(self.since_wait) };
+        if self.commands >= full || due && idle() {
             // The device, which the host waited for, starts sooner where no other thread has to wake up.
             self.submit(large || self.since_wait == 0)?;
         }

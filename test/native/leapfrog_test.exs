@@ -80,8 +80,8 @@ defmodule Nx.Vulkan.LeapfrogTest do
   test "many processes at once get what one gets" do
     expected = for steps <- 1..16, do: chain(steps, 0.1)
 
-    assert Task.await_many(for steps <- 1..16, do: Task.async(fn -> chain(steps, 0.1) end)) ==
-             expected
+    tasks = for steps <- 1..16, do: Task.async(fn -> chain(steps, 0.1) end)
+    assert Task.await_many(tasks, :infinity) == expected
   end
 
   describe "bad input is refused and the next call works:" do

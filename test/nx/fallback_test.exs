@@ -116,7 +116,7 @@ defmodule Nx.Vulkan.FallbackTest do
     assert Fallback.mode() == :raise
     assert Fallback.put_mode(:warn) == nil
     assert Fallback.mode() == :warn
-    assert Task.await(Task.async(&Fallback.mode/0)) == :raise
+    assert Task.await(Task.async(&Fallback.mode/0), :infinity) == :raise
     assert Fallback.put_mode(nil) == :warn
     assert Fallback.mode() == :raise
 

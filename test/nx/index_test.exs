@@ -208,7 +208,7 @@ defmodule Nx.Vulkan.IndexTest do
       ]
 
       for result <- results, read <- [&Nx.to_binary/1, &Nx.backend_copy/1] do
-        for run <- [& &1.(), &Task.await(Task.async(&1))] do
+        for run <- [& &1.(), &Task.await(Task.async(&1), :infinity)] do
           error = run.(fn -> assert_raise ArgumentError, fn -> read.(result) end end)
 
           assert error.message =~

@@ -234,7 +234,8 @@ defmodule Nx.Vulkan.StorageTest do
           for _ <- 1..4, do: step.(Nx.donatable(to_device(Nx.iota({500}))))
           assert collected({4000, 2})
           assert [_, _] = for(tensor <- [x, y], do: Nx.to_binary(tensor))
-        end)
+        end),
+        :infinity
       )
     end
 
