@@ -20,6 +20,8 @@ use crate::device::{
 use crate::error::{Attempt, Error, Unfinished};
 use crate::gpu::{self, Gpu};
 use crate::graph::{Context, Operand};
+use crate::kernels::attention::{Attention, AttentionAxis};
+use crate::kernels::contraction::OperandView;
 use crate::kernels::dot::{self, Factor};
 use crate::kernels::{Tensor, fusion};
 use crate::memory::{Allocation, Blocking, Buffer, MemoryKind};
@@ -27,6 +29,7 @@ use crate::pipeline::spirv::{OPTIMISE, OPTIMISE_CONFINED, optimise_main, supervi
 use crate::pipeline::{Pipeline, PipelineCreateInfo, glsl};
 use crate::program::{Attribute, Input, Node, Program, Source, Type, op};
 use crate::stream::{Binding, Dispatch, DispatchPredicate};
+use crate::tuning::has_matrices;
 
 /// A kernel that needs a feature.
 struct Step {
@@ -52,6 +55,8 @@ enum TriedKernel {
     Predicates,
     /// Multiplies matrices of each type that cooperative matrices have.
     Multiplies,
+    /// Computes attention in each of these types.
+    Attends,
     /// Sums a vector.
     Sums,
 }
@@ -68,13 +73,14 @@ impl TriedKernel {
             Self::Counts => counts(cx),
             Self::Predicates => predicates(cx),
             Self::Multiplies => multiplies(cx),
+            Self::Attends => attends(cx),
             Self::Sums => sums(cx),
         }
     }
 }
 
 /// The steps in their order: what is refused first is what the kernels of 32-bit floats can do without.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { name: "denorm_preserve", claimed: |caps| caps.denorm_preserve, kernel: TriedKernel::AddsF32 },
     Step { name: "subgroup", claimed: |caps| caps.subgroup > 0, kernel: TriedKernel::AddsF32 },
     Step { name: DEVICE, claimed: |_| true, kernel: TriedKernel::AddsF32 },
@@ -89,6 +95,7 @@ const STEPS: [Step; 11] = [
         claimed: |caps| caps.matrices.float16 || caps.matrices.bfloat16,
         kernel: TriedKernel::Multiplies,
     },
+    Step { name: "cooperative_matrix2", claimed: |caps| caps.matrices.operations, kernel: TriedKernel::Attends },
     Step { name: DEVICE, claimed: |_| true, kernel: TriedKernel::Sums },
 ];
 
@@ -264,15 +271,39 @@ fn counts_under(cx: &Context, predicates: &[Option<DispatchPredicate>]) -> Attem
     Ok(read::<u32>(cx, &buffer)? == [1; 64])
 }
 
+/// The types that cooperative matrices have, with one and 128 in them.
+fn matrix_types(cx: &Context) -> impl Iterator<Item = (Type, u16, u16)> {
+    let types = [(Type::F16, 0x3C00, 0x5800), (Type::BF16, 0x3F80, 0x4300)];
+    types.into_iter().filter(|&(ty, ..)| has_matrices(cx.caps(), ty))
+}
+
+/// Computes attention of ones.
+fn attends(cx: &Context) -> Attempt<bool> {
+    const SIDE: i64 = 64;
+    for (ty, one, _) in matrix_types(cx) {
+        let ones = upload(cx, &[one; (SIDE * SIDE) as usize])?;
+        let axis = |strides| AttentionAxis { dim: SIDE as u64, strides };
+        let attention = Attention {
+            ty,
+            operands: [0; 3].map(|offset| OperandView { buffer: &ones, ty, offset }),
+            batch: vec![],
+            rows: vec![axis([SIDE, 0, 0, SIDE])],
+            depth: axis([1, 1, 0, 0]),
+            keys: axis([0, SIDE, SIDE, 0]),
+            columns: axis([0, 0, 1, 1]),
+            programs: [None, None],
+        };
+        if read::<u16>(cx, &attention.run(cx)?)?.iter().any(|&element| element != one) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Multiplies matrices of ones of each type that cooperative matrices have.
 fn multiplies(cx: &Context) -> Attempt<bool> {
     const SIDE: u64 = 128;
-    // One and 128 in each type.
-    let types = [
-        (cx.caps().matrices.float16, Type::F16, 0x3C00_u16, 0x5800_u16),
-        (cx.caps().matrices.bfloat16, Type::BF16, 0x3F80, 0x4300),
-    ];
-    for (_, ty, one, sum) in types.into_iter().filter(|&(has, ..)| has) {
+    for (ty, one, sum) in matrix_types(cx) {
         let ones = upload(cx, &[one; (SIDE * SIDE) as usize])?;
         let tensor = Tensor { buffer: &ones, ty, shape: &[SIDE, SIDE] };
         let factor = |axis| Factor { tensor, contract: smallvec![axis], batch: smallvec![] };

@@ -22,8 +22,8 @@
 //   MULTIPLY_ADD(a, b, c)  on SUM,
 //   q_at(base, d), k_at, v_at   the four elements from d on of what begins at `base`, zero beyond the end,
 //   q_batch(i), k_batch, v_batch, c_batch, q_row(i), c_row   offsets,
-//   score(i, s)            the score at index i of all batches, queries and keys, from the product s,
-//   WEIGHT(i, w)           the weight of a value, from that of its score, linear in w,
+//   score(i, row, key, s)  the score at index i of all batches, queries and keys, that of a key of a row, from the product s,
+//   WEIGHT(i, row, key, w) the weight of a value, from that of its score, linear in w,
 //   MEAN(sum, total)       the quotients of four sums, of type TOTAL4,
 //   STORE_VALUES(at, d, v) for the result's four elements from d on, of type TOTAL4.
 
@@ -277,7 +277,7 @@ void weigh(IDX at, uint count, IDX first, SUM products[ROWS][KEYS_OF_THREAD]) {
       uint key = column_thread / KEY_THREADS + j * KEY_STEP;
       scores[i][j] = -F32_INF;
       if (row < p.queries && key < count) {
-        scores[i][j] = score((score_base + row) * p.keys + at + key, float(products[i][j]));
+        scores[i][j] = score((score_base + row) * p.keys + at + key, score_base + row, at + key, float(products[i][j]));
       }
       new_largest[i] = max(new_largest[i], scores[i][j]);
     }
@@ -295,7 +295,9 @@ void weigh(IDX at, uint count, IDX first, SUM products[ROWS][KEYS_OF_THREAD]) {
       uint key = column_thread / KEY_THREADS + j * KEY_STEP;
       float weight = nx_exp(scores[i][j] - base);
       step_total += weight;
-      if (row < p.queries && key < count) weight = WEIGHT((score_base + row) * p.keys + at + key, weight);
+      if (row < p.queries && key < count) {
+        weight = WEIGHT((score_base + row) * p.keys + at + key, score_base + row, at + key, weight);
+      }
       if (column_thread % KEY_THREADS == 0) weights_tile[row_thread + i * ROW_THREADS][key] = weight;
     }
     total[i] += TOTAL(step_total);

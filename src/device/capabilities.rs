@@ -96,7 +96,7 @@ const DEFAULT_MULTIPROCESSORS: u64 = 32;
 pub struct DisabledFeatures(Vec<String>);
 
 impl DisabledFeatures {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "float64",
         "fast_float64",
         "int64",
@@ -110,6 +110,7 @@ impl DisabledFeatures {
         "conditional_rendering",
         "subgroup",
         "cooperative_matrix",
+        "cooperative_matrix2",
         "cpu",
     ];
 
@@ -143,7 +144,11 @@ impl DisabledFeatures {
 
     pub(super) fn matrices(&self, physical: &PhysicalDevice) -> MatrixTypes {
         let needed = ["cooperative_matrix", "float16", "int16"];
-        if needed.iter().any(|name| self.has(name)) { MatrixTypes::default() } else { MatrixTypes::of(physical) }
+        if needed.iter().any(|name| self.has(name)) {
+            return MatrixTypes::default();
+        }
+        let types = MatrixTypes::of(physical);
+        MatrixTypes { operations: types.operations && !self.has("cooperative_matrix2"), ..types }
     }
 
     /// Whether a feature is turned off.
@@ -168,6 +173,7 @@ impl Capabilities {
             ("conditional_rendering", self.conditional_rendering),
             ("cooperative_matrix", self.matrices.float16),
             ("cooperative_matrix_bfloat16", self.matrices.bfloat16),
+            ("cooperative_matrix2", self.matrices.operations),
         ]
         .into_iter()
         .filter_map(|(name, has)| has.then_some(name))

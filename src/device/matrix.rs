@@ -1,12 +1,13 @@
-//! Cooperative matrices: what the device has of them, and the device made with bfloat16, which vulkano does not know yet.
+//! Cooperative matrices: what the device has of them, and the device made with what vulkano does not know of them yet: bfloat16, and
+//! operations on their elements and rows.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
 use ash::vk;
-use vulkano::VulkanObject;
 use vulkano::device::physical::PhysicalDevice;
 use vulkano::device::{Device, DeviceCreateInfo, DeviceExtensions, DeviceFeatures};
+use vulkano::{Version, VulkanObject};
 
 use super::Queues;
 use crate::error::{Error, Result};
@@ -32,6 +33,41 @@ impl Bfloat16Features {
     }
 }
 
+const OPERATIONS_EXTENSION: &CStr = c"VK_NV_cooperative_matrix2";
+/// `VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV`.
+const OPERATIONS_TYPE: i32 = 1_000_593_000;
+
+/// `VkPhysicalDeviceCooperativeMatrix2FeaturesNV`.
+#[repr(C)]
+struct OperationsFeatures {
+    s_type: vk::StructureType,
+    p_next: *mut std::ffi::c_void,
+    workgroup_scope: vk::Bool32,
+    flexible_dimensions: vk::Bool32,
+    reductions: vk::Bool32,
+    conversions: vk::Bool32,
+    per_element_operations: vk::Bool32,
+    tensor_addressing: vk::Bool32,
+    block_loads: vk::Bool32,
+}
+
+impl OperationsFeatures {
+    /// With those that kernels use as they are given.
+    fn new(used: vk::Bool32) -> Self {
+        Self {
+            s_type: vk::StructureType::from_raw(OPERATIONS_TYPE),
+            p_next: std::ptr::null_mut(),
+            workgroup_scope: 0,
+            flexible_dimensions: 0,
+            reductions: used,
+            conversions: used,
+            per_element_operations: used,
+            tensor_addressing: 0,
+            block_loads: 0,
+        }
+    }
+}
+
 /// Which types a subgroup can multiply as matrices of 16×16 with sums in f32.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatrixTypes {
@@ -39,6 +75,8 @@ pub struct MatrixTypes {
     pub float16: bool,
     /// bf16.
     pub bfloat16: bool,
+    /// Whether sums can be reduced along their rows, changed element by element and converted to factors, by SPIR-V 1.6.
+    pub operations: bool,
 }
 
 impl MatrixTypes {
@@ -65,12 +103,10 @@ impl MatrixTypes {
                     && shape.scope == vk::ScopeKHR::SUBGROUP
             })
         };
-        Self {
-            float16: features.shader_float16 && has(vk::ComponentTypeKHR::FLOAT16),
-            bfloat16: features.shader_float16
-                && has_bfloat16(physical)
-                && has(vk::ComponentTypeKHR::from_raw(BFLOAT16_TYPE)),
-        }
+        let float16 = features.shader_float16 && has(vk::ComponentTypeKHR::FLOAT16);
+        let bfloat16 =
+            features.shader_float16 && has_bfloat16(physical) && has(vk::ComponentTypeKHR::from_raw(BFLOAT16_TYPE));
+        Self { float16, bfloat16, operations: (float16 || bfloat16) && has_operations(physical) }
     }
 }
 
@@ -87,6 +123,26 @@ fn shapes(physical: &PhysicalDevice) -> Vec<vk::CooperativeMatrixPropertiesKHR<'
 }
 
 fn has_bfloat16(physical: &PhysicalDevice) -> bool {
+    let mut bfloat16 = Bfloat16Features::new();
+    // SAFETY: the structure is the extension's.
+    let has = unsafe { has_features(physical, BFLOAT16_EXTENSION, (&raw mut bfloat16).cast()) };
+    has && bfloat16.ty != 0 && bfloat16.cooperative_matrix != 0
+}
+
+fn has_operations(physical: &PhysicalDevice) -> bool {
+    let mut operations = OperationsFeatures::new(0);
+    // SAFETY: the structure is the extension's.
+    let has = unsafe { has_features(physical, OPERATIONS_EXTENSION, (&raw mut operations).cast()) };
+    let used = [operations.reductions, operations.conversions, operations.per_element_operations];
+    has && physical.api_version() >= Version::V1_3 && used.iter().all(|&feature| feature != 0)
+}
+
+/// Whether the device has an extension, whose structure of features is filled in then.
+///
+/// # Safety
+///
+/// `chain` points to the extension's structure of features, with its type and no next one.
+unsafe fn has_features(physical: &PhysicalDevice, extension: &CStr, chain: *mut std::ffi::c_void) -> bool {
     let fns = physical.instance().fns();
     let enumerate = fns.v1_0.enumerate_device_extension_properties;
     let mut count = 0;
@@ -95,20 +151,20 @@ fn has_bfloat16(physical: &PhysicalDevice) -> bool {
     let mut list = vec![vk::ExtensionProperties::default(); count as usize];
     // SAFETY: there is room for `count` extensions, and the driver writes no more.
     let _ = unsafe { enumerate(physical.handle(), std::ptr::null(), &mut count, list.as_mut_ptr()) };
-    if !list.iter().any(|extension| extension.extension_name_as_c_str() == Ok(BFLOAT16_EXTENSION)) {
+    if !list.iter().any(|listed| listed.extension_name_as_c_str() == Ok(extension)) {
         return false;
     }
-    let mut bfloat16 = Bfloat16Features::new();
-    let mut features = vk::PhysicalDeviceFeatures2 { p_next: (&raw mut bfloat16).cast(), ..Default::default() };
+    let mut features = vk::PhysicalDeviceFeatures2 { p_next: chain, ..Default::default() };
     // SAFETY: the device has the extension, whose structure is chained with its type.
     unsafe { (fns.v1_1.get_physical_device_features2)(physical.handle(), &mut features) };
-    bfloat16.ty != 0 && bfloat16.cooperative_matrix != 0
+    true
 }
 
-/// As `Device::new` for these features, extensions and queues, and with bfloat16 in cooperative matrices.
-pub fn open_with_bfloat16(
+/// As `Device::new` for these features, extensions and queues, and with what vulkano does not know of these matrices.
+pub fn open_with(
     physical: &Arc<PhysicalDevice>,
     create_info: DeviceCreateInfo,
+    types: MatrixTypes,
 ) -> Result<(Arc<Device>, Queues)> {
     let DeviceFeatures {
         timeline_semaphore,
@@ -131,6 +187,7 @@ pub fn open_with_bfloat16(
         ..
     } = create_info.enabled_features;
     let mut bfloat16 = Bfloat16Features { ty: 1, cooperative_matrix: 1, ..Bfloat16Features::new() };
+    let mut operations = OperationsFeatures::new(1);
     let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(cooperative_matrix);
     let mut conditional =
         vk::PhysicalDeviceConditionalRenderingFeaturesEXT::default().conditional_rendering(conditional_rendering);
@@ -166,7 +223,7 @@ pub fn open_with_bfloat16(
     if extensions.ext_device_fault {
         features = features.push_next(&mut fault);
     }
-    let names = extension_names(extensions);
+    let names = extension_names(extensions, types);
     let queues: Vec<_> = create_info
         .queue_create_infos
         .iter()
@@ -176,22 +233,31 @@ pub fn open_with_bfloat16(
                 .queue_priorities(&queue.queues)
         })
         .collect();
-    // ash does not know the structure, so it goes before the chain.
-    bfloat16.p_next = (&raw mut features).cast();
+    // ash does not know these structures, so they go before the chain.
+    let mut chain: *mut std::ffi::c_void = (&raw mut features).cast();
+    if types.bfloat16 {
+        bfloat16.p_next = chain;
+        chain = (&raw mut bfloat16).cast();
+    }
+    if types.operations {
+        operations.p_next = chain;
+        chain = (&raw mut operations).cast();
+    }
     let mut info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&names);
-    info.p_next = (&raw const bfloat16).cast();
+    info.p_next = chain;
     // SAFETY: all structures live over the call; the device has the features and extensions that are asked for, and `create_info` names them.
     unsafe { create(physical, &info, create_info.clone()) }
 }
 
-/// The names of the extensions, with that of bfloat16.
-fn extension_names(extensions: &DeviceExtensions) -> Vec<*const c_char> {
+/// The names of the extensions, with those that vulkano does not know.
+fn extension_names(extensions: &DeviceExtensions, types: MatrixTypes) -> Vec<*const c_char> {
     [
         (extensions.khr_push_descriptor, ash::khr::push_descriptor::NAME),
         (extensions.khr_cooperative_matrix, ash::khr::cooperative_matrix::NAME),
         (extensions.ext_conditional_rendering, ash::ext::conditional_rendering::NAME),
         (extensions.ext_device_fault, ash::ext::device_fault::NAME),
-        (true, BFLOAT16_EXTENSION),
+        (types.bfloat16, BFLOAT16_EXTENSION),
+        (types.operations, OPERATIONS_EXTENSION),
     ]
     .into_iter()
     .filter_map(|(has, name)| has.then_some(name.as_ptr()))

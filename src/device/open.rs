@@ -66,8 +66,8 @@ pub fn open(physical: &Arc<PhysicalDevice>, disabled: &DisabledFeatures) -> Resu
         ..Default::default()
     };
     fault::opening_point("vkCreateDevice").map_err(no_device)?;
-    if matrices.bfloat16 {
-        return matrix::open_with_bfloat16(physical, create_info);
+    if matrices.bfloat16 || matrices.operations {
+        return matrix::open_with(physical, create_info, matrices);
     }
     let (device, queues) = Device::new(physical.clone(), create_info).map_err(no_device)?;
     Ok((device, Queues::of(queues)?))

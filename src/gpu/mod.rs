@@ -16,7 +16,7 @@ use vulkano::device::{Device, Queue};
 use crate::device::{self, Capabilities, Clock, DisabledFeatures, Findings, Probed, ProbedFeatures};
 use crate::error::{Attempt, Error, Result, Unfinished};
 use crate::memory::{AllocationHandle, Blocking, MemoryKind, Pool};
-use crate::pipeline::{DiskCache, Pipelines};
+use crate::pipeline::{DiskCache, Pipelines, glsl};
 use crate::stream::Stream;
 pub use devices::{Devices, devices, gpu, gpu_at, gpu_if_ready, losses, reset};
 pub use exit::wait_until_idle;
@@ -88,7 +88,8 @@ impl Gpu {
             fast_float64: doubles && probe("fast_float64", device::doubles_are_fast),
             compares_subnormals: keeps_unasked && probe("compares_subnormals", device::compares_subnormals),
         };
-        let caps = Capabilities::of(&physical, &probed, &disabled);
+        let mut caps = Capabilities::of(&physical, &probed, &disabled);
+        caps.matrices.operations = caps.matrices.operations && glsl::has_matrix_operations();
         caps.fix_layout()?;
         let stream = Stream::new(device.clone(), queues, label(index, &caps.name), caps.cpu)?;
         Ok(Self {

@@ -77,3 +77,15 @@ fn grid(caps: &Capabilities, groups: u64) -> Result<[u32; 3]> {
     let x = groups.div_ceil(y).max(1);
     Ok([x as u32, y as u32, 1])
 }
+
+/// Fails unless a kernel of cooperative matrices of a type compiles to a valid module.
+#[cfg(test)]
+pub(super) fn check_matrix_kernel(source: &str, ty: crate::program::Type) {
+    let words = crate::pipeline::glsl::compile(source).unwrap();
+    // SPIRV-Tools of 2025 do not know bfloat16; that module differs in the type alone.
+    if ty == crate::program::Type::BF16 {
+        assert!(words.windows(4).any(|words| matches!(words, &[0x0004_0016, _, 16, 0])));
+    } else {
+        crate::pipeline::spirv::validate(&words).unwrap();
+    }
+}

@@ -82,13 +82,19 @@ fn attend<'a>(
 }
 
 /// Whether a device should have attention in one kernel. `device` is its index, or nil for the default one; `sizes` are
-/// `{batches, queries, keys, elements of a key, elements of a value}`.
+/// `{batches, queries, keys, elements of a key, elements of a value}`, and `matrix_type` is nil or [`AttentionProblem::matrix_type`].
 #[rustler::nif(schedule = "DirtyCpu")]
-fn attention_pays<'a>(env: Env<'a>, device: Term<'a>, sizes: Term<'a>) -> NifResult<Term<'a>> {
+fn attention_pays<'a>(env: Env<'a>, device: Term<'a>, sizes: Term<'a>, matrix_type: Term<'a>) -> NifResult<Term<'a>> {
     let pays = || {
         let [batches, queries, keys, depth, values] = exactly(sizes, "sizes")?.map(|size| size_arg(size, "sizes"));
-        let problem =
-            AttentionProblem { batches: batches?, queries: queries?, keys: keys?, depth: depth?, values: values? };
+        let problem = AttentionProblem {
+            batches: batches?,
+            queries: queries?,
+            keys: keys?,
+            depth: depth?,
+            values: values?,
+            matrix_type: if is_nil(matrix_type) { None } else { Some(type_arg(matrix_type, "matrix_type")?) },
+        };
         let gpu = device_arg(device).and_then(crate::gpu::gpu_at)?;
         Ok::<bool, Error>(pays(&problem, &gpu.caps))
     };

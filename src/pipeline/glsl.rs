@@ -38,22 +38,27 @@ fn include(name: &str) -> IncludeCallbackResult {
     Ok(ResolvedInclude { resolved_name: name.to_owned(), content: content.to_owned() })
 }
 
-/// Compiles a compute shader for Vulkan 1.2.
+/// Compiles a compute shader for Vulkan 1.2, or 1.3 where it says so.
 pub fn compile(source: &str) -> Result<Vec<u32>> {
-    let words =
-        compile_named(source, "kernel").map_err(|what| Error::DispatchFailed(format!("GLSL compiler: {what}")))?;
+    let version = if source.contains(SPIRV_1_6) { EnvVersion::Vulkan1_3 } else { EnvVersion::Vulkan1_2 };
+    let words = compile_for(source, "kernel", version)
+        .map_err(|what| Error::DispatchFailed(format!("GLSL compiler: {what}")))?;
     Ok(if source.contains(BFLOAT16) { with_bfloat16(&words) } else { words })
 }
 
-/// Compiles a compute shader as [`compile`] does; the compiler's messages are about a file of that name.
+/// Compiles a compute shader for Vulkan 1.2; the compiler's messages are about a file of that name.
 pub fn compile_named(source: &str, name: &str) -> Result<Vec<u32>, String> {
+    compile_for(source, name, EnvVersion::Vulkan1_2)
+}
+
+fn compile_for(source: &str, name: &str, version: EnvVersion) -> Result<Vec<u32>, String> {
     // One for the process, never dropped: with the last one glslang frees the language's built-in declarations, and parsing
     // them again takes ten times as long as a kernel.
     static COMPILER: OnceLock<Option<Compiler>> = OnceLock::new();
     let compiler = COMPILER.get_or_init(Compiler::new).as_ref().ok_or("could not be started")?;
     let mut options = CompileOptions::new().ok_or("no options")?;
     options.set_source_language(SourceLanguage::GLSL);
-    options.set_target_env(TargetEnv::Vulkan, EnvVersion::Vulkan1_2 as u32);
+    options.set_target_env(TargetEnv::Vulkan, version as u32);
     // Drivers optimise; doing it twice only costs time.
     options.set_optimization_level(OptimizationLevel::Zero);
     options.set_include_callback(|name, _, _, _| include(name));
@@ -63,9 +68,18 @@ pub fn compile_named(source: &str, name: &str) -> Result<Vec<u32>, String> {
     Ok(artifact.as_binary().to_vec())
 }
 
+/// Whether the compiler knows GL_NV_cooperative_matrix2, of 2024.
+pub fn has_matrix_operations() -> bool {
+    let source = "#version 460\n#extension GL_NV_cooperative_matrix2 : require\nvoid main() {}\n";
+    compile_for(source, "matrix operations", EnvVersion::Vulkan1_3).is_ok()
+}
+
 /// A line that makes a kernel's `float16_t` bfloat16 (SPV_KHR_bfloat16), for which the compiler has no name. It may be
 /// the type of cooperative matrices only.
 pub const BFLOAT16: &str = "// float16_t is bfloat16\n";
+
+/// A line that has a kernel compiled to SPIR-V 1.6, for devices of Vulkan 1.3.
+pub const SPIRV_1_6: &str = "// needs SPIR-V 1.6\n";
 
 fn with_bfloat16(words: &[u32]) -> Vec<u32> {
     let mut result = words[..HEADER_WORDS.min(words.len())].to_vec();

@@ -1,9 +1,10 @@
-//! How attention is spread over workgroups. This module owns the tiles of `shaders/lib/attention.glsl` and the split along the keys; it
-//! knows neither buffers nor what is done with a score.
+//! How attention is spread over workgroups. This module owns the tiles of `shaders/lib/attention.glsl` and `attention_matrix.glsl` and the
+//! split along the keys; it knows neither buffers nor what is done with a score.
 
 use super::contraction::MAX_DOUBLE_MULTIPLICATIONS;
-use super::cpu_group_threads;
+use super::{MATRIX_LANES, cpu_group_threads, has_matrices};
 use crate::device::Capabilities;
+use crate::program::Type;
 use crate::program::types::Compute;
 
 /// The most multiplications of a GPU's multiprocessor that one kernel takes. As profiled on an H200 before tiles of 64 keys, 12
@@ -35,6 +36,19 @@ const CPU_TILE_KEYS: u32 = 16;
 const GPU_TILES: [[u32; 4]; 6] =
     [[64, 32, 4, 8], [32, 32, 4, 16], [32, 16, 4, 16], [16, 64, 2, 32], [16, 32, 2, 16], [8, 16, 1, 16]];
 
+/// Queries and keys of tiles of cooperative matrices and queries of a subgroup, for attention that fills the device and for others, with small
+/// heads and with large ones, of which registers hold fewer queries. In bf16 on an H200, 16 heads of 64 with 4,096 queries and keys take
+/// 365 µs by the first tile and 429 by the second; 12 and 96 heads with 128 take 7.3 and 9.1 by the second, 8.2 and 10.0 with 32 keys,
+/// and 8.1 to 8.5 and 9.5 to 10.8 with fewer queries. 16 heads of 128 take 606 and 678 µs, by other tiles 662 to 2,107.
+const SMALL_HEAD_TILES: [[u32; 3]; 2] = [[128, 32, 32], [64, 64, 16]];
+const LARGE_HEAD_TILES: [[u32; 3]; 2] = [[128, 64, 16], [64, 64, 16]];
+/// The most elements of a small head.
+const MAX_SMALL_HEAD: u64 = 64;
+/// Rows and columns of a cooperative matrix.
+const MATRIX_SIZE: u64 = 16;
+/// The most elements of a head for cooperative matrices.
+const MAX_MATRIX_HEAD: u64 = 128;
+
 /// How keys and values are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyLoads {
@@ -44,6 +58,8 @@ pub enum KeyLoads {
     Direct,
     /// The same, all of a step at once.
     Prefetched,
+    /// Through shared memory, to cooperative matrices.
+    Matrices,
 }
 
 /// What a workgroup takes at once. All numbers are powers of two.
@@ -79,6 +95,8 @@ pub struct AttentionProblem {
     pub depth: u64,
     /// Elements of a value.
     pub values: u64,
+    /// The type of queries, keys and values, where it is one and runs of eight elements are aligned in all of them.
+    pub matrix_type: Option<Type>,
 }
 
 /// How attention is computed.
@@ -101,6 +119,12 @@ impl AttentionTile {
     /// Bytes of shared memory, with sums of `sum` bytes.
     fn shared_bytes(&self, problem: &AttentionProblem, sum: u64) -> u64 {
         let [queries, keys, threads] = [self.queries, self.keys, self.threads()].map(u64::from);
+        if self.loads == KeyLoads::Matrices {
+            // Eight elements of 16 bits are 16 bytes, as are four results, of which a line has 16.
+            let lines = [problem.depth, problem.values].map(|elements| elements / 8 + 1);
+            let rows = threads / u64::from(self.lanes) * MATRIX_SIZE * lines[0].max(6);
+            return 16 * rows.max(keys * (lines[0] + lines[1]));
+        }
         let [depth, values] = [problem.depth, problem.values].map(|elements| elements.div_ceil(4));
         let staged = if self.loads == KeyLoads::Staged { keys * (depth + 1 + values) * 16 } else { 0 };
         let slice_lanes = self.lanes.max(self.value_threads);
@@ -127,6 +151,36 @@ impl AttentionTile {
         Self { queries, keys, rows, column_threads, key_threads: 1, value_threads, loads, lanes }
     }
 
+    /// The tile of cooperative matrices with the most reuse that leaves enough workgroups. None where there are no such matrices, for
+    /// few queries, and for so few workgroups that the keys should be split.
+    fn of_matrices(problem: &AttentionProblem, caps: &Capabilities) -> Option<Self> {
+        let &AttentionProblem { depth, values, .. } = problem;
+        let (head, lanes) = (depth.max(values), MATRIX_LANES);
+        let has_type = problem.matrix_type.is_some_and(|ty| has_matrices(caps, ty));
+        let has_type = has_type && caps.matrices.operations && caps.subgroup == lanes;
+        let whole = [depth, values].iter().all(|size| size.is_multiple_of(MATRIX_SIZE));
+        if !has_type || !whole || head > MAX_MATRIX_HEAD || problem.queries < MATRIX_SIZE {
+            return None;
+        }
+        let tiles = if head <= MAX_SMALL_HEAD { SMALL_HEAD_TILES } else { LARGE_HEAD_TILES };
+        let tiles = tiles.into_iter().map(|[queries, keys, rows]| Self {
+            lanes,
+            ..Self::new([queries, keys, rows, lanes], KeyLoads::Matrices, values, caps)
+        });
+        let fits = |tile: &Self| tile.fits(problem, 4, caps);
+        let fills = |tile: &Self| workgroups(problem, tile) >= caps.multiprocessors;
+        let splits =
+            |tile: &Self| problem.keys > MIN_SPLIT_KEYS && 4 * workgroups(problem, tile) < caps.multiprocessors;
+        let mut smallest = None;
+        for tile in tiles.filter(fits) {
+            if fills(&tile) {
+                return Some(tile);
+            }
+            smallest = Some(tile);
+        }
+        smallest.filter(|tile| !splits(tile))
+    }
+
     /// The tile of few queries on a GPU, with this many threads.
     fn of_few_queries(problem: &AttentionProblem, threads: u32, caps: &Capabilities) -> Self {
         let queries = problem.queries.next_power_of_two() as u32;
@@ -143,14 +197,15 @@ impl AttentionTile {
 }
 
 /// Whether one kernel should take the place of two products and a softmax. On a CPU device, products of many queries by panels are faster;
-/// on a GPU, large products are. Without loops there is no kernel.
+/// on a GPU, large products are where they alone have cooperative matrices. Without loops there is no kernel.
 pub fn pays(problem: &AttentionProblem, caps: &Capabilities) -> bool {
-    let small = if caps.cpu {
+    let fast = if caps.cpu {
         problem.queries <= MAX_UNSTAGED_QUERIES
     } else {
-        multiprocessor_multiplications(problem, caps) <= MAX_MULTIPROCESSOR_MULTIPLICATIONS
+        AttentionTile::of_matrices(problem, caps).is_some()
+            || multiprocessor_multiplications(problem, caps) <= MAX_MULTIPROCESSOR_MULTIPLICATIONS
     };
-    !caps.exponential_loops && small
+    !caps.exponential_loops && fast
 }
 
 /// The multiplications of f32 that take as long as what falls to one multiprocessor.
@@ -163,13 +218,17 @@ fn multiprocessor_multiplications(problem: &AttentionProblem, caps: &Capabilitie
 }
 
 fn multiplications(problem: &AttentionProblem) -> u64 {
-    let &AttentionProblem { batches, queries, keys, depth, values } = problem;
+    let &AttentionProblem { batches, queries, keys, depth, values, .. } = problem;
     [batches, queries, keys, depth.saturating_add(values)].iter().fold(1, |product: u64, &n| product.saturating_mul(n))
 }
 
 /// The strategy for a problem.
 pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrategy {
     let keys = problem.keys;
+    if let Some(tile) = AttentionTile::of_matrices(&problem, caps) {
+        let chunk = keys.next_multiple_of(tile.keys.into());
+        return AttentionStrategy { tile, splits: 1, chunk, accumulator: Compute::Float };
+    }
     let accumulator = match caps.float64 && multiplications(&problem) <= MAX_DOUBLE_MULTIPLICATIONS {
         true => Compute::Double,
         false => Compute::Float,
@@ -177,7 +236,7 @@ pub fn choose(problem: AttentionProblem, caps: &Capabilities) -> AttentionStrate
     let tile = tile(&problem, accumulator.size(), caps);
     let wanted = (WORKGROUPS_PER_MULTIPROCESSOR * caps.multiprocessors).div_ceil(workgroups(&problem, &tile).max(1));
     let [split, part] = match tile.loads {
-        KeyLoads::Staged => [MIN_SPLIT_KEYS, MIN_PART_KEYS],
+        KeyLoads::Staged | KeyLoads::Matrices => [MIN_SPLIT_KEYS, MIN_PART_KEYS],
         KeyLoads::Direct | KeyLoads::Prefetched => [MAX_UNSPLIT_STEPS * u64::from(tile.keys), tile.keys.into()],
     };
     let parts = if caps.cpu || keys <= split { 1 } else { wanted.min(keys.div_ceil(part)).max(1) };
@@ -224,10 +283,11 @@ fn tile(problem: &AttentionProblem, sum: u64, caps: &Capabilities) -> AttentionT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::MatrixTypes;
     use crate::tuning::devices::{h200, lavapipe};
 
     fn problem([batches, queries, keys, head]: [u64; 4]) -> AttentionProblem {
-        AttentionProblem { batches, queries, keys, depth: head, values: head }
+        AttentionProblem { batches, queries, keys, depth: head, values: head, matrix_type: None }
     }
 
     #[test]
@@ -243,6 +303,29 @@ mod tests {
         assert_eq!(shape([96, 4, 512, 64], &h200()), (4, 64, false));
         assert_eq!(shape([12, 128, 128, 64], &lavapipe()), (8, 16, false));
         assert_eq!(shape([12, 1, 128, 64], &lavapipe()), (1, 64, false));
+    }
+
+    #[test]
+    fn heads_of_16_bits_get_cooperative_matrices() {
+        let of = |ty, sizes| AttentionProblem { matrix_type: ty, ..problem(sizes) };
+        let shape = |ty, sizes| {
+            let AttentionTile { queries, keys, rows, loads, .. } = choose(of(ty, sizes), &h200()).tile;
+            (loads == KeyLoads::Matrices).then_some([queries, keys, rows])
+        };
+        let bf16 = Some(Type::BF16);
+        assert_eq!(shape(bf16, [16, 4096, 4096, 64]), Some([128, 32, 32]));
+        assert_eq!(shape(bf16, [16, 4096, 4096, 128]), Some([128, 64, 16]));
+        assert_eq!(shape(bf16, [96, 128, 128, 64]), Some([64, 64, 16]));
+        assert_eq!(shape(bf16, [12, 128, 128, 64]), Some([64, 64, 16]));
+        // Other types, odd heads, few queries, and few workgroups with many keys.
+        assert_eq!(shape(Some(Type::F32), [16, 4096, 4096, 64]), None);
+        for sizes in [[16, 4096, 4096, 72], [16, 4096, 4096, 256], [16, 8, 4096, 64], [1, 64, 4096, 64]] {
+            assert_eq!(shape(bf16, sizes), None, "{sizes:?}");
+        }
+        assert!(pays(&of(bf16, [16, 4096, 4096, 64]), &h200()));
+        let factors = MatrixTypes { operations: false, ..h200().matrices };
+        let factors = Capabilities { matrices: factors, ..h200() };
+        assert!(!pays(&of(bf16, [16, 4096, 4096, 64]), &factors));
     }
 
     #[test]
@@ -266,8 +349,10 @@ mod tests {
         (small.max_shared, small.max_threads, small.subgroup) = (16 << 10, 128, 0);
         for caps in [h200(), lavapipe(), small] {
             for queries in [1, 3, 4, 5, 64, 1000] {
-                for head in [1, 3, 64, 80, 128, 256] {
-                    let problem = problem([3, queries, 1000, head]);
+                for (head, matrix_type) in
+                    [1, 3, 64, 80, 128, 256].into_iter().flat_map(|head| [(head, None), (head, Some(Type::F16))])
+                {
+                    let problem = AttentionProblem { matrix_type, ..problem([3, queries, 1000, head]) };
                     let AttentionStrategy { tile, accumulator, .. } = choose(problem, &caps);
                     assert!(tile.fits(&problem, accumulator.size(), &caps), "{problem:?} {tile:?}");
                     assert_eq!(tile.queries % tile.rows, 0);

@@ -16,6 +16,19 @@ pub mod sort;
 pub mod window;
 
 use crate::device::Capabilities;
+use crate::program::Type;
+
+/// Invocations of a subgroup with cooperative matrices.
+pub const MATRIX_LANES: u32 = 32;
+
+/// Whether kernels may multiply cooperative matrices of a type.
+pub fn has_matrices(caps: &Capabilities, ty: Type) -> bool {
+    match ty {
+        Type::F16 => caps.matrices.float16,
+        Type::BF16 => caps.matrices.bfloat16,
+        _ => false,
+    }
+}
 
 /// Invocations of a workgroup on a CPU device: the lanes of one subgroup, which run at once.
 pub fn cpu_group_threads(caps: &Capabilities) -> u32 {
@@ -62,7 +75,7 @@ pub(crate) mod devices {
             push_descriptor: true,
             conditional_rendering: true,
             exponential_loops: false,
-            matrices: MatrixTypes { float16: true, bfloat16: true },
+            matrices: MatrixTypes { float16: true, bfloat16: true, operations: true },
             multiprocessors: 132,
             max_groups: [2_147_483_647, 65_535, 65_535],
             max_push_constants: 256,

@@ -37,10 +37,14 @@ defmodule Nx.Vulkan.AttentionTest do
     programs(fn -> apply(compiled(fun), Enum.map(args, &to_device/1)) end, nifs)
   end
 
-  # Fails unless the definition is one call, where the device takes that for `queries` queries of a head, and its error
-  # is no greater than that of its operations one by one, but for some ulps of the largest value.
-  defp check(fun, args, queries) do
-    if Native.attention_pays(nil, {1, queries, 9, 8, 8}) == {:ok, true},
+  # Fails unless the definition is one call, where the device takes that for `queries` queries of a head or for these
+  # sizes and this type, and its error is no greater than that of its operations one by one, but for some ulps of the
+  # largest value.
+  defp check(fun, args, queries) when is_integer(queries),
+    do: check(fun, args, {{1, queries, 9, 8, 8}, nil})
+
+  defp check(fun, args, {sizes, matrix_type}) do
+    if Native.attention_pays(nil, sizes, matrix_type) == {:ok, true},
       do: assert(calls(fun, args) == 1, inspect(Function.info(fun, :name)))
 
     check_error(fun, args)
@@ -187,19 +191,22 @@ defmodule Nx.Vulkan.AttentionTest do
     Nx.dot(e / Nx.sum(e, axes: [0]), v)
   end
 
-  # One query, few and many, of heads that are whole vectors and others.
-  @sizes [f32: {1, 70, 6}, f16: {3, 40, 8}, f32: {33, 20, 16}, bf16: {17, 20, 16}]
+  # One query, few and many, of heads that are whole vectors, whole cooperative matrices and others.
+  @sizes [f32: {1, 70, 6, 7}, f16: {3, 40, 8, 7}, f32: {33, 20, 16, 7}, bf16: {17, 20, 16, 7}] ++
+           [f16: {40, 70, 32, 16}, bf16: {150, 33, 80, 96}, bf16: {16, 260, 64, 64}]
 
   describe "attention is one kernel" do
     test "of several heads, in all types and sizes" do
-      for {type, {queries, keys, head}} <- @sizes do
+      for {type, {queries, keys, head, width}} <- @sizes do
         args = [
           tensor({3, queries, head}, type),
           tensor({3, keys, head}, type),
-          tensor({3, keys, 7}, type)
+          tensor({3, keys, width}, type)
         ]
 
-        check(&plain/3, args, queries)
+        aligned? = rem(head, 8) == 0 and rem(width, 8) == 0
+        matrix_type = if aligned?, do: Nx.Type.normalize!(type)
+        check(&plain/3, args, {{3, queries, keys, head, width}, matrix_type})
       end
     end
 
@@ -306,7 +313,11 @@ defmodule Nx.Vulkan.AttentionTest do
         ],
         do: assert_raise(ArgumentError, fn -> attention.(views, axes, programs) end)
 
-    assert_raise ArgumentError, fn -> Native.attention_pays(nil, {1, 2}) end
+    assert_raise ArgumentError, fn -> Native.attention_pays(nil, {1, 2}, nil) end
+
+    assert_raise ArgumentError, fn ->
+      Native.attention_pays(nil, {1, 2, 3, 4, 5}, {:f, 17})
+    end
   end
 
   describe "what is no attention" do

@@ -65,7 +65,7 @@ defmodule Nx.Vulkan.Native do
     buf_byte_size: 1,
     buf_free: 1,
     leapfrog_chain_synth: 8,
-    attention_pays: 2,
+    attention_pays: 3,
     definition_new: 3,
     definition_record: 2,
     definition_keep: 3,

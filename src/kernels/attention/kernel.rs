@@ -1,4 +1,4 @@
-//! The kernels around `shaders/lib/attention.glsl`: what their text depends on, and their parameters. It does not choose tiles.
+//! The kernels around `shaders/lib/attention.glsl` and `attention_matrix.glsl`: what their text depends on, and their parameters. It does not choose tiles.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,9 @@ use super::Attention;
 use crate::device::Capabilities;
 use crate::graph::Params;
 use crate::kernels::KernelSpec;
-use crate::kernels::contraction::{OperandView, multiply_add};
+use crate::kernels::contraction::{OperandView, matrix_loads, multiply_add};
 use crate::memory::Allocation;
+use crate::pipeline::glsl::SPIRV_1_6;
 use crate::program::Type;
 use crate::program::emit::{EmittedEpilogue, element, head, load, of_compute, stored, vec4_of};
 use crate::program::epilogue::EpilogueProgram;
@@ -36,6 +37,8 @@ pub(super) struct AttentionKernel {
     /// How many parts of the keys it combines, where it does that.
     pub combine: Option<u64>,
     pub programs: [Option<EpilogueProgram>; 2],
+    /// Whether the last axis of each program is that of the keys alone.
+    pub ends_in_keys: [bool; 2],
     pub index64: bool,
 }
 
@@ -83,7 +86,7 @@ impl KernelSpec for AttentionKernel {
         for (program, prefix) in used() {
             program.iter().for_each(|program| program.inputs(prefix, params));
         }
-        let AttentionProblem { batches, queries, keys, depth, values } = args.problem;
+        let AttentionProblem { batches, queries, keys, depth, values, .. } = args.problem;
         if self.combine.is_none() {
             // A multiplication and an addition for each element of a key and of a value.
             params.operations(2 * batches * queries * keys * (depth + values));
@@ -133,7 +136,7 @@ impl KernelSpec for AttentionKernel {
         let function = |i: usize| {
             let name = ["score", "value_weight"][i];
             let program = self.programs[i].as_ref()?;
-            Some(EmittedEpilogue::function(program, name, PREFIXES[i], caps))
+            Some(EmittedEpilogue::function(program, name, PREFIXES[i], self.ends_in_keys[i], caps))
         };
         let functions = [function(0), function(1)];
         let mut storages = vec![self.accumulator.glsl(), self.total.glsl(), "float"];
@@ -152,13 +155,14 @@ impl KernelSpec for AttentionKernel {
             included.extend_from_slice(&function.files);
         }
         if functions[0].is_none() {
-            text += "float score(IDX i, float x) { return x; }\n";
+            text += "float score(IDX i, IDX row, IDX column, float x) { return x; }\n";
         }
-        let weight = if functions[1].is_some() { "value_weight(i, w)" } else { "w" };
-        let _ = writeln!(text, "#define WEIGHT(i, w) {weight}");
+        let weight = if functions[1].is_some() { "value_weight(i, row, column, w)" } else { "w" };
+        let _ = writeln!(text, "#define WEIGHT(i, row, column, w) {weight}");
         self.definitions(&mut text, caps);
         self.elements(&mut text);
-        text + "#include \"lib/attention.glsl\"\n"
+        let file = if self.tile.loads == KeyLoads::Matrices { "attention_matrix" } else { "attention" };
+        text + &format!("#include \"lib/{file}.glsl\"\n")
     }
 }
 
@@ -209,6 +213,8 @@ impl AttentionKernel {
             multiply_add(caps, self.accumulator),
         );
         let mean = match self.total {
+            // Results are of 16 bits.
+            _ if loads == KeyLoads::Matrices => "((s) * (1.0f / (t)))",
             Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
             _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
         };
@@ -223,13 +229,27 @@ impl AttentionKernel {
                 offsets(text, row, "row_dim", self.axes[1]);
             }
         }
-        if self.combine.is_none() {
+        if self.tile.loads == KeyLoads::Matrices {
+            self.matrices(text);
+        } else if self.combine.is_none() {
             for i in 0..3 {
                 self.load(text, i);
             }
         }
         if self.combine.is_some() || !self.split {
             self.store(text);
+        }
+    }
+
+    /// How eight elements along a head are read, and what programs there are.
+    fn matrices(&self, text: &mut String) {
+        text.push_str(SPIRV_1_6);
+        text.push_str(&matrix_loads(self.types[0], self.index64));
+        for name in ['q', 'k', 'v'] {
+            let _ = writeln!(text, "#define {}_EIGHT(offset) EIGHT(p.{name}, offset)", name.to_ascii_uppercase());
+        }
+        for (name, program) in ["SCORES", "WEIGHTS"].into_iter().zip(&self.programs) {
+            let _ = writeln!(text, "#define {name} {}", u8::from(program.is_some()));
         }
     }
 
@@ -298,4 +318,54 @@ fn offsets(text: &mut String, name: &str, dim: &str, axes: usize) {
         };
     }
     text.push_str("  return offset;\n}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::spec::check_matrix_kernel;
+    use crate::tuning::attention::choose;
+
+    #[test]
+    fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
+        let caps = &crate::tuning::devices::h200();
+        let mut params = Params::with_declarations();
+        for name in NAMES {
+            params.absent(Type::F16.storage(), name);
+        }
+        for name in ["groups", "batches", "queries", "keys", "splits", "chunk"] {
+            params.extent(0, false, name);
+        }
+        for (dim, names) in [("batch_dim", BATCH_NAMES), ("row_dim", ROW_NAMES)] {
+            params.extent(0, false, (dim, 0));
+            names.iter().filter(|name| !name.is_empty()).for_each(|name| params.index(0, false, (*name, 0)));
+        }
+        for name in ["q_depth", "k_depth", "v_depth", "c_depth", "k_key", "v_key"] {
+            params.index(0, false, name);
+        }
+        let parameters = params.block(false);
+        for ty in [Type::F16, Type::BF16] {
+            for (batches, depth, values) in [(12, 64, 64), (96, 64, 32), (1000, 64, 64), (1000, 128, 80)] {
+                let problem =
+                    AttentionProblem { batches, queries: 128, keys: 200, depth, values, matrix_type: Some(ty) };
+                let AttentionStrategy { tile, accumulator, .. } = choose(problem, caps);
+                assert_eq!(tile.loads, KeyLoads::Matrices);
+                let kernel = AttentionKernel {
+                    types: [ty; 4],
+                    vectors: [true; 4],
+                    axes: [1, 1],
+                    sizes: [depth, values],
+                    tile,
+                    accumulator,
+                    total: Compute::Float,
+                    split: false,
+                    combine: None,
+                    programs: [None, None],
+                    ends_in_keys: [false; 2],
+                    index64: false,
+                };
+                check_matrix_kernel(&kernel.source(caps, &parameters), ty);
+            }
+        }
+    }
 }

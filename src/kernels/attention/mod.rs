@@ -1,5 +1,5 @@
 //! Attention: the softmax of scaled and masked products of queries and keys, times values. This module owns the kernels around
-//! `shaders/lib/attention.glsl`; tiles and the split along the keys are the choice of `tuning::attention`, and where in an expression
+//! `shaders/lib/attention.glsl` and `attention_matrix.glsl`; tiles and the split along the keys are the choice of `tuning::attention`, and where in an expression
 //! attention is, the compiler's.
 
 mod kernel;
@@ -13,7 +13,7 @@ use crate::memory::Buffer;
 use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type, elements};
-use crate::tuning::attention::{AttentionProblem, AttentionStrategy, choose};
+use crate::tuning::attention::{AttentionProblem, AttentionStrategy, KeyLoads, choose};
 use kernel::{AttentionArgs, AttentionKernel};
 
 /// The most elements of a key and of a value: workgroups hold whole ones.
@@ -67,7 +67,8 @@ impl Attention<'_> {
         let [q, k, v] = self.operands.each_ref().map(|operand| operand.buffer.allocation());
         let result = cx.allocate(bytes)?;
         let splits = strategy.splits;
-        let total = if caps.float64 { Compute::Double } else { Compute::Float };
+        let doubles = caps.float64 && strategy.tile.loads != KeyLoads::Matrices;
+        let total = if doubles { Compute::Double } else { Compute::Float };
         let partial = |count: u64, size| cx.allocate(splits * batches * queries * count * size);
         let vectors = values.next_multiple_of(4);
         let partials = if splits > 1 {
@@ -127,7 +128,9 @@ impl Attention<'_> {
                 return argument("attention: expected programs of f32");
             }
         }
-        Ok(AttentionProblem { batches, queries, keys, depth, values })
+        let [ty, ..] = self.operands.each_ref().map(|operand| operand.ty);
+        let whole = self.operands.iter().enumerate().all(|(i, operand)| operand.ty == ty && self.has_runs(i, 8));
+        Ok(AttentionProblem { batches, queries, keys, depth, values, matrix_type: Some(ty).filter(|_| whole) })
     }
 
     /// Whether the strides of the result are those of a dense tensor with its axes in some order.
@@ -151,7 +154,7 @@ impl Attention<'_> {
         total: Compute,
         combine: bool,
     ) -> AttentionKernel {
-        let &AttentionProblem { batches, queries, keys, depth, values } = problem;
+        let &AttentionProblem { batches, queries, keys, depth, values, .. } = problem;
         let lengths = self.operands.each_ref().map(|operand| operand.buffer.len() / operand.ty.size());
         let written = (batches * queries).saturating_mul((values + 3) * strategy.splits);
         let scores = (batches * queries).saturating_mul(keys.saturating_add(strategy.tile.keys.into()));
@@ -160,7 +163,7 @@ impl Attention<'_> {
             || programs.into_iter().any(|program| program.program.layout.index64);
         AttentionKernel {
             types: [self.operands[0].ty, self.operands[1].ty, self.operands[2].ty, self.ty],
-            vectors: [0, 1, 2, 3].map(|i| self.has_vectors(i)),
+            vectors: [0, 1, 2, 3].map(|i| self.has_runs(i, 4)),
             axes: [self.batch.len(), self.rows.len()],
             sizes: [depth, values],
             tile: strategy.tile,
@@ -168,6 +171,10 @@ impl Attention<'_> {
             total,
             split: strategy.splits > 1,
             combine: combine.then_some(strategy.splits),
+            ends_in_keys: self.programs.each_ref().map(|program| {
+                let dims = program.as_ref().map(|program| &program.program.layout.dims);
+                dims.is_some_and(|dims| dims.last() == Some(&keys))
+            }),
             programs: self.programs.each_ref().map(|program| {
                 let program = program.as_ref().filter(|_| !combine)?;
                 let mut program = program.program.without_parameters();
@@ -178,8 +185,8 @@ impl Attention<'_> {
         }
     }
 
-    /// Whether four neighbours along a head are contiguous and aligned in an operand or, as the fourth, in the result.
-    fn has_vectors(&self, i: usize) -> bool {
+    /// Whether runs of neighbours along a head are contiguous and aligned in an operand or, as the fourth, in the result.
+    fn has_runs(&self, i: usize, run: u64) -> bool {
         let (along, rows, key) = match i {
             0 => (&self.depth, true, None),
             1 => (&self.depth, false, Some(&self.keys)),
@@ -188,8 +195,8 @@ impl Attention<'_> {
         };
         let others = self.batch.iter().chain(self.rows.iter().filter(|_| rows)).chain(key);
         let offset = self.operands.get(i).map_or(0, |operand| operand.offset);
-        let aligned = |step: i64| step % 4 == 0;
-        along.dim.is_multiple_of(4)
+        let aligned = |step: i64| step % run as i64 == 0;
+        along.dim.is_multiple_of(run)
             && along.strides[i] == 1
             && aligned(offset)
             && others.into_iter().all(|axis| axis.dim == 1 || aligned(axis.strides[i]))

@@ -25,7 +25,7 @@ use crate::memory::Buffer;
 use crate::program::Type;
 pub use crate::tuning::contraction::{Axis, PaddedAxis};
 use crate::tuning::contraction::{ContractionShape, OperandShape, choose};
-pub(super) use matmul::{multiply_add, shared_vector};
+pub(super) use matmul::{matrix_loads, multiply_add, shared_vector};
 pub(super) use panels::{MatmulOperand, PanelResult, Panels};
 
 /// A buffer that is read from the element `offset` on.

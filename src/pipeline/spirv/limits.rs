@@ -100,8 +100,12 @@ fn enabled(device: &Device, capability: Capability) -> bool {
             f.shader_integer_dot_product
         }
         C::CooperativeMatrixKHR => f.cooperative_matrix,
-        // vulkano does not know this feature. Where the device lacks it, no kernel asks for it.
-        C::BFloat16TypeKHR | C::BFloat16CooperativeMatrixKHR => f.cooperative_matrix,
+        // vulkano does not know these features. Where the device lacks them, no kernel asks for them.
+        C::BFloat16TypeKHR
+        | C::BFloat16CooperativeMatrixKHR
+        | C::CooperativeMatrixReductionsNV
+        | C::CooperativeMatrixConversionsNV
+        | C::CooperativeMatrixPerElementOperationsNV => f.cooperative_matrix,
         C::VulkanMemoryModel => f.vulkan_memory_model,
         C::VulkanMemoryModelDeviceScope => f.vulkan_memory_model_device_scope,
         C::DenormPreserve => {

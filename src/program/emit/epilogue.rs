@@ -37,14 +37,14 @@ impl EmittedEpilogue {
         Self { storages, computes, files: emitter.files(), functions }
     }
 
-    /// As a function of the index and the element alone, which stores nothing: `name(i, x)` is the value. `prefix` is what the names of
-    /// its parameters begin with.
-    pub fn function(epilogue: &EpilogueProgram, name: &str, prefix: &str, caps: &Capabilities) -> Self {
+    /// As a function which stores nothing: `name(i, row, column, x)` is the value of the element x at the index i, that of a column of a
+    /// row. `prefix` is what the names of its parameters begin with; `columns` says whether its last axis is that of the columns.
+    pub fn function(epilogue: &EpilogueProgram, name: &str, prefix: &str, columns: bool, caps: &Capabilities) -> Self {
         let EpilogueProgram { program, layout, .. } = epilogue;
         let vectors = VectorInputs::default();
         let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false };
         let (storages, computes) = emitter.types(None);
-        let functions = emitter.function(epilogue, name, prefix);
+        let functions = emitter.function(epilogue, name, prefix, columns);
         Self { storages, computes, files: emitter.files(), functions }
     }
 
@@ -56,27 +56,36 @@ impl EmittedEpilogue {
 }
 
 impl Emitter<'_> {
-    /// `name` of the index and of the linear inputs' elements at it.
-    fn of_elements(&self, name: &str) -> String {
+    /// `name` of the index and of the linear inputs' elements at it. With `columns`, it has the row and the column of the index, too; where
+    /// that is `Some(true)`, the last axis is the columns', and they take the place of a division.
+    fn of_elements(&self, name: &str, columns: Option<bool>) -> String {
         let result = self.program.result();
         let stored: String = self.linear().map(|(input, storage)| format!(", {storage} x{input}")).collect();
-        let mut text = format!("{} {name}(IDX i{stored}) {{\n", result.storage());
+        let parts = if columns.is_some() { ", IDX row, IDX column" } else { "" };
+        let mut text = format!("{} {name}(IDX i{parts}{stored}) {{\n", result.storage());
         self.declare_indices(&mut text);
-        self.add_axes(&mut text, "i", 0..self.layout.dims.len(), &self.strided());
+        let (views, axes) = (self.strided(), self.layout.dims.len());
+        if axes > 1 && columns == Some(true) {
+            let _ = writeln!(text, "  IDX at{} = column;", axes - 1);
+            self.add_axis(&mut text, axes - 1, &views);
+            self.add_axes(&mut text, "row", 0..axes - 1, &views);
+        } else {
+            self.add_axes(&mut text, "i", 0..axes, &views);
+        }
         let value = self.nodes(&mut text, self.program.nodes.len());
         let _ = writeln!(text, "  return {};\n}}", store(result, &value));
         text
     }
 
-    fn function(&self, epilogue: &EpilogueProgram, name: &str, prefix: &str) -> String {
+    fn function(&self, epilogue: &EpilogueProgram, name: &str, prefix: &str, columns: bool) -> String {
         let of_elements = format!("{name}_of_elements");
         let element = |(input, storage)| {
             if input == epilogue.element { ", x".into() } else { format!(", AT({storage}, p.input{input}, i)") }
         };
         let elements: String = self.linear().map(element).collect();
         let text = format!(
-            "{}{} {name}(IDX i, {} x) {{ return {of_elements}(i{elements}); }}\n",
-            self.of_elements(&of_elements),
+            "{}{} {name}(IDX i, IDX row, IDX column, {} x) {{ return {of_elements}(i, row, column{elements}); }}\n",
+            self.of_elements(&of_elements, Some(columns)),
             self.program.result().storage(),
             epilogue.element_type().storage(),
         );
@@ -86,7 +95,7 @@ impl Emitter<'_> {
     fn epilogue(&self, epilogue: &EpilogueProgram, element: &str) -> String {
         let storage = epilogue.element_type().storage();
         let result = self.program.result();
-        let mut text = self.of_elements("epilogue");
+        let mut text = self.of_elements("epilogue", None);
         let others = || self.linear().filter(|(input, _)| *input != epilogue.element);
         // The linear inputs in their order, the element among them.
         let call = |index: &str, own: &str, load: &dyn Fn(usize, &str) -> String| {

@@ -5,6 +5,7 @@ use super::of_accumulator;
 use super::padding::{CoordinateRange, PaddedAxis};
 use crate::device::Capabilities;
 use crate::program::Type;
+use crate::tuning::has_matrices;
 
 /// An operand: the allocation has `elements` elements of the type, and the first of the operand is at `offset`. Allocations are
 /// aligned for any run of elements.
@@ -103,10 +104,7 @@ impl ContractionShape {
 
     /// Whether the device has cooperative matrices of the operands' type.
     pub(super) fn has_matrices(&self, caps: &Capabilities) -> bool {
-        match self.operands.map(|operand| operand.ty) {
-            [Type::F16, Type::F16] => caps.matrices.float16,
-            [Type::BF16, Type::BF16] => caps.matrices.bfloat16,
-            _ => false,
-        }
+        let [a, b] = self.operands.map(|operand| operand.ty);
+        a == b && has_matrices(caps, a)
     }
 }

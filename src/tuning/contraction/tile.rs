@@ -5,6 +5,7 @@ use std::iter;
 use super::epilogue::MAX_MATRIX_ELEMENTS;
 use crate::device::Capabilities;
 use crate::program::types::Compute;
+use crate::tuning::MATRIX_LANES;
 
 /// How a tile is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +71,7 @@ const MATRIX_TILES: [Tile; 5] = [
 ];
 
 /// Invocations of a subgroup with cooperative matrices, and of a workgroup whose invocations are lanes.
-const LANES: u32 = 32;
+const LANES: u32 = MATRIX_LANES;
 
 /// Elements along k whose offsets are found at once, where that takes divisions: a larger multiple of any tile's `depth`.
 pub const TABLE_ENTRIES: u32 = 128;

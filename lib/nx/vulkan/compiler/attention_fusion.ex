@@ -161,10 +161,12 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
          true <- length(inputs) <= FusionGroup.most_inputs(),
          [batches, queries] = for(axes <- [batch, rows], do: extent(axes, indices)),
          sizes = {batches, queries, count, depth, width},
-         {:ok, true} <- Native.call(attention_pays(Storage.default_device(), sizes)),
+         sources = [match.query, match.key, values],
+         type = matrix_type(sources, [q_depth, k_depth, v_column], [q, k, v]),
+         {:ok, true} <- Native.call(attention_pays(Storage.default_device(), sizes, type)),
          order = batch ++ rows ++ keys,
          {:ok, programs} <- AttentionProgram.programs(match, order, inputs),
-         {:ok, operands} <- operands([match.query, match.key, values], inputs) do
+         {:ok, operands} <- operands(sources, inputs) do
       axis = fn index ->
         {AttentionAxes.extent(index, indices), stride(q, index), stride(k, index),
          stride(v, index), stride(c, index)}
@@ -183,6 +185,16 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
 
   defp strides(%{strides: strides}, indices), do: AttentionAxes.expand_strides(strides, indices)
   defp stride(strides, index), do: Map.get(strides, index, 0)
+
+  # The type of all three sources where runs of eight elements along their heads are aligned, for cooperative matrices.
+  defp matrix_type([%{tensor: %T{type: type}} | _] = sources, along, strides) do
+    across = for strides <- strides, {_, stride} when stride != 1 <- strides, do: stride
+    steps = across ++ Enum.map(sources, & &1.offset)
+
+    if Enum.all?(sources, &(&1.tensor.type == type)) and Enum.all?(along, &(&1 == 1)) and
+         Enum.all?(steps, &(rem(&1, 8) == 0)),
+       do: type
+  end
 
   defp extent(axes, indices),
     do: Enum.product(for index <- axes, do: AttentionAxes.extent(index, indices))
