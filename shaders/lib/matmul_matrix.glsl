@@ -27,8 +27,9 @@ const uint A_THREAD_LOADS = BM * BK / 8 / THREADS, B_THREAD_LOADS = BN * BK / 8 
 #define NEXT_STEP
 #endif
 #include "lib/stores.glsl"
-// vec4s of a line of two matrices of C in shared memory: 32 elements, and four more against bank conflicts.
-const uint C_LINE = 9;
+// Matrices of C side by side that are in shared memory at once, and vec4s of a line of them, with one more against bank conflicts. An index
+// that is no constant to the driver would have it keep all sums in memory, so that an odd number of matrices goes one by one.
+const uint C_MATRICES = WN / 16 % 2 == 0 ? 2 : 1, C_VEC4S = 4 * C_MATRICES, C_LINE = C_VEC4S + 1;
 
 // The tile of A and after it that of B; in the end, matrices of C.
 shared uvec4 tiles[A_SIZE + B_SIZE];
@@ -209,14 +210,15 @@ void matmul(IDX row, IDX column, IDX m, IDX n, IDX start, IDX end) {
   // The layout of a matrix in the lanes is implementation-defined: through shared memory each lane gets four neighbours to store.
   uint base = gl_SubgroupID * 16 * C_LINE;
   [[unroll]] for (uint i = 0; i < WM / 16; i++) {
-    [[unroll]] for (uint j = 0; j < WN / 16; j += 2) {
-      coopMatStore(sums[i][j], tiles, base, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
-      coopMatStore(sums[i][j + 1], tiles, base + 4, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
+    [[unroll]] for (uint j = 0; j < WN / 16; j += C_MATRICES) {
+      [[unroll]] for (uint c = 0; c < C_MATRICES; c++) {
+        coopMatStore(sums[i][j + c], tiles, base + c * 4, C_LINE, gl_CooperativeMatrixLayoutRowMajor);
+      }
       subgroupBarrier();
-      STORE_LOOP for (uint e = 0; e < 128; e += LANES) {
-        uint vec4_index = e + gl_SubgroupInvocationID;
-        vec4 values = uintBitsToFloat(tiles[base + vec4_index / 8 * C_LINE + vec4_index % 8]);
-        IDX at_row = row + warp_row + i * 16 + vec4_index / 8, at_column = column + warp_column + j * 16 + vec4_index % 8 * 4;
+      STORE_LOOP for (uint e = 0; e < 16 * C_VEC4S; e += LANES) {
+        uint vec4_index = e + gl_SubgroupInvocationID, line = vec4_index / C_VEC4S, within = vec4_index % C_VEC4S;
+        vec4 values = uintBitsToFloat(tiles[base + line * C_LINE + within]);
+        IDX at_row = row + warp_row + i * 16 + line, at_column = column + warp_column + j * 16 + within * 4;
 #if C_VECTORS
         if (at_row < m && at_column < n) {
           STORE_VEC4(at_row, at_column, values.x, values.y, values.z, values.w);

@@ -443,11 +443,13 @@ mod tests {
         let caps = &crate::tuning::devices::h200();
         let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, padded: None }];
         for ty in [Type::F16, Type::BF16] {
-            // The smallest tile and the largest.
+            // The smallest tile, the largest, and those with an odd number of matrices side by side.
             for (a, b, sizes) in [
                 ((72, 1), (80, 1), [1, 64, 80, 72]),
                 ((1, 64), (1, 72), [1, 64, 80, 72]),
                 ((72, 1), (80, 1), [1, 4096, 4096, 72]),
+                ((72, 1), (80, 1), [1, 1024, 768, 768]),
+                ((1, 64), (1, 72), [1, 1024, 3072, 768]),
             ] {
                 let operand = |elements| OperandShape { ty, offset: 0, elements };
                 let shape = ContractionShape {
@@ -459,7 +461,7 @@ mod tests {
                     depth: axis(72, a.1, b.0, 0),
                     padded_axes: vec![],
                 };
-                let (tile, _) = Tile::choose_matrix(caps, sizes).unwrap();
+                let (tile, _) = Tile::choose_matrix(caps, false, sizes).unwrap();
                 let Method::Tiles(tiling) = choose_with_tile(shape.clone(), caps, (tile, 1)).unwrap().method else {
                     panic!("no tiles");
                 };

@@ -161,7 +161,7 @@ impl<'a> Chooser<'a> {
         let sizes = groups.sizes();
         let along_k = ['a', 'b'].map(|operand| groups.loads_along_k(operand));
         let matrix = if self.tile.is_none() && shape.has_matrices(self.caps) && accumulator == Compute::Float {
-            Tile::choose_matrix(self.caps, sizes)
+            Tile::choose_matrix(self.caps, !shape.padded_axes.is_empty(), sizes)
         } else {
             None
         };
