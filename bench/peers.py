@@ -179,6 +179,10 @@ def networks(peer):
     case("sum_channels", [uniform(n, 64, 56, 56)], lambda x: x.sum((0, 2, 3)))
     case("softmax_rows_of_1024", [uniform(128 * n, 1024)], lambda x: torch.softmax(x, 1))
     case("attention_scores_f16", [half(n, 512, 64), half(n, 512, 64)], lambda q, k: q @ k.transpose(1, 2))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    for width in (64, 128):
+        heads = [uniform(1, 16, 4096 if GPU else 128, width).to(torch.bfloat16) for _ in range(3)]
+        case(f"attention_of_{width}_bf16", heads, attention)
     case("erf", [uniform(524_288 * n)], torch.erf)
     case("sin", [uniform(524_288 * n)], torch.sin)
     case("random_uniform", [], lambda: uniform(262_144 * n))

@@ -11,7 +11,12 @@ defmodule Bench.Networks do
 
   @doc "The cases of several operations, compiled by `Nx.Vulkan.Compiler`."
   def compiled(device) do
-    for {name, data, fun} <- cases(device), name in ["softmax_rows_of_1024", "random_uniform"] do
+    eager =
+      for case <- cases(device),
+          elem(case, 0) in ["softmax_rows_of_1024", "random_uniform"],
+          do: case
+
+    for {name, data, fun} <- eager ++ attentions(device) do
       {name, "us", fn -> time(data.(), Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler)) end}
     end
   end
@@ -56,9 +61,25 @@ defmodule Bench.Networks do
     ]
   end
 
+  # 16 heads of bf16, for each of two widths.
+  defp attentions(device) do
+    tokens = if device == :gpu, do: 4096, else: 128
+
+    for width <- [64, 128] do
+      data = fn -> for _ <- 1..3, do: {16, tokens, width} |> uniform() |> Nx.as_type(:bf16) end
+      {"attention_of_#{width}_bf16", data, &attention/3}
+    end
+  end
+
+  defp attention(q, k, v) do
+    scale = :math.pow(Nx.axis_size(q, 2), -0.5)
+    scores = Nx.dot(q, [2], [0], k, [2], [0]) |> Nx.as_type(:f32) |> Nx.multiply(scale)
+    scores |> softmax() |> Nx.as_type(:bf16) |> Nx.dot([2], [0], v, [1], [0])
+  end
+
   defp softmax(x) do
-    powers = Nx.exp(Nx.subtract(x, Nx.reduce_max(x, axes: [1], keep_axes: true)))
-    Nx.divide(powers, Nx.sum(powers, axes: [1], keep_axes: true))
+    powers = Nx.exp(Nx.subtract(x, Nx.reduce_max(x, axes: [-1], keep_axes: true)))
+    Nx.divide(powers, Nx.sum(powers, axes: [-1], keep_axes: true))
   end
 
   defp half(shape), do: for(seed <- 0..1, do: Nx.as_type(normal(shape, seed), :f16))
