@@ -149,6 +149,8 @@ pub fn used() -> Vec<Case> {
         unary("float(a)", |a: u64| Exactly(a as f32)),
         unary("float(a)", |a: i64| Exactly(a as f32)),
         unary("fract(a)", |a: f32| if a >= 0.0 && a.is_finite() { Exactly(a.fract()) } else { Anything }),
+        // Weights that are rounded to 16 bits. Vulkan allows 3 + 2 |a| units.
+        unary("exp2(a)", |a: f32| if (-126.0..=0.0).contains(&a) { Within(a.exp2(), 255.0) } else { Anything }),
         unary("double(a)", |a: f32| Exactly(f64::from(a))),
         // Subnormals are rounded to in units.
         unary("float(a)", |a: f64| match a.abs() {

@@ -28,8 +28,10 @@ const ORDERING: [&str; 7] = [
     "subgroupMemoryBarrierShared",
 ];
 
-/// Cooperative matrices compute whole products, which test/nx/dot_test.exs compares where a device has them.
-const MATRICES: [&str; 3] = ["coopMatLoad", "coopMatStore", "coopMatMulAdd"];
+/// Cooperative matrices compute whole products and attention, which test/nx/dot_test.exs and attention_test.exs compare where a device has
+/// them. Their `length()` is how many elements an invocation has.
+const MATRICES: [&str; 6] =
+    ["coopMatLoad", "coopMatStore", "coopMatMulAdd", "coopMatPerElementNV", "coopMatReduceNV", "length"];
 
 /// Fails where a built-in is called that none of these texts calls.
 pub fn check(tested: Vec<&str>) {
