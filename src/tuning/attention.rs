@@ -95,7 +95,7 @@ pub struct AttentionProblem {
     pub depth: u64,
     /// Elements of a value.
     pub values: u64,
-    /// The type of queries, keys and values, where it is one and runs of eight elements are aligned in all of them.
+    /// The type of queries, keys, values and the result, where it is one and runs of eight elements are aligned in all operands.
     pub matrix_type: Option<Type>,
 }
 
@@ -163,22 +163,15 @@ impl AttentionTile {
             return None;
         }
         let tiles = if head <= MAX_SMALL_HEAD { SMALL_HEAD_TILES } else { LARGE_HEAD_TILES };
-        let tiles = tiles.into_iter().map(|[queries, keys, rows]| Self {
+        let of_table = |[queries, keys, rows]: [u32; 3]| Self {
             lanes,
             ..Self::new([queries, keys, rows, lanes], KeyLoads::Matrices, values, caps)
-        });
-        let fits = |tile: &Self| tile.fits(problem, 4, caps);
+        };
+        let fitting = || tiles.into_iter().map(of_table).filter(|tile| tile.fits(problem, 4, caps));
         let fills = |tile: &Self| workgroups(problem, tile) >= caps.multiprocessors;
         let splits =
             |tile: &Self| problem.keys > MIN_SPLIT_KEYS && 4 * workgroups(problem, tile) < caps.multiprocessors;
-        let mut smallest = None;
-        for tile in tiles.filter(fits) {
-            if fills(&tile) {
-                return Some(tile);
-            }
-            smallest = Some(tile);
-        }
-        smallest.filter(|tile| !splits(tile))
+        fitting().find(fills).or_else(|| fitting().next_back().filter(|tile| !splits(tile)))
     }
 
     /// The tile of few queries on a GPU, with this many threads.

@@ -213,7 +213,7 @@ impl AttentionKernel {
             multiply_add(caps, self.accumulator),
         );
         let mean = match self.total {
-            // Results are of 16 bits.
+            // Off by two ulps of f32 at most: results have the operands' 16 bits.
             _ if loads == KeyLoads::Matrices => "((s) * (1.0f / (t)))",
             Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
             _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",

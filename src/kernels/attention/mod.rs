@@ -129,7 +129,8 @@ impl Attention<'_> {
             }
         }
         let [ty, ..] = self.operands.each_ref().map(|operand| operand.ty);
-        let whole = self.operands.iter().enumerate().all(|(i, operand)| operand.ty == ty && self.has_runs(i, 8));
+        let all = self.operands.iter().enumerate().all(|(i, operand)| operand.ty == ty && self.has_runs(i, 8));
+        let whole = all && self.ty == ty;
         Ok(AttentionProblem { batches, queries, keys, depth, values, matrix_type: Some(ty).filter(|_| whole) })
     }
 
