@@ -7,7 +7,7 @@ use super::plan::CommandUses;
 const MAX_LEVELS_BEFORE: usize = 32;
 
 /// What the order of a command rests on besides what it uses.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct CommandSize {
     /// Whether it writes so much that its results should not live longer than they must: it keeps its place among others of that kind.
     pub large: bool,

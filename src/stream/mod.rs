@@ -108,7 +108,7 @@ impl Stream {
 
     /// Has the device start on what is recorded. Returns the timeline value after which all of it has run.
     pub fn start(&self) -> Result<u64> {
-        let value = self.record(Recorder::submit_and_wait)?;
+        let value = self.record(Recorder::submit_for_wait)?;
         self.submitter.try_flush()?;
         Ok(value)
     }
@@ -141,7 +141,7 @@ impl Stream {
 
     /// Submits what is recorded and waits until all of it has run, transfers included.
     pub fn finish(&self) -> Result<()> {
-        let value = self.record(Recorder::submit_and_wait)?;
+        let value = self.record(Recorder::submit_for_wait)?;
         self.submitter.flush()?;
         let transfer = self.submitter.transfers.timeline.submitted.load(Relaxed);
         self.wait_for_transfer(Transfer { after: value, value: transfer })
@@ -158,7 +158,7 @@ impl Stream {
 
     /// Waits until the commands that write an allocation have run; those that were recorded later need not have.
     pub fn wait_for_writes(&self, allocation: &Allocation) -> Result<()> {
-        self.record(Recorder::submit_and_wait)?;
+        self.record(Recorder::submit_for_wait)?;
         self.submitter.flush()?;
         self.wait(allocation.last_write.load(Relaxed))
     }

@@ -316,7 +316,7 @@ impl Recorder {
     }
 
     /// As [`Recorder::submit`], for a host that waits.
-    pub fn submit_and_wait(&mut self) -> Result<u64> {
+    pub fn submit_for_wait(&mut self) -> Result<u64> {
         let value = self.submit(true)?;
         self.since_wait = 0;
         Ok(value)

@@ -435,8 +435,7 @@ mod tests {
     use crate::kernels::spec::check_matrix_kernel;
     use crate::program::epilogue::EpilogueProgram;
     use crate::program::{Attribute, Input, Node, Program, Source, op};
-    use crate::tuning::contraction::Axis;
-    use crate::tuning::contraction::{ContractionShape, Method, OperandShape, choose_with_tile};
+    use crate::tuning::contraction::{Axis, ContractionShape, Method, OperandShape, choose_with_tile};
 
     #[test]
     fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
