@@ -411,6 +411,37 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
     end
   end
 
+  defn(unrolled(x, w), do: while({x, w, i = 0}, i < 3, do: {x * w, w, i + 1}))
+  defn(until(x, w, end_), do: while({x, w, end_}, end_ > 0, do: {x * w, w, end_ - 1}))
+
+  defn branching(x, w) do
+    while({x, w, i = 0}, i < 3, do: {if(Nx.all(x > 0), do: x * w, else: x), w, i + 1})
+  end
+
+  defn(slope_unrolled(x, w), do: grad(x, &last(unrolled(&1, w))))
+  defn(slope_until(x, w), do: grad(x, &last(until(&1, w, Nx.as_type(w[0] * 0 + 3, :s32)))))
+  defn(slope_branching(x, w), do: grad(x, &last(branching(&1, w))))
+  defnp(last({x, _w, _i}), do: Nx.sum(x))
+
+  # Nx's gradient of a loop begins with f32, whatever the loop's type is.
+  test "gradients of loops have the types of their expressions" do
+    for fun <- [&slope_unrolled/2, &slope_until/2, &slope_branching/2],
+        elements <- [3, 20_000],
+        type <- [{:f, 64}, {:f, 32}, {:f, 16}, {:bf, 16}] do
+      x = Nx.broadcast(Nx.tensor(2, type: type), {elements})
+      w = Nx.tensor([0.5, 1.25, 1.5], type: type)
+      w = w |> Nx.tile([div(elements, 3) + 1]) |> Nx.slice([0], [elements])
+      compiled = Nx.Defn.jit(fun, compiler: Compiler)
+      template = Nx.to_template(Nx.Defn.debug_expr(fun).(x, w))
+
+      for _ <- 1..3 do
+        got = compiled.(to_device(x), to_device(w))
+        assert Nx.to_template(got) == template
+        assert Nx.to_number(Nx.all_close(host(got), Nx.pow(w, 3), rtol: 1.0e-2)) == 1
+      end
+    end
+  end
+
   defn(of_numbers(a, b), do: if(a > b, do: a - b, else: {a * 2, b} |> elem(0)))
 
   test "integers that the host holds stay there" do

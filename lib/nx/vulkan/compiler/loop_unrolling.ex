@@ -117,6 +117,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
   defp value(:while, [initial, arg, pred, block], tensor, state) do
     {initial, state} = scope(initial, state)
+    block = with_types(block, arg)
 
     case if(hook?({pred, block}), do: :error, else: iterate(params(initial), pred, block, state)) do
       {:ok, values, state} ->
@@ -179,6 +180,18 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
 
     {last, state} = scope(last, state)
     put_args(tensor, [clauses, last], %{state | branches: true})
+  end
+
+  # The values of an iteration in the types of the loop's. Nx checks those of a `while` that a definition has, but not of the
+  # one that it makes for its gradient, which begins with f32 and may multiply that by f64.
+  defp with_types(block, arg) do
+    {block, []} =
+      Composite.traverse(block, Composite.flatten_list([arg]), fn
+        %T{type: type} = next, [%T{type: type} | rest] -> {next, rest}
+        next, [%T{type: type} | rest] -> {Nx.as_type(next, type), rest}
+      end)
+
+    block
   end
 
   # The initial values that are constants and that no iteration changes, by their indices.
