@@ -37,9 +37,11 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
       state = Map.put(state, :readers, stored_readers(order, state))
       # Both branches of a condition may read a product, one of them with what follows it.
       state = Map.put(state, :keeps?, not Enum.any?(order, &(&1.data.op == :cond)))
+      state = Map.put(state, :spans, row_spans(state))
       stored = Enum.filter(order, &is_map_key(state.readers, &1.data.id))
       state = Enum.reduce(stored, state, &follow/2)
-      Enum.reduce(stored, state, &lead/2).found
+      joined = MapSet.new(state.found, fn {_id, %{product: product}} -> product.data.id end)
+      Enum.reduce(stored, Map.put(state, :joined, joined), &lead/2).found
     else
       %{}
     end
@@ -122,8 +124,13 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
          {:ok, contraction} <- contraction(result, members, product, keeps?, state),
          true <- not keeps? or not waits_for?(contraction, state) do
       found = Map.put(state.found, id, contraction)
-      found = if keeps?, do: Map.put(found, product.data.id, contraction), else: found
-      %{state | found: found}
+
+      if keeps? do
+        found = Map.put(found, product.data.id, contraction)
+        %{state | found: found, spans: [span([product.data.id, id], state) | state.spans]}
+      else
+        %{state | found: found}
+      end
     else
       _ -> nil
     end
@@ -162,15 +169,16 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   # Whether a tensor that the group reads is computed from the product, by way of the groups that were found.
   defp waits_for?(%{inputs: inputs, product: product}, state) do
     ids = for input <- inputs, do: input.data.id
-    reaches?(ids, product.data.id, MapSet.new(), state)
+    cut = cut(state.positions[product.data.id] - 1, state.spans)
+    reaches?(ids, product.data.id, cut, MapSet.new(), state)
   end
 
-  defp reaches?([], _product, _seen, _state), do: false
-  defp reaches?([product | _ids], product, _seen, _state), do: true
+  defp reaches?([], _product, _cut, _seen, _state), do: false
+  defp reaches?([product | _ids], product, _cut, _seen, _state), do: true
 
-  defp reaches?([id | ids], product, seen, state) do
-    if id in seen do
-      reaches?(ids, product, seen, state)
+  defp reaches?([id | ids], product, cut, seen, state) do
+    if state.positions[id] <= cut or id in seen do
+      reaches?(ids, product, cut, seen, state)
     else
       read =
         case state.found do
@@ -178,9 +186,24 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
           %{} -> read_by_kernel(id, state)
         end
 
-      reaches?(read ++ ids, product, MapSet.put(seen, id), state)
+      reaches?(read ++ ids, product, cut, MapSet.put(seen, id), state)
     end
   end
+
+  # The last position, from this one back, that no kernel has results on both sides of. What stands up to there depends on
+  # nothing behind it.
+  defp cut(position, spans) do
+    case for({first, last} <- spans, first <= position and last > position, do: first) do
+      [] -> position
+      firsts -> cut(Enum.min(firsts) - 1, spans)
+    end
+  end
+
+  # The positions of the first and the last result of a kernel.
+  defp span(ids, state), do: ids |> Enum.map(&state.positions[&1]) |> Enum.min_max()
+
+  defp row_spans(%{rows: rows} = state),
+    do: for({_id, %{roots: roots}} <- rows, uniq: true, do: span(Map.keys(roots), state))
 
   # What a kernel reads that stores the tensor: of a row group all that its parts read.
   defp read_by_kernel(id, state) do
@@ -200,7 +223,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
     own = MapSet.new([id])
     members = views(own, product, state)
 
-    with false <- is_map_key(state.found, id) or joined?(product, state),
+    with false <- is_map_key(state.found, id) or id in state.joined,
          true <- MapSet.size(members) > 1,
          {:ok, contraction} <- contraction(product, members, product, false, state) do
       put_in(state.found[id], contraction)
@@ -210,10 +233,6 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   end
 
   defp lead(_tensor, state), do: state
-
-  # Whether the product is part of a group that does not keep it.
-  defp joined?(product, state),
-    do: Enum.any?(Map.values(state.found), &(&1.product.data.id == product.data.id))
 
   # The members with the views that the product's operands are.
   defp views(members, %T{data: %Expr{op: :conv}}, _state), do: members

@@ -10,6 +10,8 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   # or reduces what one of them reads. It must not read what depends on them by way of another kernel, which would
   # have to run between their parts.
 
+  import Bitwise
+
   alias Nx.Defn.{Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
@@ -43,13 +45,15 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   def find(order, state) do
     users = users(order, state)
     stored = for %T{data: %Expr{id: id}} = tensor <- order, is_map_key(users, id), do: tensor
-    state = Map.put(state, :users, users)
+    inputs = Map.new(stored, &{&1.data.id, inputs(&1, state)})
+    state = Map.merge(state, %{users: users, inputs: inputs})
+    state = Map.merge(state, dependencies(stored, inputs))
 
     for %T{data: %Expr{id: id}} = tensor <- stored, state.kinds[id] == :reduction, reduce: %{} do
       found ->
         with false <- is_map_key(found, id),
              {_shape, _row_axes} = space <- space(tensor, state),
-             %{} = rows <- grow(tensor, space, stored, found, state),
+             %{} = rows <- grow(tensor, space, found, state),
              do: Map.merge(found, Map.new(rows.roots, fn {root, _kind} -> {root, rows} end)),
              else: (_ -> found)
     end
@@ -95,6 +99,21 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
     end
   end
 
+  # For each tensor that is stored a bit of its own, and the bits of all that it is computed from, its own included.
+  defp dependencies(stored, inputs) do
+    bits =
+      for {%T{data: %Expr{id: id}}, index} <- Enum.with_index(stored),
+          into: %{},
+          do: {id, 1 <<< index}
+
+    ancestors =
+      Enum.reduce(stored, %{}, fn %T{data: %Expr{id: id}}, ancestors ->
+        Map.put(ancestors, id, Enum.reduce(inputs[id], bits[id], &(ancestors[&1] ||| &2)))
+      end)
+
+    %{bits: bits, ancestors: ancestors}
+  end
+
   ## The rows of a reduction
 
   # The reduced shape, and how many of its last axes a reduction of whole rows reduces.
@@ -131,34 +150,47 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
 
   ## Joining
 
-  # Goes through the kernels in their order, from those on that compute what the reduction reads.
-  defp grow(%T{data: %Expr{id: id}}, space, stored, found, state) do
+  # Goes through what reads these rows, in the order of the kernels, from those on that compute what the reduction reads.
+  defp grow(%T{data: %Expr{id: id}}, space, found, state) do
     state = Map.put(state, :branch, state.branches[id])
     before = producers([id], space, found, state, MapSet.new())
 
     Enum.find_value([before, MapSet.new()], fn seeds ->
       seeds = MapSet.put(seeds, id)
-      start = %{roots: %{}, tainted: MapSet.new(), members: MapSet.new(), inputs: MapSet.new()}
 
-      stored
-      |> Enum.drop_while(&(&1.data.id not in seeds))
-      |> Enum.reduce_while(Map.put(start, :constants, MapSet.new()), fn tensor, rows ->
-        case join(tensor, seeds, space, rows, found, state) do
-          :seed_is_tainted -> {:halt, nil}
-          rows -> {:cont, rows}
-        end
-      end)
-      |> case do
-        nil -> nil
-        rows -> finish(rows, space, state)
-      end
+      # `others` are the bits of kernels that read these rows and are not of them. What depends on such a kernel runs after it.
+      start = %{
+        roots: %{},
+        others: 0,
+        members: MapSet.new(),
+        inputs: MapSet.new(),
+        constants: MapSet.new(),
+        open: open(:gb_sets.new(), seeds, state)
+      }
+
+      with %{} = rows <- grow_open(start, seeds, space, found, state),
+           do: finish(rows, space, state)
     end)
   end
+
+  defp grow_open(%{open: open} = rows, seeds, space, found, state) do
+    if :gb_sets.is_empty(open) do
+      rows
+    else
+      {{_position, id}, open} = :gb_sets.take_smallest(open)
+
+      with %{} = rows <- join(id, seeds, space, %{rows | open: open}, found, state),
+           do: grow_open(rows, seeds, space, found, state)
+    end
+  end
+
+  defp open(open, ids, state),
+    do: Enum.reduce(ids, open, &:gb_sets.add_element({state.positions[&1], &1}, &2))
 
   # The groups of elements that a reduction reads, by way of such groups too.
   defp producers(ids, space, found, state, seen) do
     for id <- ids,
-        input <- inputs(state.tensors[id], state),
+        input <- state.inputs[id],
         input not in seen,
         kind(state.tensors[input], space, found, state) == :element,
         state.kinds[input] == :elementwise,
@@ -167,30 +199,40 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
     end
   end
 
-  defp join(%T{data: %Expr{id: id}} = tensor, seeds, space, rows, found, state) do
-    inputs = inputs(tensor, state)
-    touches? = Enum.any?(inputs, &is_map_key(rows.roots, &1))
-    tainted? = Enum.any?(inputs, &(&1 in rows.tainted))
-    kind = kind(tensor, space, found, state)
+  # The rows with the tensor, or `nil` where a seed is none of them.
+  defp join(id, seeds, space, rows, found, state) do
+    tensor = state.tensors[id]
+    inputs = state.inputs[id]
+    waits? = Enum.any?(inputs, &((state.ancestors[&1] &&& rows.others) != 0))
+    kind = if not waits?, do: kind(tensor, space, found, state)
 
     cond do
-      id in seeds and tainted? ->
-        :seed_is_tainted
-
-      kind != nil and not tainted? and
-        (id in seeds or touches? or beside?(tensor, inputs, rows, space, state)) and
-        reads_fit?(tensor, kind, rows, space, state) and small?(rows, id, kind, state) ->
-        add(rows, id, kind, state)
+      kind != nil and reads_fit?(tensor, kind, rows, space, state) and
+          small?(rows, id, kind, state) ->
+        rows = add(rows, id, kind, state)
+        update_in(rows.open, &open(&1, candidates(id, space, state), state))
 
       id in seeds ->
-        :seed_is_tainted
+        nil
 
-      touches? or tainted? ->
-        update_in(rows.tainted, &MapSet.put(&1, id))
+      Enum.any?(inputs, &is_map_key(rows.roots, &1)) ->
+        update_in(rows.others, &(&1 ||| state.bits[id]))
 
       true ->
         rows
     end
+  end
+
+  # What may join after a tensor: what reads it, and reductions of the elements that it reads.
+  defp candidates(id, {shape, _row_axes}, state) do
+    beside =
+      for input <- state.inputs[id],
+          Nx.size(state.tensors[input]) == Nx.size(shape),
+          user <- state.users[input],
+          state.kinds[user] == :reduction and state.positions[user] > state.positions[id],
+          do: user
+
+    for user <- state.users[id] ++ beside, user != :outside, uniq: true, do: user
   end
 
   # What a kernel that goes through the rows computes: an `:element`'s value or a `:row`'s.
@@ -215,12 +257,6 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   defp row_shape?(own, shape, row_axes) do
     outer = shape |> Tuple.to_list() |> Enum.drop(-row_axes)
     Tuple.to_list(own) in [outer, outer ++ List.duplicate(1, row_axes)]
-  end
-
-  # A reduction of what the others read, too.
-  defp beside?(%T{data: %Expr{id: id}}, inputs, rows, {shape, _}, state) do
-    state.kinds[id] == :reduction and
-      Enum.any?(inputs, &(&1 in rows.inputs and Nx.size(state.tensors[&1]) == Nx.size(shape)))
   end
 
   # Whether the group's operations take what they read of the others for what it is: an element for the element at
@@ -297,7 +333,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
 
   defp add(rows, id, kind, state) do
     roots = Map.put(rows.roots, id, kind)
-    inputs = MapSet.union(rows.inputs, MapSet.new(inputs(state.tensors[id], state)))
+    inputs = MapSet.union(rows.inputs, MapSet.new(state.inputs[id]))
     constants = if state.kinds[id] == :reshape, do: MapSet.new(), else: state.groups[id].constants
 
     %{
@@ -335,7 +371,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   end
 
   defp reads_row?(id, rows, state) do
-    Enum.any?(inputs(state.tensors[id], state), fn input ->
+    Enum.any?(state.inputs[id], fn input ->
       case rows.roots do
         %{^input => :row} -> true
         %{^input => :element} -> reads_row?(input, rows, state)
