@@ -99,19 +99,14 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
     end
   end
 
-  # For each tensor that is stored a bit of its own, and the bits of all that it is computed from, its own included.
+  # The index of each tensor that is stored, and as bits the indices of all that it is computed from, its own included.
   defp dependencies(stored, inputs) do
-    bits =
-      for {%T{data: %Expr{id: id}}, index} <- Enum.with_index(stored),
-          into: %{},
-          do: {id, 1 <<< index}
-
-    ancestors =
-      Enum.reduce(stored, %{}, fn %T{data: %Expr{id: id}}, ancestors ->
-        Map.put(ancestors, id, Enum.reduce(inputs[id], bits[id], &(ancestors[&1] ||| &2)))
-      end)
-
-    %{bits: bits, ancestors: ancestors}
+    for {%T{data: %Expr{id: id}}, index} <- Enum.with_index(stored),
+        reduce: %{indices: %{}, ancestors: %{}} do
+      %{indices: indices, ancestors: ancestors} ->
+        bits = Enum.reduce(inputs[id], 1 <<< index, &(ancestors[&1] ||| &2))
+        %{indices: Map.put(indices, id, index), ancestors: Map.put(ancestors, id, bits)}
+    end
   end
 
   ## The rows of a reduction
@@ -158,7 +153,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
     Enum.find_value([before, MapSet.new()], fn seeds ->
       seeds = MapSet.put(seeds, id)
 
-      # `others` are the bits of kernels that read these rows and are not of them. What depends on such a kernel runs after it.
+      # `others` are, as bits, the indices of kernels that read these rows and are not of them. What depends on them runs later.
       start = %{
         roots: %{},
         others: 0,
@@ -216,7 +211,7 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
         nil
 
       Enum.any?(inputs, &is_map_key(rows.roots, &1)) ->
-        update_in(rows.others, &(&1 ||| state.bits[id]))
+        update_in(rows.others, &(&1 ||| 1 <<< state.indices[id]))
 
       true ->
         rows
