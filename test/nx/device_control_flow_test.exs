@@ -427,7 +427,7 @@ defmodule Nx.Vulkan.DeviceControlFlowTest do
   test "gradients of loops have the types of their expressions" do
     for fun <- [&slope_unrolled/2, &slope_until/2, &slope_branching/2],
         elements <- [3, 20_000],
-        type <- [{:f, 64}, {:f, 32}, {:f, 16}, {:bf, 16}] do
+        type <- Generators.float_types() do
       x = Nx.broadcast(Nx.tensor(2, type: type), {elements})
       w = Nx.tensor([0.5, 1.25, 1.5], type: type)
       w = w |> Nx.tile([div(elements, 3) + 1]) |> Nx.slice([0], [elements])
