@@ -98,43 +98,6 @@ defmodule Nx.Vulkan.CompilerTest do
       end
     end
 
-    test "a choice between numbers divided by another one is a choice of exact quotients" do
-      x = Generators.tensor({7, 5}, {:f, 32}, {:float, -2.0, 2.0})
-      y = Nx.quotient(Nx.iota({7, 5}), 3)
-
-      quotient = fn {a, b}, {c, d}, type ->
-        fn x, y ->
-          choice = &Nx.select(&1, Nx.tensor(&2, type: type), Nx.tensor(&3, type: type))
-          Nx.divide(choice.(Nx.greater(x, 0), a, b), choice.(Nx.equal(y, 2), c, d))
-        end
-      end
-
-      for type <- [{:f, 32}, {:bf, 16}, {:s, 32}],
-          {above, below, divides?} <- [
-            {{1, 0}, {2, 1}, false},
-            {{-1, 3}, {4, 4}, false},
-            {{1, 2}, {3, 1}, true},
-            # The floats nearest to these have a quotient of their own.
-            {{0.9, 1}, {0.1, 1}, true},
-            {{1, 2}, {0, 1}, true}
-          ],
-          type == {:f, 32} or is_integer(elem(above, 0)) do
-        fun = quotient.(above, below, type)
-        profile = Nx.Vulkan.profile(fn -> compiled(fun).(to_device(x), to_device(y)) end)
-
-        assert {type, below, Enum.any?(profile.kernels, &(&1.name =~ "divide"))} ==
-                 {type, below, divides?}
-
-        evaluated = Nx.Defn.jit(fun, compiler: Evaluator).(to_device(x), to_device(y))
-        assert_same(profile.result, host(evaluated), :divide)
-      end
-
-      # The gradient of a maximum: half of it where both are equal.
-      x = Nx.tensor([-1.0, 0.0, 2.0])
-      gradient = Nx.Defn.grad(&Nx.sum(Nx.max(&1, 0)))
-      assert_same(compiled(gradient).(to_device(x)), Nx.tensor([0.0, 0.5, 1.0]), :max)
-    end
-
     defn shifted(x, n) do
       checked = if n[0] >= 0, do: Nx.left_shift(x, n) + 1, else: x
       again = if n[0] >= 0, do: Nx.left_shift(x, n) + 2, else: x
@@ -465,4 +428,52 @@ defmodule Nx.Vulkan.CompilerTest do
   # Of the first call, as what it creates may be kept.
   defp kernels(fun, args),
     do: programs(fn -> apply(compiled(fun), args) end, run: 4, run_maps: 3)
+end
+
+defmodule Nx.Vulkan.CompilerProfileTest do
+  @moduledoc "Which kernels definitions have, by a profile, which has those of all processes."
+
+  use Nx.Vulkan.Test.Case, async: false
+
+  alias Nx.Defn.Evaluator
+  alias Nx.Vulkan.Compiler
+
+  test "a choice between numbers divided by another one is a choice of exact quotients" do
+    x = Generators.tensor({7, 5}, {:f, 32}, {:float, -2.0, 2.0})
+    y = Nx.quotient(Nx.iota({7, 5}), 3)
+
+    quotient = fn {a, b}, {c, d}, type ->
+      fn x, y ->
+        choice = &Nx.select(&1, Nx.tensor(&2, type: type), Nx.tensor(&3, type: type))
+        Nx.divide(choice.(Nx.greater(x, 0), a, b), choice.(Nx.equal(y, 2), c, d))
+      end
+    end
+
+    for type <- [{:f, 32}, {:bf, 16}, {:s, 32}],
+        {above, below, divides?} <- [
+          {{1, 0}, {2, 1}, false},
+          {{-1, 3}, {4, 4}, false},
+          {{1, 2}, {3, 1}, true},
+          # The floats nearest to these have a quotient of their own.
+          {{0.9, 1}, {0.1, 1}, true},
+          {{1, 2}, {0, 1}, true}
+        ],
+        type == {:f, 32} or is_integer(elem(above, 0)) do
+      fun = quotient.(above, below, type)
+      profile = Nx.Vulkan.profile(fn -> compiled(fun).(to_device(x), to_device(y)) end)
+
+      assert {type, below, Enum.any?(profile.kernels, &(&1.name =~ "divide"))} ==
+               {type, below, divides?}
+
+      evaluated = Nx.Defn.jit(fun, compiler: Evaluator).(to_device(x), to_device(y))
+      assert_same(profile.result, host(evaluated), :divide)
+    end
+
+    # The gradient of a maximum: half of it where both are equal.
+    x = Nx.tensor([-1.0, 0.0, 2.0])
+    gradient = Nx.Defn.grad(&Nx.sum(Nx.max(&1, 0)))
+    assert_same(compiled(gradient).(to_device(x)), Nx.tensor([0.0, 0.5, 1.0]), :max)
+  end
+
+  defp compiled(fun), do: Nx.Defn.jit(fun, compiler: Compiler)
 end
