@@ -75,6 +75,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = Map.put(state, :branches, Branches.find(order, readers))
     state = Map.put(state, :meetings, Convergence.find(order, state))
     state = Enum.reduce(order, state, &put_in(&2.groups[&1.data.id], group(&1, &2)))
+    state = if shares?, do: Map.put(state, :users, RowFusion.users(order, state)), else: state
     rows = if shares?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, scope: scope})
     contractions = ContractionFusion.contractions(order, state, &steps/2)

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.LoopUnrolling do
   # iteration.
   #
   # Integers that are known are folded on the way: counters, conditions, and the elements of small
-  # tensors that a counter chooses.
+  # tensors that a counter chooses. Values of all loops, unrolled or not, get the types that the loops declare.
 
   import Nx.Vulkan.HookOperation, only: [is_hook: 1]
 

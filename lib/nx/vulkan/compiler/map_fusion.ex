@@ -13,7 +13,7 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, MapGroup, RowFusion}
+  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, MapGroup}
 
   # Bounds of a kernel: `MAX_MAP_PARTS` of src/program, the results of a native call, and the operations of a program as
   # in `Fusion`.
@@ -110,7 +110,7 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
       []
     else
       order
-      |> units(RowFusion.users(order, state), state)
+      |> units(state.users, state)
       |> Enum.group_by(&state.tensors[hd(&1.outputs)].type)
       |> Enum.flat_map(fn {_type, units} -> pack(units, state) end)
     end

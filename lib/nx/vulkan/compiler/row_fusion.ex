@@ -42,12 +42,10 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
 
   @doc "The groups that share kernels, by the ids of the tensors that they end with."
   @spec find([T.t()], map()) :: %{reference() => rows()}
-  def find(order, state) do
-    users = users(order, state)
+  def find(order, %{users: users} = state) do
     stored = for %T{data: %Expr{id: id}} = tensor <- order, is_map_key(users, id), do: tensor
     inputs = Map.new(stored, &{&1.data.id, inputs(&1, state)})
-    state = Map.merge(state, %{users: users, inputs: inputs})
-    state = Map.merge(state, dependencies(stored, inputs))
+    state = state |> Map.put(:inputs, inputs) |> Map.merge(dependencies(stored, inputs))
 
     for %T{data: %Expr{id: id}} = tensor <- stored, state.kinds[id] == :reduction, reduce: %{} do
       found ->

@@ -104,9 +104,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   # The level of each tensor that is stored. Tensors of one kernel have that of the kernel, which needs all that any of them reads.
   defp levels(order, state) do
-    stored = RowFusion.users(order, state)
-
-    for %T{data: %Expr{id: id}} <- order, is_map_key(stored, id), reduce: %{} do
+    for %T{data: %Expr{id: id}} <- order, is_map_key(state.users, id), reduce: %{} do
       levels -> levels |> level(id, state) |> elem(1)
     end
   end
