@@ -45,12 +45,6 @@ impl EpilogueProgram {
         self.program.inputs[self.element].ty
     }
 
-    /// Whether four neighbours from a multiple of four on are neighbours in what is read at the same index, too.
-    pub fn has_vectors(&self) -> bool {
-        let linear = self.layout.views.iter().filter(|view| view.pattern == Pattern::Linear);
-        linear.map(|view| view.offset).all(|offset| offset % 4 == 0)
-    }
-
     /// Whether a kernel should hold the program once: its formulas take long to compute, and compilers long to compile.
     pub fn is_compute_bound(&self) -> bool {
         let nodes = &self.program.nodes;

@@ -87,7 +87,7 @@ impl FewRowsKernel {
         let at = format!("(target + {} + {})", offset(self.tile.row_group(), "i"), offset(columns, "j"));
         let value = ("(v)".to_string(), of_accumulator(self.accumulator, ty));
         let many = self.has_many_rows();
-        if let (Some(emitted), Some(KernelEpilogue { program, rolled })) = (emitted, &self.epilogue) {
+        if let (Some(emitted), Some(KernelEpilogue { program, rolled, .. })) = (emitted, &self.epilogue) {
             let result = program.program.result().storage();
             return format!(
                 "{}{}#define STORE(target, i, j, v) store_element({at}, {})\n\
@@ -142,7 +142,7 @@ impl KernelSpec for FewRowsKernel {
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         let FewRowsTile { lanes, rows, operand, vectors, columns_along_k } = self.tile;
-        let emitted = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(&epilogue.program, "c", caps));
+        let emitted = self.epilogue.as_ref().map(|epilogue| epilogue.emit(caps));
         let types = [self.ty, self.operand_types[0], self.operand_types[1]];
         let (mut storages, mut computes) = (types.map(Type::storage).to_vec(), types.map(Type::compute).to_vec());
         computes.push(self.accumulator);

@@ -17,6 +17,7 @@ use crate::tuning::contraction::{
     ContractionShape, EpilogueUse, FewRows, Method, OperandCopy, PanelTile, Strategy, Tiling, epilogue_use,
     of_accumulator,
 };
+use crate::tuning::fusion::epilogue_vectors;
 
 /// The dense result of a contraction of these operands by a strategy, or what an epilogue makes of it.
 pub fn run(
@@ -133,7 +134,8 @@ impl OrderedContraction<'_> {
         let partial = of_accumulator(few_rows.accumulator, shape.ty);
         let ty = if few_rows.splits > 1 { partial } else { shape.ty };
         self.store_parts((ty, few_rows.splits), epilogue, |c: Destination, rolled: bool| {
-            let epilogue = c.epilogue(false).map(|program| KernelEpilogue { program, rolled });
+            let epilogue =
+                c.epilogue(false).map(|program| KernelEpilogue { program, rolled, vectors: None, columns: false });
             let kernel = FewRowsKernel::new(&few_rows, groups, shape, ty, epilogue);
             launch(
                 cx,
@@ -148,8 +150,12 @@ impl OrderedContraction<'_> {
         let &Tiling { splits, chunk, ty, index64, .. } = tiling;
         let groups = &shape.groups();
         self.store_parts((ty, splits), epilogue, |c: Destination, rolled: bool| {
+            let program = epilogue.map(|(epilogue, _)| &epilogue.program);
+            let vectors = program.and_then(|program| epilogue_vectors(program, cx.caps()));
+            let ends_in_columns = program.is_some_and(|program| program.layout.dims.last() == Some(&groups.sizes()[2]));
+            let columns = ends_in_columns && groups.is_row_major();
             let program = c.epilogue(index64);
-            let epilogue = program.map(|program| KernelEpilogue { program, rolled });
+            let epilogue = program.map(|program| KernelEpilogue { program, rolled, vectors, columns });
             let types = shape.operands.map(|operand| operand.ty);
             let kernel = MatmulKernel::new(tiling, groups, types, shape.inner(), epilogue);
             let operands = [0, 1].map(|i| self.start(i));

@@ -131,7 +131,7 @@ impl KernelSpec for MatmulKernel {
     }
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(&epilogue.program, "c", caps));
+        let epilogue = self.epilogue.as_ref().map(|epilogue| epilogue.emit(caps));
         format!(
             "{}#include \"lib/complex.glsl\"\n{}{}{}{}{}{}{}{}#include \"lib/{}.glsl\"\n{}",
             self.head(caps, epilogue.as_ref(), parameters),
@@ -158,10 +158,8 @@ impl MatmulKernel {
         epilogue: Option<KernelEpilogue>,
     ) -> Self {
         let &Tiling { tile, accumulator, splits, ty, index64, loads, affine, vector_stores, .. } = tiling;
-        let four = |epilogue: &KernelEpilogue| {
-            let width = if tile.method == TileMethod::Matrix { 4 } else { shared_width(inner.compute()) };
-            !epilogue.rolled && width == 4 && epilogue.program.has_vectors()
-        };
+        let width = if tile.method == TileMethod::Matrix { 4 } else { shared_width(inner.compute()) };
+        let four = |epilogue: &KernelEpilogue| !epilogue.rolled && width == 4 && epilogue.vectors.is_some();
         Self {
             ty,
             inner,
@@ -468,7 +466,7 @@ mod tests {
                 let groups = shape.groups();
                 // One that is stored as vec4s, one in a loop and none.
                 for (function, rolled) in [(Some("negate"), false), (Some("tanh"), true), (None, false)] {
-                    let epilogue = function.map(|name| KernelEpilogue { program: epilogue(ty, name), rolled });
+                    let epilogue = function.map(|name| epilogue(ty, name, rolled));
                     check_source(caps, &MatmulKernel::new(&tiling, &groups, [ty; 2], ty, epilogue), &groups, ty);
                 }
             }
@@ -476,13 +474,14 @@ mod tests {
     }
 
     /// The operation of the elements of a result, which are kept.
-    fn epilogue(ty: Type, name: &str) -> EpilogueProgram {
+    fn epilogue(ty: Type, name: &str, rolled: bool) -> KernelEpilogue {
         let input = Input { ty, source: Source::View { offset: 0, strides: [80, 1].into_iter().collect() } };
-        let args = [0].into_iter().collect();
-        let node = Node { op: op::find(name).unwrap(), ty, args, attribute: Attribute::None };
+        let node =
+            Node { op: op::find(name).unwrap(), ty, args: [0].into_iter().collect(), attribute: Attribute::None };
         let (inputs, nodes) = ([input].into_iter().collect(), [node].into_iter().collect());
         let program = Program { inputs, nodes, shape: [64, 80].into_iter().collect(), output: None };
-        EpilogueProgram::new(program, 0, true).unwrap().without_parameters()
+        let program = EpilogueProgram::new(program, 0, true).unwrap().without_parameters();
+        KernelEpilogue { program, rolled, vectors: Some(Default::default()), columns: true }
     }
 
     /// Fails unless the kernel's source is valid.

@@ -94,7 +94,9 @@ mod tests {
     use crate::device::Capabilities;
     use crate::graph::{Graph, Operand};
     use crate::memory::Blocking;
-    use crate::tuning::contraction::{Method, Strategy, TILES, Tile, choose_aligned, choose_with_tile};
+    use crate::tuning::contraction::{
+        Method, Strategy, TILES, Tile, choose_aligned, choose_with_tile, choose_with_whole_channels,
+    };
 
     /// The indices of the smallest tile without slices and with them.
     const SMALLEST: usize = 8;
@@ -127,6 +129,14 @@ mod tests {
     fn upload(cx: &Context, data: &[f32]) -> Buffer {
         cx.uncaptured().upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap()
     }
+
+    /// Numbers that bf16 holds.
+    fn upload_bf16(cx: &Context, data: &[f32]) -> Buffer {
+        let bits: Vec<u16> = data.iter().map(|number| (number.to_bits() >> 16) as u16).collect();
+        cx.uncaptured().upload(bytemuck::cast_slice(&bits), Blocking::Allowed).unwrap()
+    }
+
+    type Upload = fn(&Context, &[f32]) -> Buffer;
 
     fn values(cx: &Context, buffer: &Buffer) -> Vec<f32> {
         bytemuck::allocation::pod_collect_to_vec(cx.uncaptured().read(buffer, 0, buffer.len()).unwrap().bytes())
@@ -301,7 +311,7 @@ mod tests {
 
     /// Images, channels, features, height and width, window's height and width, padding, stride, dilation; 42 and 35 bits in
     /// two windows' indices. With a stride of three elements are loaded along the window.
-    const WINDOWS: [[u64; 10]; 7] = [
+    const WINDOWS: [[u64; 10]; 8] = [
         [2, 16, 9, 7, 7, 3, 2, 1, 1, 1],
         [2, 32, 6, 6, 9, 2, 3, 2, 2, 2],
         [1, 3, 70, 5, 9, 2, 3, 2, 2, 1],
@@ -309,6 +319,7 @@ mod tests {
         [2, 2, 5, 24, 22, 22, 20, 1, 1, 1],
         [1, 1, 2, 33, 34, 17, 18, 1, 1, 1],
         [8, 16, 68, 30, 30, 3, 3, 1, 1, 1],
+        [3, 6, 64, 61, 47, 5, 6, 2, 1, 1],
     ];
 
     /// The tiles of a case of windows. The smallest one meets every case, two large ones a case each: kernels take
@@ -317,8 +328,8 @@ mod tests {
         match case {
             0 => &[SMALLEST, 5],
             2 => &[SMALLEST, 1],
-            // It takes too long in shared memory.
-            6 => &[],
+            // They take too long in shared memory.
+            6.. => &[],
             _ => &[SMALLEST],
         }
     }
@@ -343,6 +354,8 @@ mod tests {
             let (out_height, out_width) = (out(height, window_height), out(width, window_width));
             let window = channels * window_height * window_width;
             let (input, kernel) = (numbers(images * channels * height * width, 3), numbers(features * window, 50));
+            // The last shape is one of narrow floats with a few channels.
+            let (ty, upload) = if i == 7 { (Type::BF16, upload_bf16 as Upload) } else { (Type::F32, upload as Upload) };
             let (a, b) = (upload(cx, &kernel), upload(cx, &input));
             let axis =
                 |dim: u64, a: u64, b: u64, c: u64, padded| Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded };
@@ -362,8 +375,8 @@ mod tests {
             depth.rotate_left(usize::from(i < 2));
             let contraction = || Contraction {
                 ty: Type::F32,
-                a: OperandView { buffer: &a, ty: Type::F32, offset: 0 },
-                b: OperandView { buffer: &b, ty: Type::F32, offset: 0 },
+                a: OperandView { buffer: &a, ty, offset: 0 },
+                b: OperandView { buffer: &b, ty, offset: 0 },
                 batch: vec![],
                 rows: vec![axis(features, feature_stride, 0, size, None)],
                 columns: vec![
@@ -390,7 +403,7 @@ mod tests {
             }
             let ways = tiles_of_windows(i).iter().map(|&tile| Some((TILES[tile], 2))).chain([None]);
             let results = ways.map(|tile| run_with_tile(cx, contraction(), tile));
-            // On a GPU the last shape is large enough for copies, and its kernel cannot be read well.
+            // On a GPU the seventh shape is large enough for copies, and its kernel cannot be read well. With cooperative matrices the last is.
             let caps = Capabilities { cpu: false, ..cx.caps().clone() };
             let copied = (i == 6).then(|| {
                 run_by(cx, contraction(), |shape| {
@@ -399,7 +412,14 @@ mod tests {
                     Ok(strategy)
                 })
             });
-            for (way, c) in results.chain(copied).enumerate() {
+            let filled = (i == 7).then(|| {
+                run_by(cx, contraction(), |shape| {
+                    let strategy = choose_with_whole_channels(&shape, cx.caps())?.unwrap();
+                    assert_eq!(strategy.copies.len(), 2);
+                    Ok(strategy)
+                })
+            });
+            for (way, c) in results.chain(copied).chain(filled).enumerate() {
                 assert!(values(cx, &c) == expected, "shape {i}, way {way}");
             }
         }

@@ -15,7 +15,9 @@ use crate::kernels::fusion::Destination;
 use crate::kernels::{KernelSpec, launch};
 use crate::memory::{Allocation, AllocationHandle};
 use crate::program::Type;
-use crate::program::emit::{EPILOGUE_PARAMETERS, EmittedEpilogue, assign, convert, element, head, of_compute, stored};
+use crate::program::emit::{
+    EPILOGUE_PARAMETERS, EmittedEpilogue, StoredElements, assign, convert, element, head, of_compute, stored,
+};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::types::Compute;
 use crate::tuning::contraction::{AxisGroups, MIN_BUSY_WORKGROUPS, PANEL_STEPS, PanelTile, of_accumulator};
@@ -322,7 +324,8 @@ impl KernelSpec for PanelKernel {
         } else {
             "(v)".into()
         };
-        let epilogue = self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(epilogue, "c", caps));
+        let epilogue =
+            self.epilogue.as_ref().map(|epilogue| EmittedEpilogue::new(epilogue, "c", StoredElements::default(), caps));
         let mut storages = vec![ty.storage(), self.elements.packed().storage()];
         let mut computes = vec![ty.compute(), self.elements.compute, self.accumulator];
         let (store, keep) = match (&epilogue, &self.epilogue) {

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::matmul::{MatmulKernel, vector_of};
-use crate::program::emit::{assign, stored, vec4_of};
+use crate::device::Capabilities;
+use crate::program::emit::{EmittedEpilogue, StoredElements, VectorInputs, assign, stored, vec4_of};
 use crate::program::epilogue::EpilogueProgram;
 use crate::tuning::contraction::{of_accumulator, shared_width};
 
@@ -13,6 +14,18 @@ pub struct KernelEpilogue {
     pub program: EpilogueProgram,
     /// Whether the kernel holds the program once, in a loop over a thread's sums.
     pub rolled: bool,
+    /// What is read at once for four neighbours of a row; `None` where they cannot be stored at once.
+    pub vectors: Option<VectorInputs>,
+    /// Whether the program's last axis is that of the columns, and those are innermost in the result.
+    pub columns: bool,
+}
+
+impl KernelEpilogue {
+    /// The text, for a kernel whose parameter for its own results is `c`.
+    pub fn emit(&self, caps: &Capabilities) -> EmittedEpilogue {
+        let elements = StoredElements { vectors: self.vectors.unwrap_or_default(), columns: self.columns };
+        EmittedEpilogue::new(&self.program, "c", elements, caps)
+    }
 }
 
 impl MatmulKernel {
@@ -28,10 +41,12 @@ impl MatmulKernel {
         let at = format!("c_base + {} + {}", offset("m", "i"), offset("n", "j"));
         let (storage, vec4) = (ty.storage(), vec4_of(ty.storage()));
         if let Some(epilogue) = &self.epilogue {
+            // The results of a batch begin with a row.
+            let place = if epilogue.columns { ", c_base / p.n + (i), j" } else { "" };
             return format!(
                 "#define ROLLED_STORES {}\n\
-                 #define STORE(i, j, v) store_element({at}, {})\n\
-                 #define STORE_VEC4(i, j, v0, v1, v2, v3) store_elements({at}, {})\n",
+                 #define STORE(i, j, v) store_element({at}{place}, {})\n\
+                 #define STORE_VEC4(i, j, v0, v1, v2, v3) store_elements({at}{place}, {})\n",
                 u8::from(epilogue.rolled),
                 stored(ty, sum("v")),
                 values(4),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::prelude::vec4_of;
 use super::values::store;
+use super::vectors::GivenInput;
 use super::workgroup::replaced;
 use super::{Emitter, VectorInputs};
 use crate::device::Capabilities;
@@ -12,6 +13,15 @@ use crate::program::types::Compute;
 
 /// What the names of an epilogue's parameters begin with, as its kernel may have inputs of the same names.
 pub const EPILOGUE_PARAMETERS: &str = "epilogue_";
+
+/// What a kernel knows of the elements that it stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StoredElements {
+    /// What it reads at once for four neighbours that it stores at once: neighbours along the program's last axis.
+    pub vectors: VectorInputs,
+    /// Whether it has the row and the column of an element: the column is the index along the program's last axis.
+    pub columns: bool,
+}
 
 /// The text of an epilogue, and what the head of its kernel has to know of it.
 pub struct EmittedEpilogue {
@@ -22,18 +32,19 @@ pub struct EmittedEpilogue {
     /// Files of `shaders/lib`, each of which the kernel includes once.
     pub files: Vec<&'static str>,
     /// `store_element(i, x)` stores what the epilogue makes of the element `i`, as it is stored itself, and
-    /// `store_elements(i, x0, x1, x2, x3)` of four from a multiple of four on.
+    /// `store_elements(i, x0, x1, x2, x3)` of four from a multiple of four on. With columns, the row and the column follow `i`.
     pub functions: String,
 }
 
 impl EmittedEpilogue {
     /// `element` is the parameter of the kernel where the elements go themselves, if they are kept.
-    pub fn new(epilogue: &EpilogueProgram, element: &str, caps: &Capabilities) -> Self {
+    pub fn new(epilogue: &EpilogueProgram, element: &str, elements: StoredElements, caps: &Capabilities) -> Self {
         let EpilogueProgram { program, layout, .. } = epilogue;
-        let vectors = VectorInputs::default();
-        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false };
+        let StoredElements { vectors, columns } = elements;
+        let vector_axis = layout.dims.len().checked_sub(1);
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false };
         let (storages, computes) = emitter.types(None);
-        let functions = emitter.epilogue(epilogue, element);
+        let functions = emitter.epilogue(epilogue, element, columns);
         Self { storages, computes, files: emitter.files(), functions }
     }
 
@@ -56,25 +67,35 @@ impl EmittedEpilogue {
 }
 
 impl Emitter<'_> {
-    /// `name` of the index and of the linear inputs' elements at it. With `columns`, it has the row and the column of the index, too; where
-    /// that is `Some(true)`, the last axis is the columns', and they take the place of a division.
+    /// `name` of the index and of the elements of linear and given inputs. With `columns`, it has the row and the column of the index, too;
+    /// where that is `Some(true)`, the last axis is the columns', and they take the place of a division.
     fn of_elements(&self, name: &str, columns: Option<bool>) -> String {
         let result = self.program.result();
-        let stored: String = self.linear().map(|(input, storage)| format!(", {storage} x{input}")).collect();
+        let stored: String = self.stored().map(|(input, storage)| format!(", {storage} x{input}")).collect();
         let parts = if columns.is_some() { ", IDX row, IDX column" } else { "" };
         let mut text = format!("{} {name}(IDX i{parts}{stored}) {{\n", result.storage());
         self.declare_indices(&mut text);
-        let (views, axes) = (self.strided(), self.layout.dims.len());
-        if axes > 1 && columns == Some(true) {
-            let _ = writeln!(text, "  IDX at{} = column;", axes - 1);
-            self.add_axis(&mut text, axes - 1, &views);
-            self.add_axes(&mut text, "row", 0..axes - 1, &views);
-        } else {
-            self.add_axes(&mut text, "i", 0..axes, &views);
-        }
+        self.add_element_axes(&mut text, columns == Some(true), &self.strided());
         let value = self.nodes(&mut text, self.program.nodes.len());
         let _ = writeln!(text, "  return {};\n}}", store(result, &value));
         text
+    }
+
+    /// The inputs whose stored elements a program gets: the linear ones, then the given ones.
+    fn stored(&self) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+        self.linear().chain(self.given().into_iter().map(|given| (given.input, given.storage)))
+    }
+
+    /// Adds to the indices of views what the element `i` contributes, with `columns` that of a row and a column.
+    fn add_element_axes(&self, text: &mut String, columns: bool, views: &[usize]) {
+        let axes = self.layout.dims.len();
+        if axes > 1 && columns {
+            let _ = writeln!(text, "  IDX at{} = column;", axes - 1);
+            self.add_axis(text, axes - 1, views);
+            self.add_axes(text, "row", 0..axes - 1, views);
+        } else {
+            self.add_axes(text, "i", 0..axes, views);
+        }
     }
 
     fn function(&self, epilogue: &EpilogueProgram, name: &str, prefix: &str, columns: bool) -> String {
@@ -92,30 +113,52 @@ impl Emitter<'_> {
         replaced(&text, |name| Some(format!("p.{prefix}{name}")))
     }
 
-    fn epilogue(&self, epilogue: &EpilogueProgram, element: &str) -> String {
+    fn epilogue(&self, epilogue: &EpilogueProgram, element: &str, columns: bool) -> String {
         let storage = epilogue.element_type().storage();
         let result = self.program.result();
-        let mut text = self.of_elements("epilogue", None);
-        let others = || self.linear().filter(|(input, _)| *input != epilogue.element);
-        // The linear inputs in their order, the element among them.
-        let call = |index: &str, own: &str, load: &dyn Fn(usize, &str) -> String| {
-            let of = |(input, storage)| if input == epilogue.element { own.into() } else { load(input, storage) };
-            let inputs: String = self.linear().map(|input| format!(", {}", of(input))).collect();
+        let mut text = self.of_elements("epilogue", columns.then_some(true));
+        let given = self.given();
+        let (parts, place, next) = match columns {
+            true => (", IDX row, IDX column", ", row, column", ", row, column + "),
+            false => ("", "", ""),
+        };
+        let bases = self.bases(&mut text, &given, parts, place, columns);
+        // The loads of one element or of a vector, and what of them belongs to an element.
+        let load = |input: usize, storage: &str, vector: bool| {
+            let view = given.iter().find(|given| given.input == input).map(|given| given.view);
+            match (view, vector && !self.is_broadcast(input)) {
+                (None, true) => format!("{} q{input} = LOAD_VEC4({storage}, p.input{input}, i / 4)", vec4_of(storage)),
+                (None, false) => format!("{storage} q{input} = AT({storage}, p.input{input}, i)"),
+                (Some(v), true) => {
+                    format!("{} q{input} = LOAD_VEC4({storage}, p.input{input}, index{v} / 4)", vec4_of(storage))
+                }
+                (Some(v), false) => format!("{storage} q{input} = AT({storage}, p.input{input}, index{v})"),
+            }
+        };
+        let loads = |vector: bool| -> String {
+            let others = self.stored().filter(|(input, _)| *input != epilogue.element);
+            others.map(|(input, storage)| format!("  {};\n", load(input, storage, vector))).collect()
+        };
+        let call = |index: &str, own: &str, lane: &str| {
+            let of = |(input, _)| match input == epilogue.element {
+                true => own.to_string(),
+                false if self.is_broadcast(input) => format!("q{input}"),
+                false => format!("q{input}{lane}"),
+            };
+            let inputs: String = self.stored().map(|input| format!(", {}", of(input))).collect();
             format!("epilogue({index}{inputs})")
         };
-        let one = call("i", "x", &|input, storage| format!("AT({storage}, p.input{input}, i)"));
         let _ = writeln!(
             text,
-            "void store_result(IDX i, {storage} x) {{\n  AT({}, p.result, i) = {one};\n}}\n\
-             void store_results(IDX i, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{",
+            "void store_result(IDX i{parts}, {storage} x) {{\n{bases}{}  AT({}, p.result, i) = {};\n}}\n\
+             void store_results(IDX i{parts}, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{\n{bases}{}",
+            loads(false),
             result.storage(),
+            call(&format!("i{place}"), "x", ""),
+            loads(true),
         );
-        for (input, storage) in others() {
-            let vector = vec4_of(storage);
-            let _ = writeln!(text, "  {vector} q{input} = LOAD_VEC4({storage}, p.input{input}, i / 4);");
-        }
-        let four =
-            [0, 1, 2, 3].map(|c| call(&format!("i + {c}"), &format!("x{c}"), &|input, _| format!("q{input}[{c}]")));
+        let index = |c: usize| if columns { format!("i + {c}{next}{c}") } else { format!("i + {c}") };
+        let four = [0, 1, 2, 3].map(|c| call(&index(c), &format!("x{c}"), &format!("[{c}]")));
         let vector = vec4_of(result.storage());
         let _ = writeln!(
             text,
@@ -135,10 +178,27 @@ impl Emitter<'_> {
         };
         let _ = write!(
             text,
-            "void store_element(IDX i, {storage} x) {{\n{keep}  store_result(i, x);\n}}\n\
-             void store_elements(IDX i, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{\n\
-             {keep_four}  store_results(i, x0, x1, x2, x3);\n}}\n",
+            "void store_element(IDX i{parts}, {storage} x) {{\n{keep}  store_result(i{place}, x);\n}}\n\
+             void store_elements(IDX i{parts}, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{\n\
+             {keep_four}  store_results(i{place}, x0, x1, x2, x3);\n}}\n",
         );
         text
+    }
+
+    /// Writes the function that finds where the given inputs are read for an element. Returns the statements that call it.
+    fn bases(&self, text: &mut String, given: &[GivenInput], parts: &str, place: &str, columns: bool) -> String {
+        if given.is_empty() {
+            return String::new();
+        }
+        let views: Vec<usize> = given.iter().map(|given| given.view).collect();
+        let list = |prefix: &str| views.iter().map(|v| format!(", {prefix}index{v}")).collect::<String>();
+        let _ = writeln!(text, "void bases(IDX i{parts}{}) {{", list("out IDX "));
+        for v in &views {
+            let _ = writeln!(text, "  index{v} = p.offset{v};");
+        }
+        self.add_element_axes(text, columns, &views);
+        text.push_str("}\n");
+        let declared = views.iter().map(|v| format!("  IDX index{v};\n")).collect::<String>();
+        format!("{declared}  bases(i{place}{});\n", list(""))
     }
 }

@@ -25,7 +25,7 @@ pub use chain::{
     ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogCost, LeapfrogModule, SamplerAlgorithm,
     SamplerKind, SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
 };
-pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue};
+pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue, StoredElements};
 pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
@@ -75,7 +75,7 @@ pub fn emit(
     };
     let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window };
     let accumulator = Accumulator::of(program, layout, caps);
-    let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", caps));
+    let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", StoredElements::default(), caps));
     let mut text = emitter.head(accumulator.as_ref(), epilogue.as_ref(), parameters);
     let group = if schedule.reversible {
         "p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup()"

@@ -97,6 +97,16 @@ impl AxisGroups {
         self.named().into_iter().find(|(name, ..)| *name == group).map_or(&[], |(_, _, axes)| axes)
     }
 
+    /// Whether the result lies row by row, with the rows of one batch after those of another.
+    pub fn is_row_major(&self) -> bool {
+        let mut elements = 1;
+        [&self.n, &self.m, &self.batch].into_iter().flat_map(|axes| axes.iter().rev()).all(|axis| {
+            let next = elements;
+            elements *= axis.dim as i64;
+            axis.c == next
+        })
+    }
+
     /// Whether `depth` elements along k from a multiple of it on differ in the index of the innermost of several axes alone,
     /// which is not padded.
     pub fn depth_in_steps(&self, depth: u32) -> bool {

@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use super::axes::{Axis, AxisGroups};
 use super::padding::PaddedAxis;
 use super::shape::{ContractionShape, OperandShape};
-use super::{Chooser, Strategy, shared_width};
+use super::tile::Tile;
+use super::{Chooser, MATRIX_RUN, Strategy, shared_width};
 use crate::error::{Error, Result};
 use crate::program::{Axes, dense_strides};
 
@@ -26,6 +27,11 @@ const MIN_REORDERED_MULTIPLICATIONS: u64 = 3 << 31;
 
 /// Fewer neighbours than fill a sector of memory are not worth loading side by side.
 const MIN_SCATTERED_RUN: u64 = 8;
+
+/// The most elements of a copy for each that its operand has where channels are filled up to a multiple of [`MATRIX_RUN`], and the
+/// multiplications that pay for one.
+const MAX_CHANNEL_GROWTH: u64 = 3;
+const MIN_CHANNEL_USES: u64 = 64;
 
 /// A multiple of most tiles' depth: an axis of the depth of a multiple of this many elements has whole steps.
 const STEP_MULTIPLE: u64 = 16;
@@ -118,13 +124,7 @@ impl Chooser<'_> {
     /// By a copy of the padded operand, with zeros where coordinates do not exist.
     pub(super) fn padded(mut self, shape: &ContractionShape) -> Result<Strategy> {
         let operand = shape.padded_operand();
-        let mut axes = copied_axes(shape, operand);
-        for axis in &mut axes {
-            if let CopiedAxisSource::Padded(padded) = axis.of {
-                let range = shape.coordinate_range(padded);
-                (axis.low, axis.dim) = (range.first, (range.last - range.first) as u64 + 1);
-            }
-        }
+        let mut axes = axes_with_padding(shape, operand);
         axes.sort_by_key(|axis| Reverse(axis.stride.unsigned_abs()));
         self.one_batch = true;
         let dense = self.copy(shape, operand, axes, 1)?;
@@ -168,6 +168,46 @@ impl Chooser<'_> {
             ordered = self.copy_for_vec4s(&ordered, 'b', n)?;
         }
         Ok(Some(ordered))
+    }
+
+    /// The same convolution by copies of both operands with as many channels as cooperative matrices load at once, or a multiple, and with
+    /// the padding: what is added is zero in both. `None` where that does not pay or is so already.
+    pub(super) fn with_whole_channels(&mut self, shape: &ContractionShape) -> Result<Option<ContractionShape>> {
+        let [batch, m, n, k] = shape.groups().sizes();
+        let mut channels = shape.depth.iter().enumerate().filter(|(_, axis)| axis.padded.is_none() && axis.dim > 1);
+        let (Some((channel, &Axis { dim, .. })), None) = (channels.next(), channels.next()) else { return Ok(None) };
+        let whole = dim.next_multiple_of(MATRIX_RUN);
+        let multiplications = batch * m * n * k;
+        if shape.padded_axes.is_empty()
+            || !shape.has_matrices(self.caps)
+            || whole == dim
+            || whole > MAX_CHANNEL_GROWTH * dim
+            || multiplications < MIN_ORDERED_MULTIPLICATIONS
+            || Tile::choose_matrix(self.caps, false, [batch, m, n, k / dim * whole]).is_none()
+        {
+            return Ok(None);
+        }
+        let mut filled = shape.clone();
+        filled.depth[channel].dim = whole;
+        filled.depth[channel..].rotate_left(1);
+        let last = filled.axes().count() - 1;
+        let copies = ['a', 'b'].map(|operand| {
+            let mut axes = axes_with_padding(&filled, operand);
+            axes.sort_by_key(|axis| (axis.of == CopiedAxisSource::Axis(last), Reverse(axis.stride.unsigned_abs())));
+            if let Some(channels) = axes.last_mut() {
+                channels.extent = dim;
+            }
+            axes
+        });
+        let elements = copies.iter().map(|axes| axes.iter().map(|axis| axis.dim).product::<u64>()).sum::<u64>();
+        if multiplications / elements.max(1) < MIN_CHANNEL_USES {
+            return Ok(None);
+        }
+        self.one_batch = true;
+        for (operand, axes) in ['a', 'b'].into_iter().zip(copies) {
+            filled = self.copy(&filled, operand, axes, 1)?;
+        }
+        Ok(Some(filled))
     }
 
     /// Whether an operand is read as vec4s, or as four elements of neighbouring rows or columns. Cooperative matrices do not read the
@@ -273,6 +313,18 @@ impl Chooser<'_> {
         self.copies.push(OperandCopy { operand, from, axes, strides, bytes });
         Ok(dense)
     }
+}
+
+/// As [`copied_axes`], with all coordinates of padded axes that the axes of the contraction lead to.
+fn axes_with_padding(shape: &ContractionShape, operand: char) -> Vec<CopiedAxis> {
+    let mut axes = copied_axes(shape, operand);
+    for axis in &mut axes {
+        if let CopiedAxisSource::Padded(padded) = axis.of {
+            let range = shape.coordinate_range(padded);
+            (axis.low, axis.dim) = (range.first, (range.last - range.first) as u64 + 1);
+        }
+    }
+    axes
 }
 
 /// The axes that an operand's elements vary along, and its padded axes.

@@ -87,6 +87,15 @@ pub fn choose_aligned(
     Chooser::new(caps, Some(tile)).aligned(&shape, &groups, along_k, runs)
 }
 
+/// The strategy for what copies with whole channels make of a convolution, as for a device with cooperative matrices, if that pays.
+#[cfg(test)]
+pub fn choose_with_whole_channels(shape: &ContractionShape, caps: &Capabilities) -> Result<Option<Strategy>> {
+    let matrices = crate::tuning::devices::h200();
+    let mut chooser = Chooser::new(&matrices, None);
+    let filled = chooser.with_whole_channels(shape)?;
+    filled.map(|filled| Chooser { caps, ..chooser }.choose(filled, [false; 2])).transpose()
+}
+
 /// A choice and the copies that it has come to.
 struct Chooser<'a> {
     caps: &'a Capabilities,
@@ -118,9 +127,12 @@ impl<'a> Chooser<'a> {
         if self.tile.is_none()
             && !reduces
             && !self.caps.cpu
-            && let Some(ordered) = self.ordered(&shape)?
+            && let Some(copied) = match self.ordered(&shape)? {
+                None => self.with_whole_channels(&shape)?,
+                ordered => ordered,
+            }
         {
-            return self.choose(ordered, [false; 2]);
+            return self.choose(copied, [false; 2]);
         }
         let is_padded = !shape.padded_axes.is_empty();
         if is_padded && (0..shape.padded_axes.len()).all(|padded| shape.coordinate_range(padded).is_inside()) {

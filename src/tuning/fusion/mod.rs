@@ -13,6 +13,7 @@ use crate::program::emit::{
     Accumulator, LoopNest, MAX_PARTS, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
     VectorInputs,
 };
+use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::Layout;
 use crate::program::{Node, Program};
 use crate::tuning::cpu_group_threads;
@@ -92,6 +93,12 @@ pub fn row_vectors(program: &Program, layout: &Layout, caps: &Capabilities) -> O
     let last = layout.dims.len().checked_sub(1).filter(|&axis| axis >= layout.kept)?;
     let whole = layout.dims[last].is_multiple_of(4);
     whole.then(|| FusionProblem { program, layout, caps }.reduced_vectors()).filter(|vectors| vectors.vec4 != 0)
+}
+
+/// What a kernel reads for four neighbours that it stores at once through an epilogue. `None` where the epilogue reads unaligned elements.
+pub fn epilogue_vectors(epilogue: &EpilogueProgram, caps: &Capabilities) -> Option<VectorInputs> {
+    let EpilogueProgram { program, layout, .. } = epilogue;
+    FusionProblem { program, layout, caps }.epilogue_vectors()
 }
 
 /// What is chosen for.

@@ -17,30 +17,37 @@ impl FusionProblem<'_> {
         {
             return None;
         }
-        let aligned = |view: &View| {
-            let Some(input) = view.input else { return true };
-            let ty = self.program.inputs[input].ty;
-            (view.offset as u64 * ty.size()).is_multiple_of(type_bytes(ty))
-        };
-        let mut strided = false;
-        for view in &self.layout.views {
-            match view.pattern {
-                Pattern::Single => {}
-                Pattern::Linear if aligned(view) => {}
-                Pattern::Linear => return None,
-                Pattern::Strided => strided = true,
-            }
+        if !self.linear_views_are_aligned() {
+            return None;
         }
-        if !strided {
+        if self.layout.views.iter().all(|view| view.pattern != Pattern::Strided) {
             return Some(VectorInputs::default());
         }
-        let last = self.layout.dims.len().checked_sub(1).filter(|&last| self.layout.dims[last].is_multiple_of(4))?;
-        let vectors = self.vectors(last);
+        let vectors = self.vectors(self.last_axis_in_vectors()?);
         let taken = |view: &View| {
             view.pattern != Pattern::Strided
                 || view.input.is_some_and(|input| input < 32 && (vectors.vec4 | vectors.broadcast) >> input & 1 == 1)
         };
         self.layout.views.iter().all(taken).then_some(vectors)
+    }
+
+    /// What a thread reads for four results that another kernel's epilogue stores at once. `None` where it reads unaligned elements for them.
+    pub(super) fn epilogue_vectors(&self) -> Option<VectorInputs> {
+        let vectors = || self.last_axis_in_vectors().map(|last| self.vectors(last)).unwrap_or_default();
+        self.linear_views_are_aligned().then(vectors)
+    }
+
+    /// Whether linear views have each vector of four elements at an aligned address.
+    fn linear_views_are_aligned(&self) -> bool {
+        let linear = self.layout.views.iter().filter(|view| view.pattern == Pattern::Linear);
+        linear
+            .filter_map(|view| Some((view, self.program.inputs[view.input?].ty)))
+            .all(|(view, ty)| (view.offset as u64 * ty.size()).is_multiple_of(vec4_bytes(ty.storage())))
+    }
+
+    /// The last axis, if it is of whole vectors.
+    fn last_axis_in_vectors(&self) -> Option<usize> {
+        self.layout.dims.len().checked_sub(1).filter(|&last| self.layout.dims[last].is_multiple_of(4))
     }
 
     /// Whether a tile's rows and columns are whole vectors of aligned elements. The program stands in the kernel four times.
