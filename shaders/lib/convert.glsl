@@ -38,6 +38,8 @@ uint float_to_bf16(float x) {
   uint b = floatBitsToUint(x);
   return is_nan(x) ? 0x7fc0u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
 }
+// Of a number that bf16 holds.
+uint bf16_bits(float x) { return floatBitsToUint(x) >> 16; }
 
 // f8 (5 bits of exponent, 2 of significand) is the high byte of an f16. BinaryBackend reads the exponent field 0 as if it
 // were not subnormal, but rounds to true subnormals. float_to_f8 therefore recognises the values that f8_to_float reads there

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::device::Capabilities;
 use crate::memory::{Allocation, CheckedIndices};
 
 /// A parameter's name: one or two words, followed by up to two numbers as in `stride0_1`.
@@ -126,13 +127,19 @@ pub struct Params<'a> {
     operations: u64,
     signature: Signature,
     index64: bool,
+    divides_slowly: bool,
     declarations: Option<String>,
 }
 
 impl<'a> Params<'a> {
+    /// Of a kernel of a device.
+    pub fn of(caps: &Capabilities) -> Self {
+        Self { divides_slowly: !caps.cpu, ..Self::default() }
+    }
+
     /// Parameters that also keep their declarations.
-    pub fn with_declarations() -> Self {
-        Self { declarations: Some(String::new()), ..Self::default() }
+    pub fn with_declarations(caps: &Capabilities) -> Self {
+        Self { declarations: Some(String::new()), ..Self::of(caps) }
     }
 
     /// A buffer that the kernel reads, of elements of a storage type.
@@ -185,6 +192,15 @@ impl<'a> Params<'a> {
     #[inline]
     pub fn extent(&mut self, value: u64, index64: bool, name: impl Into<Name>) {
         self.index(value as i64, index64, name);
+    }
+
+    /// An extent by which the kernel divides indices. Where these have 32 bits, `magic` has what takes the place of the division, for a device
+    /// that divides slowly.
+    pub fn divisor(&mut self, value: u64, index64: bool, name: impl Into<Name>, magic: impl Into<Name>) {
+        self.extent(value, index64, name);
+        if self.divides_slowly && !index64 {
+            self.push(&magic_of(value as u32), ParamType::Bits64, magic.into());
+        }
     }
 
     /// Several extents with their names.
@@ -350,6 +366,15 @@ impl<'a> Params<'a> {
     }
 }
 
+/// The multiplier and the shift by which kernels divide an index below 2^31: the quotient is the high word of its product with the multiplier
+/// and the index itself, shifted (T. Granlund, P. L. Montgomery, "Division by invariant integers using multiplication", 1994).
+fn magic_of(divisor: u32) -> [u32; 2] {
+    let divisor = u64::from(divisor.max(1));
+    let shift = divisor.next_power_of_two().ilog2();
+    let multiplier = ((1u64 << 32) * ((1 << shift) - divisor)) / divisor + 1;
+    [multiplier as u32, shift]
+}
+
 /// The low word and the high one.
 fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
@@ -411,8 +436,22 @@ mod tests {
     }
 
     #[test]
+    fn products_with_a_magic_number_are_quotients() {
+        let divisors = (1..300).chain((0..31).flat_map(|bit| [(1u32 << bit) - 1, 1 << bit, (1 << bit) + 1]));
+        for divisor in divisors.chain([641, 1000, 12_345_677, (1 << 31) - 1]).filter(|&divisor| divisor > 0) {
+            let [multiplier, shift] = magic_of(divisor);
+            let multiples = (0..40).map(|i| divisor.wrapping_mul(i * 53_687_091 / divisor.max(2)));
+            let near = multiples.flat_map(|at| [at.wrapping_sub(1), at, at.wrapping_add(1)]);
+            for index in near.chain([0, 1, (1 << 31) - 1]).filter(|&index| index < 1 << 31) {
+                let high = ((u64::from(index) * u64::from(multiplier)) >> 32) as u32;
+                assert_eq!((high + index) >> shift, index / divisor, "{index} / {divisor}");
+            }
+        }
+    }
+
+    #[test]
     fn declarations_stand_in_the_order_of_the_words() {
-        let mut params = Params::with_declarations();
+        let mut params = Params::with_declarations(&crate::tuning::devices::lavapipe());
         params.extent(7, false, ("dim", 2));
         params.index(-1, true, ("stride", 0, 1));
         params.bits(&[1; 16], "start");

@@ -37,7 +37,7 @@ pub trait KernelSpec: Hash {
 /// Builds the kernel's pipeline where it is not in memory yet, and records a launch. Fails where indices need 64 bits and the device has no
 /// such integers.
 pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Attempt<()> {
-    let mut params = Params::default();
+    let mut params = Params::of(cx.caps());
     spec.params(args, &mut params);
     if params.index64() && !cx.caps().int64 {
         return Err(
@@ -55,7 +55,7 @@ pub fn launch<S: KernelSpec>(cx: &Context, spec: &S, args: &S::Args<'_>) -> Atte
     let in_buffer = cx.params_in_buffer(bytes);
     let push_bytes = if in_buffer { 8 } else { bytes as u32 };
     let pipeline = cx.pipeline(xxh3_128(&key.0), push_bytes, || {
-        let mut declared = Params::with_declarations();
+        let mut declared = Params::with_declarations(cx.caps());
         spec.params(args, &mut declared);
         let mut declarations = declared.block(in_buffer);
         if several_lines {

@@ -15,7 +15,7 @@ use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Params};
 use crate::memory::{Allocation, Buffer};
-use crate::program::emit::{assign, convert, element, head};
+use crate::program::emit::{assign, convert, element, head, of_compute};
 use crate::program::{MAX_RANK, Type};
 use crate::tuning::window::{WindowScatterStrategy, strategy};
 
@@ -414,7 +414,7 @@ impl WindowScatterKernel {
              \x20   if ({chosen} == {position}) sum += {term};\n\
              \x20 }}\n\
              \x20 {};",
-            assign(self.ty, "result", "i", ("sum".into(), self.ty)),
+            assign(self.ty, "result", "i", ("sum".into(), of_compute(self.ty.compute()))),
             window = self.flat_index(|a| format!("o{a}"), |a| format!("p.count{a}")),
             chosen = element(self.position_type(), "chosen", "w").0,
             position = self.flat_index(|a| format!("(c{a} - o{a} * p.stride{a})"), |a| self.window(a)),
@@ -478,7 +478,7 @@ impl WindowScatterKernel {
                     self.ty,
                     "result",
                     &self.flat_index(|a| format!("(at{a} + {})", at[a]), |a| format!("p.dim{a}")),
-                    ("sum".into(), self.ty)
+                    ("sum".into(), of_compute(self.ty.compute()))
                 ),
             );
         }

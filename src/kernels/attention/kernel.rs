@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
         let caps = &crate::tuning::devices::h200();
-        let mut params = Params::with_declarations();
+        let mut params = Params::with_declarations(caps);
         for name in NAMES {
             params.absent(Type::F16.storage(), name);
         }

@@ -72,9 +72,10 @@ impl Indexing {
     pub fn indices(&self, group: &str) -> String {
         let mut text = String::new();
         for axis in (1..self.group(group).len()).rev() {
+            let dim = format!("p.{group}_dim{axis}");
             let _ = writeln!(
                 text,
-                "  IDX rest{axis} = QUOTIENT(i, p.{group}_dim{axis}), at{axis} = i - rest{axis} * p.{group}_dim{axis}; i = rest{axis};"
+                "  IDX rest{axis} = DIVIDED(i, {dim}, p.{group}_magic{axis}), at{axis} = i - rest{axis} * {dim}; i = rest{axis};"
             );
         }
         text + "  IDX at0 = i;\n"
@@ -104,9 +105,13 @@ impl Indexing {
                 for span in spans[1..].iter().rev() {
                     let dims: Vec<_> = span.clone().map(|axis| format!("p.{name}_dim{axis}")).collect();
                     let (dim, axis) = (dims.join(" * "), span.end - 1);
+                    let quotient = match span.len() {
+                        1 => format!("DIVIDED(i, {dim}, p.{name}_magic{axis})"),
+                        _ => format!("QUOTIENT(i, dim{axis})"),
+                    };
                     let _ = writeln!(
                         text,
-                        "  IDX dim{axis} = {dim}, rest{axis} = QUOTIENT(i, dim{axis});\n\
+                        "  IDX dim{axis} = {dim}, rest{axis} = {quotient};\n\
                          \x20 offset += (i - rest{axis} * dim{axis}) * p.{tensor}_{name}{axis}; i = rest{axis};"
                     );
                 }
@@ -127,7 +132,7 @@ pub fn params(groups: &AxisGroups, params: &mut Params, index64: bool) {
     for (name, tensors, axes) in groups.named() {
         for (i, axis) in axes.iter().enumerate() {
             if i > 0 {
-                params.extent(axis.dim, index64, (name, "_dim", i));
+                params.divisor(axis.dim, index64, (name, "_dim", i), (name, "_magic", i));
             }
             for tensor in tensors.chars() {
                 params.index(axis.stride(tensor), index64, (prefix(tensor), name, i));

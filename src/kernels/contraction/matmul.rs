@@ -486,7 +486,7 @@ mod tests {
 
     /// Fails unless the kernel's source is valid.
     fn check_source(caps: &Capabilities, kernel: &MatmulKernel, groups: &AxisGroups, ty: Type) {
-        let mut params = Params::with_declarations();
+        let mut params = Params::with_declarations(caps);
         for name in ["c", "epilogue_result", "a", "b"] {
             params.absent(ty.storage(), name);
         }

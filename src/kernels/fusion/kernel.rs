@@ -246,7 +246,10 @@ impl<'a> ProgramArgs<'a> {
             }
         }
         for (axis, &dim) in layout.dims.iter().enumerate() {
-            params.extent(dim, index64, self.name(("dim", axis)));
+            match axis {
+                0 => params.extent(dim, index64, self.name(("dim", axis))),
+                _ => params.divisor(dim, index64, self.name(("dim", axis)), self.name(("magic", axis))),
+            }
         }
         for (v, view) in layout.views.iter().enumerate().filter(|(_, view)| view.pattern == Pattern::Strided) {
             params.index(view.offset, index64, self.name(("offset", v)));

@@ -42,7 +42,7 @@ impl Emitter<'_> {
                     let dim = format!("IDX({})", self.layout.dims[axis]);
                     (dim.clone(), format!("rest_{linear} / {dim}"))
                 } else {
-                    (format!("p.dim{axis}"), format!("QUOTIENT(rest_{linear}, p.dim{axis})"))
+                    (format!("p.dim{axis}"), format!("DIVIDED(rest_{linear}, p.dim{axis}, p.magic{axis})"))
                 };
                 let _ = writeln!(
                     text,

@@ -10,12 +10,18 @@ use crate::program::types::{Compute, Type};
 /// conversions. `storages` names the buffers' types; `computes` all types that the kernel computes in: the library's
 /// 64-bit halves are compiled only where they are used. `workgroup()` is the index of the workgroup in the grid.
 pub fn head(caps: &Capabilities, index64: bool, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
-    head_of(caps, index64, "", storages, computes, parameters)
+    let divided = if caps.cpu || index64 { DIVIDED } else { DIVIDED_BY_MAGIC };
+    head_of(caps, index64, "", storages, computes, parameters) + divided
 }
+
+/// `DIVIDED(a, b, magic)` is the quotient of an index and a parameter that `Params::divisor` gave, or a constant.
+const DIVIDED: &str = "#define DIVIDED(a, b, magic) QUOTIENT(a, b)\n";
+const DIVIDED_BY_MAGIC: &str = "uint divided(uint a, uvec2 magic) {\n  uint high, low;\n  umulExtended(a, magic.x, high, low);\n  \
+                                return (high + a) >> magic.y;\n}\n#define DIVIDED(a, b, magic) divided(a, magic)\n";
 
 /// As [`head`], of a kernel whose invocations read what others wrote, by 32-bit indices.
 pub(super) fn coherent_head(caps: &Capabilities, storages: &[&str], computes: &[Compute], parameters: &str) -> String {
-    head_of(caps, false, "coherent ", storages, computes, parameters)
+    head_of(caps, false, "coherent ", storages, computes, parameters) + DIVIDED
 }
 
 /// `qualifier` is that of the buffers' blocks.

@@ -26,14 +26,20 @@ pub fn load(ty: Type, stored: &str) -> String {
     }
 }
 
-/// A value as it is stored.
+/// A value of the type, which needs no rounding, as it is stored.
 pub fn store(ty: Type, value: &str) -> String {
     match ty {
-        _ if ty.is_narrow_float() => format!("{}(float_to_{}({value}))", ty.storage(), ty.suffix()),
+        Type::BF16 => format!("{}(bf16_bits({value}))", ty.storage()),
+        _ if ty.is_narrow_float() => rounded(ty, value),
         _ if ty.extends_sign() => format!("{}(to_u{}({value}))", ty.storage(), ty.bits()),
         _ if ty.compute().is_emulated() => value.into(),
         _ => format!("{}({value})", ty.storage()),
     }
+}
+
+/// A float as a narrow type stores it.
+fn rounded(ty: Type, value: &str) -> String {
+    format!("{}(float_to_{}({value}))", ty.storage(), ty.suffix())
 }
 
 /// The element at `index` of the buffer that is the parameter `name`, as a value.
@@ -50,7 +56,7 @@ pub fn assign(ty: Type, name: &str, index: &str, value: (String, Type)) -> Strin
 pub fn stored(ty: Type, value: (String, Type)) -> String {
     match (ty, value.1) {
         // Storing rounds f32 as conversions do: twice would be as long again.
-        (Type::F16 | Type::BF16, Type::F32) => store(ty, &value.0),
+        (Type::F16 | Type::BF16, Type::F32) => rounded(ty, &value.0),
         _ => store(ty, &convert(value, ty)),
     }
 }

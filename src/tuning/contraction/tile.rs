@@ -62,10 +62,11 @@ const fn matrix(shape: [u32; 3], subgroup: [u32; 2]) -> Tile {
 }
 
 /// Tiles of cooperative matrices, in the same order, with subgroups of [`LANES`].
-const MATRIX_TILES: [Tile; 5] = [
+const MATRIX_TILES: [Tile; 6] = [
     matrix([128, 256, 32], [64, 64]),
     matrix([128, 128, 32], [64, 64]),
     matrix([64, 128, 32], [32, 64]),
+    matrix([128, 64, 32], [64, 32]),
     matrix([64, 64, 64], [32, 32]),
     matrix([32, 64, 128], [16, 32]),
 ];
