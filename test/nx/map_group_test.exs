@@ -148,6 +148,28 @@ defmodule Nx.Vulkan.MapGroupTest do
     end
   end
 
+  test "few elements of parameters share a kernel that other kernels wait for, and many do not" do
+    scaled = fn x, weights, variances ->
+      for {weight, variance} <- Enum.zip(Tuple.to_list(weights), Tuple.to_list(variances)) do
+        Nx.multiply(Nx.dot(x, weight), Nx.rsqrt(Nx.add(variance, 1.0e-5)))
+      end
+      |> List.to_tuple()
+    end
+
+    x = Nx.iota({3, 4}, type: :f32)
+
+    # A kernel takes the parameters of seven scales.
+    for {columns, count, shared} <- [{5, 3, 1}, {5, 9, 2}, {2 ** 14, 2, 1}, {2 ** 14 + 1, 2, 2}] do
+      weights = for seed <- 1..count, do: Nx.add(Nx.iota({4, columns}, type: :f32), seed)
+      variances = for seed <- 1..count, do: Nx.add(Nx.iota({columns}, type: :f32), seed)
+      args = [x, List.to_tuple(weights), List.to_tuple(variances)]
+      assert_same_results(scaled, args, count + shared)
+      args = Enum.map(args, &on_device/1)
+      names = kernels(fn -> apply(Nx.Vulkan.jit(scaled), args) end)
+      assert Enum.count(names, &(&1 =~ "rsqrt" and not (&1 =~ "matmul"))) == shared
+    end
+  end
+
   test "large results share a kernel where they read each other" do
     [a, b, c] = for _ <- 1..3, do: to_device(Nx.iota({2 ** 20}, type: :f32))
     apart = fn a, b, _c -> {Nx.add(a, 1), Nx.multiply(b, 2)} end

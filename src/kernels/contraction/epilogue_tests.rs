@@ -35,19 +35,20 @@ fn contraction([a, b]: &[Buffer; 2], [batch, m, n, k]: [u64; 4], ty: Type) -> Co
     }
 }
 
-/// `function(element + bias of the column, a number) · another tensor`, in the type `to`; the element is the second of four inputs.
-fn program([batch, m, n, _]: [u64; 4], ty: Type, function: &str, to: Type) -> Program {
-    let view = |ty, strides: [i64; 3]| Input {
-        ty,
-        source: Source::View { offset: 0, strides: strides.into_iter().collect() },
-    };
+/// `function(element + bias of the column, a number) · another tensor · scale of the row`, in the type `to`; the element is the second of
+/// five inputs. The others begin with the element `offset` of their buffers.
+fn program([batch, m, n, _]: [u64; 4], ty: Type, function: &str, to: Type, offset: i64) -> Program {
+    let view =
+        |ty, strides: [i64; 3]| Input { ty, source: Source::View { offset, strides: strides.into_iter().collect() } };
     let (m_, n_) = (m as i64, n as i64);
     let dense = [m_ * n_, n_, 1];
+    let element = Input { ty, source: Source::View { offset: 0, strides: dense.into_iter().collect() } };
     let inputs = [
         view(Type::F32, [0, 0, 1]),
-        view(ty, dense),
+        element,
         view(Type::F32, dense),
         Input { ty: Type::F32, source: Source::Scalar },
+        view(Type::F32, [m_, 1, 0]),
     ];
     let node = |name: &str, ty, args: &[usize]| {
         let op = op::find(name).unwrap();
@@ -55,9 +56,10 @@ fn program([batch, m, n, _]: [u64; 4], ty: Type, function: &str, to: Type) -> Pr
     };
     let nodes = [
         node("add", Type::F32, &[1, 0]),
-        node(function, Type::F32, &[4, 3]),
-        node("multiply", Type::F32, &[5, 2]),
-        node("as_type", to, &[6]),
+        node(function, Type::F32, &[5, 3]),
+        node("multiply", Type::F32, &[6, 2]),
+        node("multiply", Type::F32, &[7, 4]),
+        node("as_type", to, &[8]),
     ];
     Program {
         inputs: inputs.into_iter().collect(),
@@ -73,11 +75,12 @@ fn check(
     cx: &Context,
     (sizes, ty): ([u64; 4], Type),
     (function, to, keep): (&str, Type, bool),
+    offset: u64,
     choose: impl Fn(ContractionShape, &Capabilities) -> Result<Strategy>,
 ) {
     let [batch, m, n, k] = sizes;
     let factors = [upload(cx, batch * m * k, 1), upload(cx, batch * k * n, 77)];
-    let others = [upload(cx, n, 5), upload(cx, batch * m * n, 9)];
+    let others = [n, batch * m * n, batch * m].map(|count| upload(cx, count + offset, 5));
     let allocations = others.each_ref().map(|buffer| buffer.allocation().unwrap());
     let mut value = [0; 16];
     value[..4].copy_from_slice(&0.5f32.to_ne_bytes());
@@ -85,8 +88,9 @@ fn check(
         Operand::Buffer(&allocations[0], others[0].len()),
         Operand::Buffer(&allocations[1], others[1].len()),
         Operand::Scalar { index: 4, value },
+        Operand::Buffer(&allocations[2], others[2].len()),
     ];
-    let program = EpilogueProgram::new(program(sizes, ty, function, to), 1, keep).unwrap();
+    let program = EpilogueProgram::new(program(sizes, ty, function, to, offset as i64), 1, keep).unwrap();
     let epilogue = Epilogue { program, operands: &operands };
     let run = |epilogue: Option<&Epilogue>| {
         let [a, b] = factors.each_ref().map(|buffer| buffer.allocation().unwrap());
@@ -102,7 +106,7 @@ fn check(
     };
     let EpilogueResults { result, elements } = run(Some(&epilogue));
     let alone = run(None).result;
-    let name = format!("{sizes:?} {ty:?} {function} {to:?}");
+    let name = format!("{sizes:?} {ty:?} {function} {to:?} {offset}");
     assert_eq!(elements.is_some(), keep);
     if let Some(elements) = elements {
         assert!(bits(cx, &elements) == bits(cx, &alone), "elements, {name}");
@@ -136,9 +140,19 @@ fn tiles_take_epilogues() {
             // Kernels take long to compile: half of them.
             if (i + j) % 2 == 0 {
                 let tile = (TILES[tile.0], tile.1);
-                check(cx, (sizes, ty), epilogue, |shape, caps| choose_with_tile(shape, caps, tile));
+                check(cx, (sizes, ty), epilogue, 0, |shape, caps| choose_with_tile(shape, caps, tile));
             }
         }
+    }
+}
+
+#[test]
+fn tiles_take_epilogues_of_unaligned_operands() {
+    let tile = (TILES[8], 1);
+    for offset in 1..=4 {
+        check(&cx(), ([1, 33, 36, 20], Type::F32), EPILOGUES[0].1, offset, |shape, caps| {
+            choose_with_tile(shape, caps, tile)
+        });
     }
 }
 
@@ -158,7 +172,7 @@ fn what_suits_the_device_takes_epilogues() {
         [2, 130, 1, 132],
     ] {
         for (ty, epilogue) in EPILOGUES {
-            check(cx, (sizes, ty), epilogue, choose);
+            check(cx, (sizes, ty), epilogue, 0, choose);
         }
     }
 }
@@ -172,13 +186,13 @@ fn an_epilogue_of_another_shape_or_type_is_refused() {
     let allocation = buffer.allocation().unwrap();
     let operand = Operand::Buffer(&allocation, buffer.len());
     let refuses = |sizes_of, ty, operands: &[Operand]| {
-        let program = EpilogueProgram::new(program(sizes_of, ty, "max", Type::F32), 1, false).unwrap();
+        let program = EpilogueProgram::new(program(sizes_of, ty, "max", Type::F32, 0), 1, false).unwrap();
         contraction(&factors, sizes, Type::F32).run(cx, Some(&Epilogue { program, operands })).is_err()
     };
     let scalar = Operand::Scalar { index: 4, value: [0; 16] };
-    assert!(!refuses(sizes, Type::F32, &[operand, operand, scalar]));
-    assert!(refuses(sizes, Type::F32, &[operand, operand]));
-    assert!(refuses(sizes, Type::F32, &[operand, Operand::Buffer(&allocation, 92), scalar]));
-    assert!(refuses(sizes, Type::F16, &[operand, operand, scalar]));
-    assert!(refuses([1, 4, 5, 3], Type::F32, &[operand, operand, scalar]));
+    assert!(!refuses(sizes, Type::F32, &[operand, operand, scalar, operand]));
+    assert!(refuses(sizes, Type::F32, &[operand, operand, scalar]));
+    assert!(refuses(sizes, Type::F32, &[operand, Operand::Buffer(&allocation, 92), scalar, operand]));
+    assert!(refuses(sizes, Type::F16, &[operand, operand, scalar, operand]));
+    assert!(refuses([1, 4, 5, 3], Type::F32, &[operand, operand, scalar, operand]));
 }
