@@ -120,6 +120,24 @@ defmodule Nx.Vulkan.IndexTest do
       end
     end
 
+    # Rows of one slot are neighbours once sorted: short runs and long ones, which begin and end at any row of a chunk.
+    for {lengths, width} <- [{1..3, 4}, {1..40, 3}, {1..40, 8}, {30..200, 4}, {1..2000, 1}] do
+      test "of #{inspect(lengths)} for each slot, in rows of #{width}" do
+        {lengths, width} = {unquote(Macro.escape(lengths)), unquote(width)}
+
+        for type <- Enum.take_random(integers(), 2) ++ [{:f, 32}] do
+          runs = for _ <- 1..30, do: Enum.random(lengths)
+          slots = Enum.flat_map(Enum.with_index(runs), fn {length, slot} -> List.duplicate(slot, length) end)
+          indices = Nx.new_axis(Nx.tensor(Enum.shuffle(slots)), 1)
+          target = Generators.tensor({length(runs), width}, type, {:integer, 0..9})
+          updates = Generators.tensor({length(slots), width}, type, {:integer, 0..9})
+          tensors = [target, indices, updates]
+          same(:indexed_add, tensors, &Nx.indexed_add/3, runs: runs)
+          same(:indexed_put, tensors, &Nx.indexed_put/3, runs: runs)
+        end
+      end
+    end
+
     test "sums of f64 are no less accurate than BinaryBackend's" do
       rows = 1500
       indices = Generators.tensor({rows, 1}, {:s, 32}, {:integer, 0..4})
