@@ -10,8 +10,8 @@
 mod support;
 
 use nx_vulkan::pipeline::{glsl, selections};
-use nx_vulkan::program::{Attribute, Node, Type};
-use support::{Random, download, node, run, run_spirv, run_sums, upload, with};
+use nx_vulkan::program::{Attribute, Axes, Input, Node, PaddedCoordinate, PaddedView, Source, Type, broadcast_strides};
+use support::{Random, download, node, run, run_inputs, run_spirv, run_sums, seed, upload, with};
 
 /// Sizes around the workgroup and the grid's first axis.
 const SIZES: [usize; 6] = [1, 255, 256, 257, 4096 + 3, 65_535 * 256 + 1];
@@ -100,6 +100,184 @@ fn several_sums_are_those_of_each_value() {
             }
         }
     }
+}
+
+/// Windows over a tensor: for each of its axes the extent, the windows and their distance, the window's elements and their distance, and
+/// the padding before and after.
+struct Windows {
+    axes: Vec<[i64; 7]>,
+}
+
+impl Windows {
+    /// Extents are such that there are `outputs` of them along the axes, padding up to a window.
+    fn random(random: &mut Random, outputs: &[u64], padded: &[bool]) -> Self {
+        let axis = |(&outputs, &padded): (&u64, &bool)| {
+            let mut one_to = |n| 1 + random.below(n) as i64;
+            let (stride, size, dilation) = (one_to(3), one_to(4), one_to(2));
+            let mut end = || if padded { one_to(4) - 1 } else { 0 };
+            let (low, high) = (end(), end());
+            let extent = (outputs as i64 - 1) * stride + (size - 1) * dilation + 1 - low - high;
+            [extent.max(1), outputs as i64, stride, size, dilation, low, high]
+        };
+        Self { axes: outputs.iter().zip(padded).map(axis).collect() }
+    }
+
+    fn extents(&self) -> Vec<u64> {
+        self.axes.iter().map(|axis| axis[0] as u64).collect()
+    }
+
+    /// Outputs and then the elements of a window.
+    fn space(&self) -> Vec<u64> {
+        [1, 3].iter().flat_map(|&part| self.axes.iter().map(move |axis| axis[part] as u64)).collect()
+    }
+
+    fn reduced(&self) -> Attribute {
+        Attribute::Axes((self.axes.len()..2 * self.axes.len()).collect())
+    }
+
+    /// The tensor's view, whose elements beyond its ends have these bits.
+    fn view(&self, ty: Type, value: u128) -> Input {
+        let extents = self.extents();
+        let dense = broadcast_strides(&extents, &extents).unwrap();
+        // Axes of one element have a stride here, too.
+        let stride = |index: usize| extents[index + 1..].iter().product::<u64>() as i64;
+        assert!(dense.iter().enumerate().all(|(index, &dense)| dense == 0 || dense == stride(index)));
+        let (rank, mut strides, mut axes) = (self.axes.len(), Axes::from_elem(0, 2 * self.axes.len()), vec![]);
+        for (index, &[extent, _, by, _, dilation, low, high]) in self.axes.iter().enumerate() {
+            let mut steps: Axes<i64> = Axes::from_elem(0, 2 * rank);
+            (steps[index], steps[rank + index]) = (by, dilation);
+            if low > 0 || high > 0 {
+                axes.push(PaddedCoordinate { start: -low, extent: extent as u64, stride: stride(index), steps });
+            } else {
+                (strides[index], strides[rank + index]) = (by * stride(index), dilation * stride(index));
+            }
+        }
+        let view = PaddedView { offset: 0, strides, coordinates: axes.into(), value };
+        Input { ty, source: Source::Padded(view.into()) }
+    }
+
+    /// For each output the elements of its window, `None` for those beyond the tensor's ends.
+    fn elements<'a, T: Copy>(&'a self, tensor: &'a [T]) -> impl Iterator<Item = Vec<Option<T>>> + 'a {
+        let indices = |dims: Vec<u64>| {
+            (0..dims.iter().product()).map(move |linear: u64| {
+                let at = |i: usize| linear / dims[i + 1..].iter().product::<u64>() % dims[i];
+                (0..dims.len()).map(at).collect::<Vec<u64>>()
+            })
+        };
+        let rank = self.axes.len();
+        let space = self.space();
+        indices(space[..rank].to_vec()).map(move |output| {
+            let element = |within: Vec<u64>| {
+                self.axes.iter().enumerate().try_fold(0, |position, (i, &[extent, _, by, _, dilation, low, _])| {
+                    let coordinate = output[i] as i64 * by + within[i] as i64 * dilation - low;
+                    (0..extent).contains(&coordinate).then_some(position * extent + coordinate)
+                })
+            };
+            indices(space[rank..].to_vec()).map(|within| element(within).map(|at| tensor[at as usize])).collect()
+        })
+    }
+}
+
+/// Few windows, and as many as are unrolled, of which a thread makes one, two or four; innermost axes with and without windows.
+#[test]
+fn windows_beyond_the_ends_of_a_tensor_read_what_stands_for_its_elements() {
+    let mut random = Random(seed());
+    for outputs in [
+        &[3, 4, 5][..],
+        &[70, 31, 33],
+        &[20, 64, 205],
+        &[33, 62, 130],
+        &[5, 130, 420],
+        &[210, 170, 8],
+        &[9, 230, 128],
+        &[300_000],
+    ] {
+        for innermost in [true, false] {
+            let rank = outputs.len();
+            let padded: Vec<bool> =
+                (0..rank).map(|axis| (innermost || axis + 1 < rank) && random.below(4) > 0).collect();
+            let mut windows = Windows::random(&mut random, outputs, &padded);
+            if !innermost || rank > 2 {
+                // A window of up to 16 elements.
+                let whole = if innermost { 0 } else { rank - 1 };
+                let extent = windows.axes[whole][1];
+                windows.axes[whole] = [extent, extent, 1, 1, 1, 0, 0];
+            }
+            check_windows(&mut random, &windows);
+        }
+    }
+}
+
+fn check_windows(random: &mut Random, windows: &Windows) {
+    let (space, elements) = (windows.space(), windows.extents().iter().product());
+    let numbers: Vec<i32> = (0..elements).map(|_| random.below(2000) as i32 - 1000).collect();
+    let context = format!("{:?}", windows.axes);
+    let reduced = |name, ty: Type, value| {
+        let bytes = match ty {
+            Type::F32 => upload(&numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+            Type::BF16 => {
+                upload(&numbers.iter().map(|&x| (x as f32).to_bits().wrapping_shr(16) as u16).collect::<Vec<_>>())
+            }
+            Type::F64 => upload(&numbers.iter().map(|&x| f64::from(x)).collect::<Vec<_>>()),
+            _ => upload(&numbers),
+        };
+        let reduction = with(name, ty, &[0], windows.reduced());
+        run_inputs(&[reduction], &[(&bytes, windows.view(ty, value))], &space).unwrap()
+    };
+    let sums: Vec<i32> = windows.elements(&numbers).map(|window| window.iter().map(|x| x.unwrap_or(7)).sum()).collect();
+    assert_eq!(download::<i32>(&reduced("sum", Type::S32, 7)), sums, "{context}");
+    let floats = |values: Vec<f32>| values.into_iter().map(|x| x as i32).collect::<Vec<_>>();
+    assert_eq!(floats(download(&reduced("sum", Type::F32, 7f32.to_bits().into()))), sums, "{context}");
+    let doubles = reduced("sum", Type::F64, 7f64.to_bits().into());
+    let doubles: Vec<i32> = download::<f64>(&doubles).into_iter().map(|x| x as i32).collect();
+    assert_eq!(doubles, sums, "{context}");
+    let narrowed = |x: i32| f32::from_bits((x as f32).to_bits() >> 16 << 16);
+    let largest = |window: Vec<Option<i32>>| window.iter().map(|x| x.map_or(-1.5, narrowed)).fold(f32::MIN, f32::max);
+    let largest: Vec<f32> = windows.elements(&numbers).map(largest).collect();
+    let narrow = reduced("reduce_max", Type::BF16, 0xbfc0);
+    let wide = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+    assert_eq!(download::<u16>(&narrow).into_iter().map(wide).collect::<Vec<_>>(), largest, "{context}");
+    check_weighted_windows(random, windows, &numbers);
+}
+
+/// Sums of products with a number for each element of a window, as a convolution with a kernel for each channel.
+fn check_weighted_windows(random: &mut Random, windows: &Windows, numbers: &[i32]) {
+    let (space, rank) = (windows.space(), windows.axes.len());
+    let weights: Vec<f32> = (0..space[rank..].iter().product()).map(|_| random.unit() as f32).collect();
+    let tensor: Vec<f32> = numbers.iter().map(|&x| x as f32 / 3.0).collect();
+    let strides = broadcast_strides(&space[rank..], &space).unwrap();
+    let weighted = Input { ty: Type::F32, source: Source::View { offset: 0, strides } };
+    let products = [node("multiply", Type::F64, &[0, 1]), with("sum", Type::F32, &[2], windows.reduced())];
+    let inputs = [(&upload(&weights), weighted), (&upload(&tensor), windows.view(Type::F32, 0))];
+    let given: Vec<f32> = download(&run_inputs(&products, &inputs, &space).unwrap());
+    let sum = |window: Vec<Option<f32>>| {
+        let products = window.iter().zip(&weights).map(|(x, &w)| f64::from(x.unwrap_or(0.0)) * f64::from(w));
+        products.sum::<f64>() as f32
+    };
+    let expected: Vec<f32> = windows.elements(&tensor).map(sum).collect();
+    assert_eq!(given, expected, "{:?}", windows.axes);
+}
+
+/// A view may go beyond its buffer along padded axes alone.
+#[test]
+fn padded_views_stay_within_their_buffers() {
+    let buffer = upload(&[1f32; 12]);
+    let taken = |offset, strides: &[i64], start, extent, stride, steps: &[i64]| {
+        let axis = PaddedCoordinate { start, extent, stride, steps: steps.into() };
+        let view = PaddedView { offset, strides: strides.into(), coordinates: [axis].into_iter().collect(), value: 0 };
+        let input = Input { ty: Type::F32, source: Source::Padded(view.into()) };
+        let sum = with("sum", Type::F32, &[0], Attribute::Axes([1].into_iter().collect()));
+        run_inputs(&[sum], &[(&buffer, input)], &[5, 3]).is_ok()
+    };
+    assert!(taken(0, &[0, 0], -2, 12, 1, &[1, 1]));
+    assert!(taken(0, &[0, 0], -2, 4, 3, &[100, -7]));
+    assert!(taken(11, &[0, 0], -2, 12, -1, &[1, 1]));
+    assert!(!taken(0, &[0, 0], -2, 13, 1, &[1, 1]), "a longer axis");
+    assert!(!taken(1, &[0, 0], -2, 12, 1, &[1, 1]), "a later start");
+    assert!(!taken(0, &[0, 0], 0, 12, -1, &[1, 1]), "before the buffer");
+    assert!(!taken(0, &[0, 4], -2, 5, 1, &[1, 0]), "beyond it along an axis without an end");
+    assert!(!taken(0, &[0, 0], 0, 12, 1, &[1]), "too few steps");
+    assert!(!taken(0, &[0, 0], 1 << 47, 12, 1, &[1 << 47, 1]), "coordinates that do not fit");
 }
 
 /// The sums of a dense tensor's elements along the axes.

@@ -21,7 +21,7 @@ void bases(IDX o, out IDX index0, out IDX index1) {
   index1 += at0 * p.stride1_0;
 }
 #define BASES(w, o) IDX base0_##w, base1_##w; bases(o, base0_##w, base1_##w);
-void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out vec4 q1) {
+void load_vector(IDX r, IDX index0, IDX index1, out vec4 q0, out vec4 q1) {
   IDX rest_r = r;
   IDX at1 = rest_r;
   index0 += at1;
@@ -29,8 +29,8 @@ void load_vector(IDX r, IDX index0, out vec4 q0, IDX index1, out vec4 q1) {
   q0 = LOAD_VEC4(float, p.input0, index0 / 4);
   q1 = LOAD_VEC4(float, p.input1, index1 / 4);
 }
-#define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; vec4 q1_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
-void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
+#define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; vec4 q1_##k##_##w; load_vector(r, base0_##w, base1_##w, q0_##k##_##w, q1_##k##_##w);
+void load_scalar(IDX r, IDX index0, IDX index1, out float q0, out float q1) {
   IDX rest_r = r;
   IDX at1 = rest_r;
   index0 += at1;
@@ -38,7 +38,7 @@ void load_scalar(IDX r, IDX index0, out float q0, IDX index1, out float q1) {
   q0 = AT(float, p.input0, index0);
   q1 = AT(float, p.input1, index1);
 }
-#define LOAD_SCALAR(k, w, r) float q0_##k##_##w; float q1_##k##_##w; load_scalar(r, base0_##w, q0_##k##_##w, base1_##w, q1_##k##_##w);
+#define LOAD_SCALAR(k, w, r) float q0_##k##_##w; float q1_##k##_##w; load_scalar(r, base0_##w, base1_##w, q0_##k##_##w, q1_##k##_##w);
 #define VECTOR_STORED(k, w, c) , q0_##k##_##w[c], q1_##k##_##w[c]
 #define SCALAR_STORED(k, w) , q0_##k##_##w, q1_##k##_##w
 #define PARTS 1

@@ -5,7 +5,21 @@ IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 0
-void element(IDX o, IDX r, out float e0) {
+void element(IDX o, IDX r, float x0, out float e0) {
+  precise float v0 = float(x0);
+  e0 = float(v0);
+}
+#define PARTS 1
+#define RESULTS 1
+#define PART0 float
+#define IDENTITY0 lowest_float()
+#define COMBINE_PARTS combine_max
+#define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(a##_0);
+#define STORED_OUTPUT(a) float(a##_0)
+layout(local_size_x = 8) in;
+void main() {
+  IDX o = (traversed_group() * 8 + INVOCATION) * 1;
+  if (o < p.outputs) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
   IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
@@ -13,35 +27,27 @@ void element(IDX o, IDX r, out float e0) {
   index0 += at1 * p.stride0_1;
   IDX at0 = rest_o;
   index0 += at0 * p.stride0_0;
-  IDX rest_r = r;
-  IDX rest_r_3 = rest_r / IDX(3);
-  IDX at3 = rest_r - rest_r_3 * IDX(3); rest_r = rest_r_3;
-  index0 += at3 * p.stride0_3;
-  IDX at2 = rest_r;
-  index0 += at2 * p.stride0_2;
-  precise float v0 = float(AT(float, p.input0, index0));
-  e0 = float(v0);
+  precise float a0_0 = lowest_float();
+  float x0 = AT(float, p.input0, index0);
+  float x1 = AT(float, p.input0, index0 + 1);
+  float x2 = AT(float, p.input0, index0 + 2);
+  IDX x3 = index0 + 1 * p.stride0_2;
+  float x4 = AT(float, p.input0, x3);
+  float x5 = AT(float, p.input0, x3 + 1);
+  float x6 = AT(float, p.input0, x3 + 2);
+  IDX x7 = index0 + 2 * p.stride0_2;
+  float x8 = AT(float, p.input0, x7);
+  float x9 = AT(float, p.input0, x7 + 1);
+  float x10 = AT(float, p.input0, x7 + 2);
+  { float x_0; element(o + 0, 0, x0, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 1, x1, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 2, x2, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 3, x4, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 4, x5, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 5, x6, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 6, x8, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 7, x9, x_0); combine_max(a0_0, x_0); }
+  { float x_0; element(o + 0, 8, x10, x_0); combine_max(a0_0, x_0); }
+  STORE_OUTPUT(a0, o + 0)
+  }
 }
-#define BASES(w, o) 
-#define LOAD_VECTOR(k, w, r) 
-#define LOAD_SCALAR(k, w, r) 
-#define VECTOR_STORED(k, w, c) 
-#define SCALAR_STORED(k, w) 
-#define PARTS 1
-#define RESULTS 1
-#define PART0 float
-#define IDENTITY0 lowest_float()
-#define COMBINE_PARTS combine_max
-#define OUTPUT_THREADS 8
-#define REDUCTION_THREADS 1
-#define OUTPUT_VECTORS 0
-#define REDUCED_VECTORS 0
-#define UNROLLED 4
-#define EXACT 0
-#define CHUNKED 0
-#define WINDOW_BLOCKS 2
-#define WINDOW_REST 1
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
-#define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(a##_0);
-#include "lib/loops/reduce.glsl"

@@ -105,16 +105,27 @@ fn with_views<T>(
     shape: &[u64],
     run: impl FnOnce(&Program, &[Operand]) -> Attempt<T>,
 ) -> Attempt<T> {
-    let decoded = inputs
-        .iter()
-        .map(|(_, ty, offset, strides)| Input {
-            ty: *ty,
-            source: Source::View { offset: *offset, strides: strides.clone() },
-        })
-        .collect();
+    let source = |(buffer, ty, offset, strides): &(_, Type, i64, Axes<i64>)| {
+        (*buffer, Input { ty: *ty, source: Source::View { offset: *offset, strides: strides.clone() } })
+    };
+    with_inputs(nodes, &inputs.iter().map(source).collect::<Vec<_>>(), shape, run)
+}
+
+/// Runs nodes over inputs that each read a buffer.
+pub fn run_inputs(nodes: &[Node], inputs: &[(&Buffer, Input)], shape: &[u64]) -> Attempt<Buffer> {
+    with_inputs(nodes, inputs, shape, |program, operands| kernels::fusion::run(&context(), program, operands))
+}
+
+fn with_inputs<T>(
+    nodes: &[Node],
+    inputs: &[(&Buffer, Input)],
+    shape: &[u64],
+    run: impl FnOnce(&Program, &[Operand]) -> Attempt<T>,
+) -> Attempt<T> {
+    let decoded = inputs.iter().map(|(_, input)| input.clone()).collect();
     let program = Program { inputs: decoded, nodes: nodes.into(), shape: shape.into(), output: None };
     let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
-    let operand = |(allocation, input): (_, &(&Buffer, _, _, _))| Operand::Buffer(allocation, input.0.len());
+    let operand = |(allocation, input): (_, &(&Buffer, _))| Operand::Buffer(allocation, input.0.len());
     let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
     run(&program, &operands)
 }

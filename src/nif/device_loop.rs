@@ -120,7 +120,9 @@ pub(super) fn step_arg_of(term: Term) -> Result<LoopStep> {
             InputOperand::Scalar(value) => Ok(StepInput::Value(value)),
             InputOperand::Buffer(..) => Err(wrong("inputs", "a slot")),
         },
-        InputTerms::Tensor { buffer, .. } | InputTerms::View { buffer, .. } => slot_arg(*buffer).map(StepInput::Slot),
+        InputTerms::Tensor { buffer, .. } | InputTerms::View { buffer, .. } | InputTerms::Padded { buffer, .. } => {
+            slot_arg(*buffer).map(StepInput::Slot)
+        }
     };
     LoopStep::new(program, given.iter().map(input).collect::<Result<_>>()?, slot_arg(slot)?, &slot_shape)
 }

@@ -52,7 +52,7 @@ mod atoms {
         pid, bytes, limit, pool_bytes, used_bytes, most_used_bytes, buffers, heap_bytes, cache_dir, cache_limit,
         built, pipelines, from_disk, nanoseconds, free, held,
         fft, ifft, rfft, irfft,
-        dot, contract, assemble, scalar, constant, same, tensor, view,
+        dot, contract, assemble, scalar, constant, same, tensor, view, padded,
     }
 }
 

@@ -11,7 +11,9 @@ use crate::graph::{Context, Operand};
 use crate::kernels::fusion;
 use crate::memory::{AllocationHandle, Blocking};
 use crate::program::op::{OPS, Op, Reduction, Typing};
-use crate::program::{Attribute, Axes, Input, Node, Program, Source, broadcast_strides};
+use crate::program::{
+    Attribute, Axes, Input, Node, PaddedCoordinate, PaddedView, Program, Source, Type, broadcast_strides,
+};
 
 pair!(run, run_dirty, (nodes, inputs, shape, device), reply, run_program);
 
@@ -58,16 +60,42 @@ pub(super) fn input_key<'a>(key: &mut KeyTerms<'a>, inputs: &[InputTerms<'a>], s
             InputTerms::View { ty, offset, strides, .. } => {
                 key.extend([atoms::view().to_term(env), ty, offset, strides]);
             }
+            InputTerms::Padded { ty, offset, strides, value, coordinates, .. } => {
+                key.extend([atoms::padded().to_term(env), ty, offset, strides, value, coordinates]);
+            }
         }
     }
 }
 
 /// An input's terms.
 pub(super) enum InputTerms<'a> {
-    Scalar { ty: Term<'a>, value: Term<'a> },
-    Constant { ty: Term<'a>, value: Term<'a> },
-    Tensor { buffer: Term<'a>, ty: Term<'a>, shape: Term<'a> },
-    View { buffer: Term<'a>, ty: Term<'a>, offset: Term<'a>, strides: Term<'a> },
+    Scalar {
+        ty: Term<'a>,
+        value: Term<'a>,
+    },
+    Constant {
+        ty: Term<'a>,
+        value: Term<'a>,
+    },
+    Tensor {
+        buffer: Term<'a>,
+        ty: Term<'a>,
+        shape: Term<'a>,
+    },
+    View {
+        buffer: Term<'a>,
+        ty: Term<'a>,
+        offset: Term<'a>,
+        strides: Term<'a>,
+    },
+    Padded {
+        buffer: Term<'a>,
+        ty: Term<'a>,
+        offset: Term<'a>,
+        strides: Term<'a>,
+        value: Term<'a>,
+        coordinates: Term<'a>,
+    },
 }
 
 /// What an input reads: an allocation, kept while its use is recorded, with its size in bytes; or a value.
@@ -97,23 +125,23 @@ impl<'a> InputTerms<'a> {
                 Err(_) => Self::Tensor { buffer, ty, shape: value },
             });
         }
-        let (buffer, ty, offset, strides) = term.decode().map_err(|_| {
-            let kinds = "{ref, type, shape}, {ref, type, offset, strides} or {:scalar | :constant, type, binary}";
+        if let Ok((buffer, ty, offset, strides)) = term.decode() {
+            return Ok(Self::View { buffer, ty, offset, strides });
+        }
+        let (buffer, ty, offset, strides, (value, coordinates)) = term.decode().map_err(|_| {
+            let kinds = "{ref, type, shape}, {ref, type, offset, strides}, {ref, type, offset, strides, {binary, coordinates}} or \
+                         {:scalar | :constant, type, binary}";
             wrong("inputs", kinds)
         })?;
-        Ok(Self::View { buffer, ty, offset, strides })
+        Ok(Self::Padded { buffer, ty, offset, strides, value, coordinates })
     }
 
     pub(super) fn operand(&self) -> Result<InputOperand> {
         match *self {
             Self::Scalar { ty, value } | Self::Constant { ty, value } => {
-                let (ty, value) = (type_arg(ty, "inputs")?, bytes_arg(value, "inputs")?);
-                let mut bits = [0; 16];
-                let bytes = bits.get_mut(..value.len()).filter(|bytes| bytes.len() as u64 == ty.size());
-                bytes.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
-                Ok(InputOperand::Scalar(bits))
+                Ok(InputOperand::Scalar(value_arg(type_arg(ty, "inputs")?, value)?))
             }
-            Self::Tensor { buffer, .. } | Self::View { buffer, .. } => {
+            Self::Tensor { buffer, .. } | Self::View { buffer, .. } | Self::Padded { buffer, .. } => {
                 let buffer = buffer_arg(buffer, "inputs")?;
                 Ok(InputOperand::Buffer(buffer.allocation()?, buffer.len()))
             }
@@ -149,8 +177,35 @@ impl<'a> InputTerms<'a> {
                 let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
                 Ok(Input { ty, source: Source::View { offset, strides } })
             }
+            Self::Padded { ty, offset, strides, value, coordinates, .. } => {
+                let ty = type_arg(ty, "inputs")?;
+                let (offset, strides) = (step_arg(offset, "inputs")?, steps_arg(strides, "inputs")?);
+                let coordinates = list_arg(coordinates, "inputs")?.map(coordinate_arg).collect::<Result<_>>()?;
+                let value = u128::from_ne_bytes(value_arg(ty, value)?);
+                Ok(Input { ty, source: Source::Padded(PaddedView { offset, strides, coordinates, value }.into()) })
+            }
         }
     }
+}
+
+/// A value's bytes as its type stores them.
+fn value_arg(ty: Type, value: Term) -> Result<[u8; 16]> {
+    let value = bytes_arg(value, "inputs")?;
+    let mut bits = [0; 16];
+    let bytes = bits.get_mut(..value.len()).filter(|bytes| bytes.len() as u64 == ty.size());
+    bytes.ok_or_else(|| wrong("inputs", "a scalar of its type's size"))?.copy_from_slice(&value);
+    Ok(bits)
+}
+
+fn coordinate_arg(term: Term) -> Result<PaddedCoordinate> {
+    let invalid = |_| wrong("inputs", "{start, extent, stride, steps} of coordinates");
+    let (start, extent, stride, steps): (Term, Term, Term, Term) = term.decode().map_err(invalid)?;
+    Ok(PaddedCoordinate {
+        start: step_arg(start, "inputs")?,
+        extent: size_arg(extent, "inputs")?,
+        stride: step_arg(stride, "inputs")?,
+        steps: steps_arg(steps, "inputs")?,
+    })
 }
 
 pub(super) fn input_terms<'a>(inputs: Term<'a>) -> Result<SmallVec<[InputTerms<'a>; 4]>> {

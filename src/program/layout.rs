@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{Attribute, Axes, OutputView, Program, Source, dense_strides, op::Typing};
+use super::{
+    Attribute, Axes, MAX_STEP, OutputView, PaddedCoordinate, PaddedView, Program, Source, dense_strides, op::Typing,
+};
 use crate::error::{Error, Result};
 
 /// How a kernel finds an element of a view.
@@ -29,6 +31,15 @@ pub struct View {
     pub input: Option<usize>,
 }
 
+/// A padded view, whose element exists where the index of each of its coordinates is below the extent.
+#[derive(Clone, Debug, Hash)]
+pub struct PaddedIndices {
+    /// The position of the view among all.
+    pub view: usize,
+    /// The views of its coordinates, whose indices are the coordinates, with the extents along them.
+    pub coordinates: SmallVec<[(usize, u64); 2]>,
+}
+
 impl View {
     /// The part of the offset that is added to the buffer's address: all of it, where no index is computed.
     pub fn address_offset(&self) -> i64 {
@@ -48,9 +59,11 @@ pub struct Layout {
     pub dims: Axes<u64>,
     /// How many of `dims` are kept; all of them without a reduction.
     pub kept: usize,
-    /// One for each input that is a view, in order, then those of `iota` and `eye` nodes in order, then the program's
-    /// output if it has one.
+    /// One for each input that is a view, in order, then those of `iota` and `eye` nodes in order, then the coordinates of padded views,
+    /// then the program's output if it has one.
     pub views: Vec<View>,
+    /// The views that are padded.
+    pub padded: SmallVec<[PaddedIndices; 1]>,
     /// Whether indices need 64 bits.
     pub index64: bool,
     /// The elements that the buffer of each input must have, and last those that each output's must have; 0 where there is no
@@ -74,6 +87,7 @@ impl Layout {
         let (shape, inputs) = (&program.shape, program.inputs.len());
         let mut views = Vec::with_capacity(inputs + 1);
         let mut largest = program.elements();
+        let mut padded_views: SmallVec<[(usize, &PaddedView); 1]> = SmallVec::new();
         // What an index of `gather` or a dynamic offset chooses from is another axis, any index of which may be taken.
         let mut required_lengths: SmallVec<[u64; 4]> = SmallVec::from_elem(0, inputs + outputs.len().max(1));
         let mut view = |position: usize, offset, strides: &Axes<i64>, chosen: &[(u64, i64)]| -> Result<View> {
@@ -86,11 +100,22 @@ impl Layout {
             Ok(View { pattern: Pattern::Strided, offset, strides: Axes::from_slice(strides), input })
         };
         for (index, input) in program.inputs.iter().enumerate() {
-            if let Source::View { offset, strides } = &input.source {
-                for chosen in program.steps(index) {
-                    view(index, *offset, strides, chosen)?;
+            match &input.source {
+                Source::View { offset, strides } => {
+                    for chosen in program.steps(index) {
+                        view(index, *offset, strides, chosen)?;
+                    }
+                    views.push(view(index, *offset, strides, &[])?);
                 }
-                views.push(view(index, *offset, strides, &[])?);
+                Source::Padded(padded) => {
+                    padded_views.push((views.len(), padded));
+                    let coordinates: SmallVec<[_; 4]> =
+                        padded.coordinates.iter().map(|axis| (axis.extent, axis.stride)).collect();
+                    let free = view(index, padded.offset, &padded.strides, &coordinates)?;
+                    let (offset, strides) = padded.position()?;
+                    views.push(View { offset, strides, ..free });
+                }
+                Source::Scalar | Source::Constant(_) => {}
             }
         }
         let mut written: SmallVec<[View; 2]> = SmallVec::new();
@@ -115,10 +140,26 @@ impl Layout {
                 _ => {}
             }
         }
+        let mut padded = SmallVec::new();
+        for (view, source) in padded_views {
+            let mut coordinates = SmallVec::new();
+            for PaddedCoordinate { start, extent, steps, .. } in &source.coordinates {
+                largest = largest.max(*extent).max(furthest(*start, shape.iter().copied().zip(steps.iter().copied()))?);
+                coordinates.push((views.len(), *extent));
+                views.push(View { pattern: Pattern::Strided, offset: *start, strides: steps.clone(), input: None });
+            }
+            padded.push(PaddedIndices { view, coordinates });
+        }
         views.extend(written);
-        let mut layout = Self { dims: Axes::new(), kept: 0, views, index64: largest >= 1 << 31, required_lengths };
+        let index64 = largest >= 1 << 31;
+        let mut layout = Self { dims: Axes::new(), kept: 0, views, padded, index64, required_lengths };
         layout.collapse(shape, reduced.as_deref().unwrap_or_default());
         layout.classify(reduced.is_some());
+        // Whether an element exists is found by indices, whatever the strides are.
+        for padded in &layout.padded {
+            let indices = [padded.view].into_iter().chain(padded.coordinates.iter().map(|&(view, _)| view));
+            indices.for_each(|view| layout.views[view].pattern = Pattern::Strided);
+        }
         // A dynamic offset is added to the index, whatever the strides are.
         if let Some(view) = layout.views.last_mut().filter(|_| !program.dynamic_offsets().is_empty()) {
             view.pattern = Pattern::Strided;
@@ -126,17 +167,36 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The layout without what are parameters of a kernel: extents, strides and offsets. The extents of a window are none.
+    /// The layout without what are parameters of a kernel: extents, strides and offsets. Of a window the extents are constants, and so are
+    /// short strides between neighbours and within it, and along other axes those of zero.
     pub fn without_parameters(&self, window: bool) -> Self {
-        let view = |view: &View| View { offset: 0, strides: Axes::new(), ..*view };
         let constant = |axis: usize| window && axis >= self.kept;
         let dims = self.dims.iter().enumerate().map(|(axis, &dim)| if constant(axis) { dim } else { 0 });
+        let stride = |(axis, &stride): (usize, &i64)| match axis + 1 >= self.kept {
+            true => constant_stride(stride).unwrap_or(LONG_STRIDE),
+            false if stride == 0 => 0,
+            false => LONG_STRIDE,
+        };
+        let view = |view: &View| {
+            let strides = if window { view.strides.iter().enumerate().map(stride).collect() } else { Axes::new() };
+            View { offset: 0, strides, ..*view }
+        };
+        let padded = |padded: &PaddedIndices| PaddedIndices {
+            coordinates: padded.coordinates.iter().map(|&(view, _)| (view, 0)).collect(),
+            ..*padded
+        };
         Self {
             dims: dims.collect(),
             views: self.views.iter().map(view).collect(),
+            padded: self.padded.iter().map(padded).collect(),
             required_lengths: SmallVec::new(),
             ..*self
         }
+    }
+
+    /// The views of the coordinates of a view, with the extents along them; none where it is not padded.
+    pub fn coordinates(&self, view: usize) -> &[(usize, u64)] {
+        self.padded.iter().find(|padded| padded.view == view).map_or(&[], |padded| &padded.coordinates)
     }
 
     /// Bytes from the start of the output's buffer to the address that the kernel gets.
@@ -195,6 +255,24 @@ impl Layout {
             };
         }
     }
+}
+
+/// Strides that kernels of windows have as constants are at most this: neighbouring outputs share what they load where its position is known.
+/// Dilated and strided windows along the innermost axis have them; rows of images would need kernels for each width.
+const MAX_CONSTANT_STRIDE: i64 = 8;
+/// In place of longer strides in the layout of a kernel.
+const LONG_STRIDE: i64 = MAX_CONSTANT_STRIDE + 1;
+
+/// A stride that a kernel of windows has as a constant.
+pub fn constant_stride(stride: i64) -> Option<i64> {
+    (stride.abs() <= MAX_CONSTANT_STRIDE).then_some(stride)
+}
+
+/// The distance from zero of the furthest index. Fails beyond [`MAX_STEP`].
+fn furthest(start: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
+    let steps: i128 = axes.map(|(dim, step)| step.unsigned_abs() as i128 * dim.saturating_sub(1) as i128).sum();
+    let most = start.unsigned_abs() as i128 + steps;
+    u64::try_from(most).ok().filter(|&most| most <= MAX_STEP).ok_or(Error::SizeMismatch)
 }
 
 /// Fails where a view would leave its buffer of `len` elements. `axes` are extents with their strides.
@@ -362,6 +440,22 @@ mod tests {
         ));
         let layout = Layout::new(&gather).unwrap();
         assert_eq!(layout.required_lengths.as_slice(), [10, 2, 0]);
+    }
+
+    #[test]
+    fn padded_views_have_indices_of_their_coordinates() {
+        let coordinate = PaddedCoordinate { start: -2, extent: 5, stride: 10, steps: SmallVec::from_slice(&[3, 1]) };
+        let coordinates = SmallVec::from_iter([coordinate]);
+        let padded = PaddedView { offset: 7, strides: SmallVec::from_slice(&[0, 0]), coordinates, value: 0 };
+        let input = Input { ty: Type::F32, source: Source::Padded(padded.into()) };
+        // They merge no axes that have other coordinates, and the elements that exist are in bounds.
+        let layout = layout(&[4, 3], &[input]);
+        assert_eq!((layout.dims.as_slice(), layout.required_lengths[0]), (&[12][..], 48));
+        let [view, coordinate] = &layout.views[..] else { panic!("{layout:?}") };
+        assert_eq!((view.offset, view.strides.as_slice()), (-13, &[10][..]));
+        assert_eq!((coordinate.offset, coordinate.strides.as_slice()), (-2, &[1][..]));
+        assert_eq!((layout.coordinates(0), layout.coordinates(1)), (&[(1, 5)][..], &[][..]));
+        assert_eq!(patterns(&layout), [Pattern::Strided, Pattern::Strided]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod epilogue;
 pub mod layout;
 pub mod maps;
 pub mod op;
+mod padding;
 pub mod rows;
 mod sums;
 pub mod types;
@@ -22,6 +23,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::error::{Error, Result};
 use crate::memory::CheckedIndices;
 use op::{Op, Typing};
+pub use padding::{PaddedCoordinate, PaddedView};
 pub use sums::MAX_PROGRAM_SUMS;
 pub use types::Type;
 
@@ -38,6 +40,8 @@ pub enum Source {
         /// Elements from an index to the next, one stride for each axis of the iteration space; at most [`MAX_STEP`] either way.
         strides: Axes<i64>,
     },
+    /// A buffer that ends within the iteration space.
+    Padded(Box<PaddedView>),
     /// One value, which each run gives.
     Scalar,
     /// One value of up to 8 bytes, which is part of the kernel: its bits as they are stored.
@@ -59,6 +63,7 @@ impl Input {
         match &self.source {
             Source::Scalar | Source::Constant(_) => true,
             Source::View { strides, .. } => strides.iter().all(|&stride| stride == 0),
+            Source::Padded(_) => false,
         }
     }
 }
@@ -161,6 +166,7 @@ impl Program {
     pub fn without_parameters(&self) -> Self {
         let input = |input: &Input| match &input.source {
             Source::View { .. } => Input { source: Source::View { offset: 0, strides: Axes::new() }, ..*input },
+            Source::Padded(padded) => Input { source: Source::Padded(padded.without_parameters().into()), ..*input },
             Source::Scalar | Source::Constant(_) => input.clone(),
         };
         let node = |node: &Node| {
@@ -217,7 +223,12 @@ impl Program {
         if !elements(shape).is_ok_and(|n| n <= MAX_STEP) {
             return argument("shape: too many elements");
         }
-        if inputs.iter().any(|i| matches!(&i.source, Source::View { strides, .. } if strides.len() != shape.len())) {
+        let has_rank = |input: &Input| match &input.source {
+            Source::View { strides, .. } => strides.len() == shape.len(),
+            Source::Padded(padded) => padded.has_rank(shape.len()),
+            Source::Scalar | Source::Constant(_) => true,
+        };
+        if !inputs.iter().all(has_rank) {
             return argument("inputs: one stride is needed for each axis of the iteration space");
         }
         for (index, node) in nodes.iter().enumerate() {

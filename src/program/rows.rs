@@ -66,6 +66,7 @@ impl RowProgram {
             return argument("outputs: expected up to eight nodes");
         }
         program.check_nodes()?;
+        program.check_unpadded()?;
         let outer = program.shape.len() - row_axes;
         for node in &program.nodes {
             let Typing::Reduce(reduction) = node.op.typing else {

@@ -53,6 +53,7 @@ impl LoopStep {
     /// A step whose result goes to `slot`; `slot_shape` is the shape of that slot's tensor where the program's output is a view of it.
     pub fn new(program: Program, inputs: Vec<StepInput>, slot: usize, slot_shape: &[u64]) -> Result<Self> {
         program.check()?;
+        program.check_unpadded()?;
         if let Some((Reduction::Fold, _)) = program.reduced_type() {
             return Err(Error::Unsupported("a loop in which a function reduces".into()));
         }

@@ -143,6 +143,34 @@ defmodule Nx.Vulkan.BadProgramTest do
       assert_refused(fn -> Native.call(run(nodes, inputs, shape)) end, {nodes, inputs, shape})
     end
 
+    zero = <<0::32>>
+
+    for padding <- [
+          :padding,
+          {zero, :axes},
+          {0, [{-1, 4, 1, [1]}]},
+          {<<0>>, [{-1, 4, 1, [1]}]},
+          {zero, [{-1, 4, 1}]},
+          {zero, [{-1, -4, 1, [1]}]},
+          {zero, [{-1, 4, 1, []}]},
+          {zero, [{-1, 4, 1, [1, 1]}]},
+          {zero, [{-1, 5, 1, [1]}]},
+          {zero, [{-1, 4, -1, [1]}]},
+          {zero, [{-1, 4, 2, [1]}]},
+          {zero, [{2 ** 62, 4, 1, [1]}]},
+          {zero, [{0, 1, 2 ** 40, [2 ** 40]}]},
+          {zero, [{-1, 4, 1, [2 ** 80]}]}
+        ] do
+      padded = {a, @f32, 0, [0], padding}
+      assert_refused(fn -> Native.call(run([add], [padded], {4})) end, padding)
+    end
+
+    padded = {a, @f32, 0, [0], {zero, [{-1, 4, 1, [1]}]}}
+    assert {:ok, _ref} = Native.call(run([add], [padded], {4}))
+    gather = {:gather, @f32, [0, 1], [{4, 1}]}
+    index = {:scalar, {:u, 32}, zero}
+    assert_refused(fn -> Native.call(run([gather], [padded, index], {4})) end, gather)
+
     assert_works()
   end
 

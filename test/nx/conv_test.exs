@@ -56,6 +56,25 @@ defmodule Nx.Vulkan.ConvTest do
     end
   end
 
+  test "a kernel for each channel, of many positions" do
+    for type <- [{:f, 32}, {:bf, 16}],
+        options <- [
+          [padding: :same],
+          [padding: [{2, 0}, {0, 1}], strides: [1, 2]],
+          last_channels()
+        ] do
+      options = [feature_group_size: 4] ++ options
+      {input, kernel} = {tensor({2, 4, 96, 190}, type), tensor({4, 1, 3, 2}, type)}
+
+      {input, kernel} =
+        if options[:input_permutation],
+          do: {Nx.transpose(input, axes: [0, 2, 3, 1]), Nx.transpose(kernel, axes: [2, 3, 1, 0])},
+          else: {input, kernel}
+
+      same(input, kernel, options)
+    end
+  end
+
   test "vectorized axes" do
     input = Nx.vectorize(tensor({2, 2, 3, 6}, {:f, 32}), :x)
     kernel = Nx.vectorize(tensor({2, 4, 3, 2}, {:f, 32}), :x)

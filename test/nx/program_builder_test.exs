@@ -79,5 +79,8 @@ defmodule Nx.Vulkan.ProgramBuilderTest do
              {:scalar, @index, <<1::32>>}
 
     assert ProgramBuilder.view({:a, @index, {2, 3}}, 1, [0, -1]) == {:a, @index, 1, [0, -1]}
+
+    assert ProgramBuilder.padded({:a, @index, {2}}, 0, [0, 0], <<1::32>>, [{-1, 2, 1, [1, 1]}]) ==
+             {:a, @index, 0, [0, 0], {<<1::32>>, [{-1, 2, 1, [1, 1]}]}}
   end
 end

@@ -69,6 +69,34 @@ defmodule Nx.Vulkan.WindowTest do
     end
   end
 
+  # From 65,536 windows on kernels hold them unrolled.
+  for {op, as, values} <- [
+        {:window_max, :reduce_max, :few},
+        {:window_sum, :sum, {:integer, -9..9}}
+      ] do
+    test "many windows: #{op} of images, their channels first and last" do
+      for type <- [{:f, 32}, {:bf, 16}, {:s, 32}],
+          {shape, window, strides} <- [
+            {{2, 4, 96, 92}, {1, 1, 3, 2}, [1, 1, 1, 1]},
+            {{1, 190, 184, 8}, {1, 3, 3, 1}, [1, 2, 1, 1]}
+          ] do
+        padding =
+          for size <- Tuple.to_list(window), do: {div(size, 2), Enum.random(0..1) * (size - 1)}
+
+        options = [strides: strides, padding: padding]
+        tensor = Generators.tensor(shape, type, unquote(Macro.escape(values)))
+        fun = &apply(Nx, unquote(op), [&1, window, options])
+
+        assert_same(
+          fun.(to_device(tensor)),
+          nearest(fun, tensor),
+          unquote(as),
+          context(tensor, options)
+        )
+      end
+    end
+  end
+
   test "window_mean and vectorized windows" do
     tensor = Generators.tensor({3, 4, 5}, {:f, 32}, {:integer, 0..9})
     fun = &Nx.window_mean(&1, {1, 2, 2}, strides: [1, 2, 1])

@@ -31,13 +31,16 @@ defmodule Nx.Vulkan.ProgramBuilder do
 
   @typedoc """
   What an input reads: a dense buffer, which broadcasts to the iteration space from its last axes on; a view of
-  a buffer, with an element offset and a stride for each axis of the iteration space; or one element, as
+  a buffer, with an element offset and a stride for each axis of the iteration space, and one that may be padded, with
+  the element that stands for those that do not exist, and `{start, extent, stride, steps}` of each padded axis; or one element, as
   buffers store it, which each run gives or, a `:constant`, the kernel knows. In a program that is run again with other buffers, a placeholder stands for the
   reference.
   """
   @type operand ::
           {reference :: term(), Nx.Type.t(), shape :: tuple()}
           | {reference :: term(), Nx.Type.t(), offset :: integer(), strides :: [integer()]}
+          | {reference :: term(), Nx.Type.t(), offset :: integer(), strides :: [integer()],
+             {binary(), [{integer(), non_neg_integer(), integer(), [integer()]}]}}
           | {:scalar | :constant, Nx.Type.t(), binary()}
 
   @typedoc "The arguments of `Nx.Vulkan.Native.run/3`: nodes, inputs and the shape of the iteration space."
@@ -142,4 +145,9 @@ defmodule Nx.Vulkan.ProgramBuilder do
   @spec view(operand(), integer(), [integer()]) :: operand()
   def view({:scalar, _type, _binary} = scalar, _offset, _strides), do: scalar
   def view({ref, type, _shape}, offset, strides), do: {ref, type, offset, strides}
+
+  @doc "The operand as a view that ends along some axes: beyond, elements have these bits."
+  @spec padded(operand(), integer(), [integer()], binary(), [tuple()]) :: operand()
+  def padded({ref, type, _shape}, offset, strides, bits, axes),
+    do: {ref, type, offset, strides, {bits, axes}}
 end

@@ -8,7 +8,6 @@
 //   UNROLLED            elements of an output, or vectors along the reduced axes, that a thread loads before it combines them
 //   EXACT               1 where UNROLLED are all elements, or vectors, of a thread
 //   CHUNKED             1 where p.chunks workgroups share an output, p.chunk elements each
-//   WINDOW_BLOCKS, WINDOW_REST          of a window, whose loop is unrolled: how often it has UNROLLED elements, and what is left
 //   SHARED_EXCHANGE     where more threads share an output than LANES
 //   LANES               threads of a subgroup that share an output; more than 1 needs lib/exchange.glsl
 //   NEIGHBOURS_SHARE    1 where neighbouring threads share an output, 0 where they have neighbouring ones
@@ -102,7 +101,6 @@ layout(local_size_x = THREADS) in;
 #else
 #define STEPS(n) EACH(n, LOAD) EACH(n, TAKE) EACH(n, COMBINE_TAKEN)
 #endif
-#define WINDOW_BLOCK { STEPS(UNROLLED) } r += UNROLLED;
 
 // Neighbours along the reduced axes are this many threads apart.
 #if NEIGHBOURS_SHARE
@@ -185,15 +183,6 @@ void main() {
   EACH_LANE(START_LANE, 0)
   if (o < p.outputs) {
     EACH_VECTOR(START_VECTOR, 0)
-#if defined WINDOW_BLOCKS
-    IDX r = 0;
-#if WINDOW_BLOCKS > 0
-    REPEAT(WINDOW_BLOCKS, WINDOW_BLOCK)
-#endif
-#if WINDOW_REST > 0
-    STEPS(WINDOW_REST)
-#endif
-#else
     IDX r = start + y * WIDTH;
 #if EXACT
     STEPS(UNROLLED)
@@ -201,7 +190,6 @@ void main() {
 #else
     for (; r + (STEP * (UNROLLED - 1) + WIDTH - 1) < end; r += STEP * UNROLLED) { STEPS(UNROLLED) }
     for (; r + (WIDTH - 1) < end; r += STEP) { STEPS(1) }
-#endif
 #endif
 #if REDUCED_VECTORS == 1
     // What is left of the last vector is one thread's.

@@ -12,10 +12,12 @@ use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, Epilog
 use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
-use crate::program::{Attribute, Axes, Input, Node, OutputView, Program, Source, Type, op};
+use crate::program::{
+    Attribute, Axes, Input, Node, OutputView, PaddedCoordinate, PaddedView, Program, Source, Type, op,
+};
 use crate::tuning::contraction::{
-    ContractionShape, EpilogueUse, FewRows, Method, OperandCopy, PanelTile, Strategy, Tiling, epilogue_use,
-    of_accumulator,
+    Axis, ContractionShape, EpilogueUse, FewRows, Method, OperandCopy, OperandShape, PaddedAxis, PanelTile, Strategy,
+    Tiling, epilogue_use, of_accumulator,
 };
 use crate::tuning::fusion::epilogue_vectors;
 
@@ -102,9 +104,14 @@ impl OrderedContraction<'_> {
         let kept = shape.result_axes();
         let axes = || kept.iter().chain(&shape.depth);
         let extents: Axes<u64> = axes().map(|axis| axis.dim).collect();
-        let input = |i: usize, strides| {
-            let operand = shape.operands[i];
-            Input { ty: operand.ty, source: Source::View { offset: operand.offset, strides } }
+        let input = |i: usize, strides: Axes<i64>| {
+            let OperandShape { ty, offset, .. } = shape.operands[i];
+            let is_padded = !shape.padded_axes.is_empty() && shape.padded_operand() == ['a', 'b'][i];
+            let source = match is_padded {
+                true => Source::Padded(padded_view(shape, offset, axes().zip(strides)).into()),
+                false => Source::View { offset, strides },
+            };
+            Input { ty, source }
         };
         let inputs = [input(0, axes().map(|axis| axis.a).collect()), input(1, axes().map(|axis| axis.b).collect())];
         let args = SmallVec::from_slice(&[0, 1]);
@@ -203,6 +210,28 @@ impl OrderedContraction<'_> {
         kernel(Destination::Buffer(&c), false)?;
         Ok(Buffer::new(bytes, c).into())
     }
+}
+
+/// The padded operand of a contraction, over these axes with their strides in it: zero where it has no elements.
+fn padded_view<'a>(
+    shape: &ContractionShape,
+    offset: i64,
+    axes: impl Iterator<Item = (&'a Axis, i64)> + Clone,
+) -> PaddedView {
+    let free = |(axis, stride): (&Axis, i64)| if axis.padded.is_some() { 0 } else { stride };
+    let steps = |along: usize| {
+        let step =
+            move |(axis, _): (&Axis, i64)| axis.padded.filter(|(of, _)| *of == along).map_or(0, |(_, step)| step);
+        axes.clone().map(step).collect()
+    };
+    let padded = shape.padded_axes.iter().enumerate();
+    let padded = padded.map(|(i, &PaddedAxis { start, extent, stride })| PaddedCoordinate {
+        start,
+        extent,
+        stride,
+        steps: steps(i),
+    });
+    PaddedView { offset, strides: axes.clone().map(free).collect(), coordinates: padded.collect(), value: 0 }
 }
 
 /// The sum, in type `ty`, of the partial sums of the splits of k, of type `partial`.

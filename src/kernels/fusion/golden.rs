@@ -14,7 +14,10 @@ use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
 use crate::program::layout::Layout;
 use crate::program::op;
-use crate::program::{Attribute, Axes, DynamicOffset, Input, Node, OutputView, Program, Source, Type, dense_strides};
+use crate::program::{
+    Attribute, Axes, DynamicOffset, Input, Node, OutputView, PaddedCoordinate, PaddedView, Program, Source, Type,
+    dense_strides,
+};
 use crate::tuning::devices::{h200, lavapipe, packs_elements};
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
 
@@ -130,6 +133,22 @@ fn reductions() -> Vec<(&'static str, Program)> {
         let axes = Attribute::Axes(Axes::from_slice(&[2, 3]));
         program(&[300, 300, 3, 3], &[view(ty, 0, &[302, 1, 302, 1])], &[with(name, ty, &[0], axes)])
     };
+    let end = |start, extent, stride, steps: &[i64]| PaddedCoordinate { start, extent, stride, steps: steps.into() };
+    let padded = |ty, strides: &[i64], axes: [PaddedCoordinate; 2], value| {
+        let view = PaddedView { offset: 0, strides: strides.into(), coordinates: axes.into(), value };
+        Input { ty, source: Source::Padded(view.into()) }
+    };
+    // Over images of 28 by 28 whose channels have a kernel each, of 64 channels innermost, and with windows of 7 by 7.
+    let ends = [end(-1, 28, 28, &[0, 0, 1, 0, 1, 0]), end(-1, 28, 1, &[0, 0, 0, 1, 0, 1])];
+    let image = padded(F32, &[128 * 784, 784, 0, 0, 0, 0], ends, 0);
+    let sum = with("sum", F32, &[2], Attribute::Axes(Axes::from_slice(&[4, 5])));
+    let inputs = [view(F32, 0, &[0, 9, 0, 0, 3, 1]), image];
+    let depthwise = program(&[8, 128, 28, 28, 3, 3], &inputs, &[node("multiply", F64, &[0, 1]), sum]);
+    let pooled = |outputs: u64, size: u64, stride, ty, value| {
+        let ends = [end(-1, 112, 112 * 64, &[stride, 0, 0, 1, 0]), end(-1, 112, 64, &[0, stride, 0, 0, 1])];
+        let largest = with("reduce_max", ty, &[0], Attribute::Axes(Axes::from_slice(&[3, 4])));
+        program(&[outputs, outputs, 64, size, size], &[padded(ty, &[0, 0, 1, 0, 0], ends, value)], &[largest])
+    };
     let shape = [1000, 512];
     let column = [dense(F32, &shape), view(F32, 0, &[0, 1])];
     let squares = [node("multiply", F32, &[0, 1]), with("sum", F32, &[2], Attribute::Axes(Axes::from_slice(&[1])))];
@@ -155,6 +174,9 @@ fn reductions() -> Vec<(&'static str, Program)> {
         ("reduce_product_complex", reduction("product", C64, &[64, 64], &[1])),
         ("reduce_window_max", window("reduce_max", F32)),
         ("reduce_window_sum", window("sum", F64)),
+        ("reduce_window_padded", depthwise),
+        ("reduce_window_padded_vec4", pooled(112, 3, 1, BF16, 0xff80)),
+        ("reduce_padded_vec4", pooled(56, 7, 2, F32, 0xff80_0000)),
         ("reduce_fused", program(&shape, &column, &squares)),
         ("reduce_sums", program(&shape, &column, &sums(&[0, 1]))),
         ("reduce_sums_leading", program(&shape, &column, &sums(&[0]))),

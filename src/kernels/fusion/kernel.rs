@@ -52,7 +52,7 @@ impl<'a> Partials<'a> {
 
 impl FusionKernel {
     pub fn new(program: &Program, layout: &Layout, schedule: Schedule, epilogue: Option<EpilogueProgram>) -> Self {
-        let window = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.window);
+        let window = matches!(schedule.nest, LoopNest::Window(_));
         let partial = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.to_partial);
         Self {
             program: program.without_parameters(),
@@ -73,7 +73,7 @@ impl KernelSpec for FusionKernel {
     fn name(&self) -> String {
         let kind = match self.schedule.nest {
             LoopNest::Reduce(ReduceSchedule { from_partial: true, .. }) => "combine",
-            LoopNest::Reduce(_) => "reduce",
+            LoopNest::Reduce(_) | LoopNest::Window(_) => "reduce",
             LoopNest::Fold { .. } => "fold",
             LoopNest::Map { .. } => "map",
             LoopNest::Tile { .. } => "transposing map",
@@ -125,7 +125,7 @@ impl KernelSpec for FusionKernel {
             }
         }
         match self.schedule.nest {
-            LoopNest::Reduce(_) | LoopNest::Fold { .. } => {
+            LoopNest::Reduce(_) | LoopNest::Window(_) | LoopNest::Fold { .. } => {
                 params.extents(index64, [("outputs", layout.outputs()), ("reduced", layout.reduced())]);
                 if to_partial {
                     params.extents(index64, [("chunk", args.chunk), ("chunks", chunks)]);
@@ -182,7 +182,7 @@ impl<'a> ProgramArgs<'a> {
         for (i, input) in self.program.inputs.iter().enumerate() {
             let offset = match &input.source {
                 Source::Scalar | Source::Constant(_) => 0,
-                Source::View { .. } => views.next().map_or(0, |view| view.address_offset()),
+                Source::View { .. } | Source::Padded(_) => views.next().map_or(0, |view| view.address_offset()),
             };
             if self.given == Some(i) {
                 continue;
@@ -256,6 +256,9 @@ impl<'a> ProgramArgs<'a> {
             for (axis, &stride) in view.strides.iter().enumerate() {
                 params.index(stride, index64, self.name(("stride", v, axis)));
             }
+        }
+        for &(v, extent) in layout.padded.iter().flat_map(|padded| &padded.coordinates) {
+            params.extent(extent, index64, self.name(("bound", v)));
         }
         for (s, start) in program.dynamic_offsets().iter().enumerate() {
             params.extent(start.extent, index64, self.name(("extent", s)));

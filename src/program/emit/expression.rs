@@ -18,7 +18,7 @@ impl Emitter<'_> {
         for (index, input) in self.program.inputs.iter().enumerate() {
             let ty = input.ty;
             let loaded = match input.source {
-                Source::View { .. } => self.input(index, views.next().unwrap_or_default()),
+                Source::View { .. } | Source::Padded(_) => self.input(index, views.next().unwrap_or_default()),
                 Source::Scalar | Source::Constant(_) => load(ty, &self.one_value(index)),
             };
             let _ = writeln!(text, "  {} v{index} = {loaded};", ty.compute().precise());
@@ -62,7 +62,8 @@ impl Emitter<'_> {
         if self.layout.views[view].pattern == Pattern::Linear || self.is_given(input) {
             return load(ty, &format!("x{input}"));
         }
-        load(ty, &format!("AT({}, p.input{input}, {})", ty.storage(), self.index(view)))
+        let element = format!("AT({}, p.input{input}, {})", ty.storage(), self.index(view));
+        load(ty, &self.or_padding(view, &self.exists(view), element, false))
     }
 
     /// A node's value. `views` are those of the nodes that are indices themselves and have not been written yet.

@@ -20,7 +20,7 @@ impl Emitter<'_> {
         let stored = match self.program.inputs[first].source {
             Source::Scalar | Source::Constant(_) => self.one_value(first),
             // One element, whose offset is in the address.
-            Source::View { .. } => format!("AT({}, p.input{first}, IDX(0))", first_type.storage()),
+            Source::View { .. } | Source::Padded(_) => format!("AT({}, p.input{first}, IDX(0))", first_type.storage()),
         };
         debug_assert!(self.layout.views.iter().all(|v| v.input != Some(first) || v.pattern == Pattern::Single));
         define(text, "THREADS", threads);

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::{Emitter, Pattern, Type, View, element};
+use super::values::immediate;
+use super::{Emitter, Pattern, Type, element, vec4_of};
+use crate::program::types::Compute;
+use crate::program::{Input, Source};
 
 impl Emitter<'_> {
     /// The output's view, where its indices have to be computed.
@@ -14,8 +17,42 @@ impl Emitter<'_> {
 
     /// The views whose indices the element computes.
     pub(super) fn strided(&self) -> Vec<usize> {
-        let strided = |view: &View| view.pattern == Pattern::Strided && !view.input.is_some_and(|i| self.is_given(i));
-        (0..self.layout.views.len()).filter(|&v| strided(&self.layout.views[v])).collect()
+        let is_given = |v: usize| self.layout.views[v].input.is_some_and(|input| self.is_given(input));
+        let given = self.with_coordinates((0..self.layout.views.len()).filter(|&v| is_given(v)));
+        let strided = |&v: &usize| self.layout.views[v].pattern == Pattern::Strided && !given.contains(&v);
+        (0..self.layout.views.len()).filter(strided).collect()
+    }
+
+    /// The views, each followed by those of its coordinates.
+    pub(super) fn with_coordinates(&self, views: impl Iterator<Item = usize>) -> Vec<usize> {
+        let coordinates = |v| self.layout.coordinates(v).iter().map(|&(coordinate, _)| coordinate);
+        views.flat_map(|v| [v].into_iter().chain(coordinates(v))).collect()
+    }
+
+    /// Whether the element of a view exists at the indices that are declared; empty where all exist.
+    pub(super) fn exists(&self, view: usize) -> String {
+        let coordinates = self.layout.coordinates(view).iter();
+        coordinates.map(|(v, _)| format!("index{v} < p.bound{v}")).collect::<Vec<_>>().join(" && ")
+    }
+
+    /// A load of a view's stored element, or of four, that reads what stands for it where it does not exist.
+    pub(super) fn or_padding(&self, view: usize, exists: &str, load: String, is_vector: bool) -> String {
+        let input = self.layout.views[view].input.map(|input| &self.program.inputs[input]);
+        let Some(Input { ty, source: Source::Padded(padded) }) = input else { return load };
+        if exists.is_empty() {
+            return load;
+        }
+        let words: Vec<String> = (0..4).map(|word| format!("{}u", (padded.value >> (32 * word)) as u32)).collect();
+        let bits = match ty.compute() {
+            Compute::ComplexDouble => format!("uvec4({})", words.join(", ")),
+            _ => format!("uvec2({})", words[..2].join(", ")),
+        };
+        let value = match ty.compute() {
+            Compute::Int64 if !ty.compute().is_emulated() => format!("int64_t({})", immediate(*ty, &bits)),
+            _ => immediate(*ty, &bits),
+        };
+        let value = if is_vector { format!("{}({})", vec4_of(ty.storage()), [&*value; 4].join(", ")) } else { value };
+        format!("({exists} ? {load} : {value})")
     }
 
     /// Declares the indices of strided views, that of the output moved by its dynamic offsets.
@@ -58,7 +95,7 @@ impl Emitter<'_> {
 
     /// Adds to the indices of `views` what the axis contributes, whose index is `at{axis}`.
     pub(super) fn add_axis(&self, text: &mut String, axis: usize, views: &[usize]) {
-        for &v in views {
+        for &v in views.iter().filter(|&&v| !self.window || self.layout.views[v].strides[axis] != 0) {
             let vector = self.vector_axis == Some(axis);
             let input = self.layout.views[v].input.filter(|&input| vector && self.is_given(input));
             let _ = match input {

@@ -18,6 +18,7 @@ mod schedule;
 mod tile;
 mod values;
 mod vectors;
+mod window;
 mod workgroup;
 
 pub use accumulator::{Accumulator, MAX_PARTS, sum_parts, widened};
@@ -31,12 +32,13 @@ pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
 pub use schedule::{
     LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile, VECTORS_PER_THREAD,
-    VectorInputs,
+    VectorInputs, WindowSchedule,
 };
 pub use values::{assign, convert, element, load, of_compute, store, stored};
 pub use workgroup::{WorkgroupSchedule, check_number, emit_program, shared_bytes};
 
 use prelude::coherent_head;
+use window::loaded_inputs;
 
 use super::epilogue::EpilogueProgram;
 use super::layout::{Layout, Pattern, View};
@@ -53,7 +55,7 @@ struct Emitter<'a> {
     vectors: VectorInputs,
     /// The axis along which the elements of a vector are neighbours; `None` in a tile.
     vector_axis: Option<usize>,
-    /// Whether the reduced axes are a window, see [`ReduceSchedule`].
+    /// Whether the reduced axes are a window, see [`WindowSchedule`].
     window: bool,
 }
 
@@ -66,13 +68,15 @@ pub fn emit(
     parameters: &str,
     caps: &Capabilities,
 ) -> String {
-    let (vectors, end, window) = match schedule.nest {
-        LoopNest::Tile { tile, .. } => (VectorInputs { vec4: tile.inputs, broadcast: 0 }, 0, false),
-        LoopNest::Reduce(ReduceSchedule { vectors, output_vectors: 1.., window, .. }) => (vectors, layout.kept, window),
-        LoopNest::Reduce(ReduceSchedule { vectors, window, .. }) => (vectors, layout.dims.len(), window),
-        LoopNest::Map { vectors, .. } => (vectors.unwrap_or_default(), layout.dims.len(), false),
-        LoopNest::Fold { .. } => (VectorInputs::default(), 0, false),
+    let (vectors, end) = match schedule.nest {
+        LoopNest::Tile { tile, .. } => (VectorInputs { vec4: tile.inputs, broadcast: 0 }, 0),
+        LoopNest::Reduce(ReduceSchedule { vectors, output_vectors: 1.., .. }) => (vectors, layout.kept),
+        LoopNest::Reduce(ReduceSchedule { vectors, .. }) => (vectors, layout.dims.len()),
+        LoopNest::Map { vectors, .. } => (vectors.unwrap_or_default(), layout.dims.len()),
+        LoopNest::Window(_) => (loaded_inputs(program, layout), 0),
+        LoopNest::Fold { .. } => (VectorInputs::default(), 0),
     };
+    let window = matches!(schedule.nest, LoopNest::Window(_));
     let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window };
     let accumulator = Accumulator::of(program, layout, caps);
     let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", StoredElements::default(), caps));
@@ -99,7 +103,12 @@ pub fn emit(
         (LoopNest::Reduce(schedule), Some(accumulator)) => {
             emitter.reduce(&mut text, schedule, &accumulator, epilogue.is_some());
         }
-        (LoopNest::Reduce(_), None) => unreachable!("a reducing schedule belongs to a program with a reduction"),
+        (LoopNest::Window(schedule), Some(accumulator)) => {
+            emitter.window(&mut text, schedule, &accumulator, epilogue.is_some());
+        }
+        (LoopNest::Reduce(_) | LoopNest::Window(_), None) => {
+            unreachable!("a reducing schedule belongs to a program with a reduction")
+        }
     }
     text
 }

@@ -17,6 +17,18 @@ impl Emitter<'_> {
         accumulator: &Accumulator,
         epilogue: bool,
     ) {
+        self.element_function(text, accumulator, schedule.from_partial);
+        self.vector_macros(text);
+        accumulator.declare_function(text);
+        accumulator.macros(text);
+        self.schedule_macros(text, schedule);
+        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
+        text.push_str("#include \"lib/loops/reduce.glsl\"\n");
+    }
+
+    /// Declares the function of what an element contributes, with the files that it needs: `add_element` where products are added to the
+    /// accumulator, otherwise `element`.
+    pub(super) fn element_function(&self, text: &mut String, accumulator: &Accumulator, from_partial: bool) {
         let Some((reduction, element)) = self.program.reduced_type() else { return };
         let last = &self.program.nodes[self.program.nodes.len() - 1];
         define(text, "LAST_WINS", matches!(last.attribute, Attribute::Arg { last: true, .. }));
@@ -26,7 +38,7 @@ impl Emitter<'_> {
         }
         let declared = accumulator.join(", ", |i, part| format!("out {} e{i}", part.glsl()));
         let stored: String = self.given().iter().map(|g| format!(", {} x{}", g.storage, g.input)).collect();
-        let factors = self.exact_factors(accumulator).filter(|_| !schedule.from_partial);
+        let factors = self.exact_factors(accumulator).filter(|_| !from_partial);
         define(text, "ADDS_PRODUCTS", u32::from(factors.is_some()));
         let _ = match factors {
             Some(_) => writeln!(text, "void add_element(IDX o, IDX r{stored}, inout double a) {{"),
@@ -36,7 +48,7 @@ impl Emitter<'_> {
             self.reduced_element(text);
             let [x, y] = factors.map(|x| convert((format!("v{x}"), self.program.type_of(x)), Type::F64));
             let _ = writeln!(text, "  a = fma({x}, {y}, a);");
-        } else if schedule.from_partial {
+        } else if from_partial {
             for (i, part) in accumulator.parts.iter().enumerate() {
                 let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
             }
@@ -45,16 +57,10 @@ impl Emitter<'_> {
             self.contribution(text, reduction, element, accumulator);
         }
         text.push_str("}\n");
-        self.vector_macros(text);
-        accumulator.declare_function(text);
-        accumulator.macros(text);
-        self.schedule_macros(text, schedule);
-        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
-        text.push_str("#include \"lib/loops/reduce.glsl\"\n");
     }
 
     /// The factors of the products that a sum in double adds up, where these are exact there: one instruction gives the same bits as two.
-    fn exact_factors(&self, accumulator: &Accumulator) -> Option<[usize; 2]> {
+    pub(super) fn exact_factors(&self, accumulator: &Accumulator) -> Option<[usize; 2]> {
         let [reduction] = self.program.reductions() else { return None };
         let (program, inputs) = (self.program, self.program.inputs.len());
         let product = program.nodes.get(reduction.args[0].checked_sub(inputs)?)?;
@@ -102,11 +108,6 @@ impl Emitter<'_> {
         define(text, "UNROLLED", unrolled);
         define(text, "EXACT", u32::from(schedule.exact));
         define(text, "CHUNKED", u32::from(schedule.to_partial));
-        if schedule.window {
-            let reduced = self.layout.reduced();
-            define(text, "WINDOW_BLOCKS", reduced / u64::from(unrolled));
-            define(text, "WINDOW_REST", reduced % u64::from(unrolled));
-        }
         if schedule.shares_memory() {
             define(text, "SHARED_EXCHANGE", "");
         }
@@ -115,7 +116,7 @@ impl Emitter<'_> {
     }
 
     /// Stores the accumulator `a` as the output `index`, or as its partial result.
-    fn store_output(&self, to_partial: bool, accumulator: &Accumulator, epilogue: bool) -> String {
+    pub(super) fn store_output(&self, to_partial: bool, accumulator: &Accumulator, epilogue: bool) -> String {
         if to_partial {
             return accumulator.join(" ", |i, part| {
                 format!("AT({}, p.partial_out{i}, chunk * p.outputs + index) = a##_{i};", part.glsl())

@@ -41,6 +41,8 @@ pub enum LoopNest {
     },
     /// A reduction whose elements are combined in any order.
     Reduce(ReduceSchedule),
+    /// A reduction over a window of a few elements, in straight code.
+    Window(WindowSchedule),
     /// A reduction by a function, in order: each thread makes one output.
     Fold {
         /// Threads of a workgroup.
@@ -86,8 +88,6 @@ pub struct ReduceSchedule {
     pub lanes: u32,
     /// Whether neighbouring threads share an output, in place of having neighbouring ones.
     pub neighbours_share: bool,
-    /// Whether the reduced axes are a window: their extents are constants of the kernel, whose loops over them are unrolled.
-    pub window: bool,
     /// Whether the kernel reads partial results in place of the program's inputs.
     pub from_partial: bool,
     /// Whether the kernel writes partial results.
@@ -99,6 +99,17 @@ impl ReduceSchedule {
     pub fn shares_memory(&self) -> bool {
         self.reduction_threads > self.lanes
     }
+}
+
+/// A reduction over a small window, whose extents are constants of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowSchedule {
+    /// Threads of a workgroup.
+    pub threads: u32,
+    /// Outputs of a thread, neighbours along the last kept axis, whose extent is a multiple of their number.
+    pub outputs: u32,
+    /// Inputs that a thread reads in vectors for four outputs.
+    pub vectors: VectorInputs,
 }
 
 /// Two axes of the iteration space, in tiles of `width` by `height` for each workgroup. Along `output_axis` results are neighbours in

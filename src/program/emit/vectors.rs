@@ -50,30 +50,33 @@ impl Emitter<'_> {
         let list = |separator: &str, f: &dyn Fn(&GivenInput) -> String| {
             given.iter().map(f).collect::<Vec<_>>().join(separator)
         };
-        self.base_function(text, &given);
-        let bases = list(", ", &|g| format!("base{}_##w", g.view));
+        self.base_function(text, &self.with_coordinates(given.iter().map(|g| g.view)));
+        let views = self.with_coordinates(given.iter().map(|g| g.view));
+        let bases = views.iter().map(|v| format!("base{v}_##w")).collect::<Vec<_>>().join(", ");
         define(text, "BASES(w, o)", format_args!("IDX {bases}; bases(o, {bases});"));
         for (name, function, is_vector) in [("LOAD_VECTOR", "load_vector", true), ("LOAD_SCALAR", "load_scalar", false)]
         {
             let ty = |g: &GivenInput| {
                 if is_vector && !self.is_broadcast(g.input) { vec4_of(g.storage) } else { g.storage }
             };
-            let parameters = list("", &|g| format!(", IDX index{}, out {} q{}", g.view, ty(g), g.input));
-            let _ = writeln!(text, "void {function}(IDX r{parameters}) {{");
-            let views: Vec<usize> = given.iter().map(|g| g.view).collect();
+            let indices: String = views.iter().map(|v| format!(", IDX index{v}")).collect();
+            let parameters = list("", &|g| format!(", out {} q{}", ty(g), g.input));
+            let _ = writeln!(text, "void {function}(IDX r{indices}{parameters}) {{");
             self.add_axes(text, "r", self.layout.kept..self.layout.dims.len(), &views);
             for g in &given {
                 let GivenInput { view, input, storage } = g;
-                let load = match is_vector && !self.is_broadcast(*input) {
+                let is_vector = is_vector && !self.is_broadcast(*input);
+                let load = match is_vector {
                     true => format!("LOAD_VEC4({storage}, p.input{input}, index{view} / 4)"),
                     false => format!("AT({storage}, p.input{input}, index{view})"),
                 };
-                let _ = writeln!(text, "  q{input} = {load};");
+                let element = self.or_padding(*view, &self.exists(*view), load, is_vector);
+                let _ = writeln!(text, "  q{input} = {element};");
             }
             text.push_str("}\n");
             let declared = list(" ", &|g| format!("{} q{}_##k##_##w;", ty(g), g.input));
-            let passed = list("", &|g| format!(", base{}_##w, q{}_##k##_##w", g.view, g.input));
-            define(text, &format!("{name}(k, w, r)"), format_args!("{declared} {function}(r{passed});"));
+            let passed = list("", &|g| format!(", q{}_##k##_##w", g.input));
+            define(text, &format!("{name}(k, w, r)"), format_args!("{declared} {function}(r, {bases}{passed});"));
         }
         let lane = |g: &GivenInput| if self.is_broadcast(g.input) { "" } else { "[c]" };
         let vector = list("", &|g| format!(", q{}_##k##_##w{}", g.input, lane(g)));
@@ -81,14 +84,13 @@ impl Emitter<'_> {
         define(text, "SCALAR_STORED(k, w)", list("", &|g| format!(", q{}_##k##_##w", g.input)));
     }
 
-    fn base_function(&self, text: &mut String, given: &[GivenInput]) {
-        let views: Vec<usize> = given.iter().map(|g| g.view).collect();
+    fn base_function(&self, text: &mut String, views: &[usize]) {
         let out: String = views.iter().map(|v| format!(", out IDX index{v}")).collect();
         let _ = writeln!(text, "void bases(IDX o{out}) {{");
-        for v in &views {
+        for v in views {
             let _ = writeln!(text, "  index{v} = p.offset{v};");
         }
-        self.add_axes(text, "o", 0..self.layout.kept, &views);
+        self.add_axes(text, "o", 0..self.layout.kept, views);
         text.push_str("}\n");
     }
 }

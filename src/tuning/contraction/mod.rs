@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::program::Type;
 use crate::program::emit::vec4_bytes;
 use crate::program::types::Compute;
+use crate::tuning::MAX_UNROLLED_WINDOW;
 pub use axes::{Axis, AxisGroups};
 pub use copies::OperandCopy;
 pub use epilogue::{EpilogueUse, epilogue_use};
@@ -138,15 +139,18 @@ impl<'a> Chooser<'a> {
         if is_padded && (0..shape.padded_axes.len()).all(|padded| shape.coordinate_range(padded).is_inside()) {
             return self.choose(shape.without_padding(), aligned_rows);
         }
-        if is_padded && (reduces || self.caps.cpu && self.tile.is_none()) {
+        let is_small = groups.elements() * k <= MAX_DOUBLE_MULTIPLICATIONS;
+        // Of a small window each element is compared with the ends of its axes: a copy takes longer.
+        let finds_padding = reduces && k <= MAX_UNROLLED_WINDOW;
+        if is_padded && !finds_padding && (reduces || self.caps.cpu && self.tile.is_none()) {
             return self.padded(&shape);
         }
         if self.tile.is_none()
+            && !is_padded
             && let Some(few_rows) = FewRows::choose(self.caps, &shape, &groups)
         {
             return Ok(self.with(shape, Method::FewRows(few_rows)));
         }
-        let is_small = groups.elements() * k <= MAX_DOUBLE_MULTIPLICATIONS;
         if reduces {
             let ty = shape.products(self.caps, is_small);
             return Ok(self.with(shape, Method::Reduction(ty)));

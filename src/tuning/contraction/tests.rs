@@ -122,6 +122,7 @@ fn cases() -> Vec<Case> {
         [32, 64, 128, 56, 56, 1, 1, 0, 1, 1],
         [8, 3, 64, 224, 224, 7, 7, 3, 2, 1],
         [2, 4, 1, 9, 9, 3, 3, 1, 1, 1],
+        [2, 3, 1, 9, 9, 3, 3, 1, 1, 1],
     ];
     for (i, shape) in shapes.into_iter().enumerate() {
         cases.extend([F32, F16, F64].map(|ty| convolution(ty, shape, i < 2, i == 6)));

@@ -113,7 +113,7 @@ impl FusionProblem<'_> {
     fn launch(&self, nest: LoopNest, chunk: u64, groups: u64) -> FusionLaunch {
         // A CPU device has no use for it, and partial results stay in caches.
         let large = match nest {
-            LoopNest::Map { .. } | LoopNest::Tile { .. } => true,
+            LoopNest::Map { .. } | LoopNest::Tile { .. } | LoopNest::Window(_) => true,
             LoopNest::Reduce(reduce) => !reduce.from_partial,
             LoopNest::Fold { .. } => false,
         };

@@ -5,12 +5,15 @@ use std::iter;
 
 use super::tile::SECTOR_BYTES;
 use super::{FusionLaunch, FusionProblem, FusionStrategy, THREADS};
-use crate::program::emit::{Accumulator, LoopNest, ReduceSchedule, VectorInputs};
+use crate::program::emit::{Accumulator, LoopNest, ReduceSchedule, VectorInputs, WindowSchedule};
 use crate::tuning::{MAX_UNROLLED_WINDOW, cpu_group_threads};
 
 /// The fewest outputs for which an unrolled window pays off. Of 65,536 2×2 or 3×3 windows it saves lavapipe 0.6 to 2 ms a
 /// call and takes 25 to 60 ms to build; `window` saves several times as much for an element.
 const MIN_WINDOWS: u64 = 1 << 16;
+
+/// Threads of a GPU's workgroup that makes outputs of small windows.
+const WINDOW_THREADS: u32 = 128;
 
 /// Elements along the reduced axes that a thread takes at least where the outputs fill the device: what it loads at a time.
 const MIN_ELEMENTS_PER_THREAD: u64 = 16;
@@ -64,16 +67,19 @@ impl FusionProblem<'_> {
     pub(super) fn reduce(&self, accumulator: &Accumulator) -> FusionStrategy {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let threads = self.reduce_threads(accumulator);
+        if self.is_window(threads) {
+            return FusionStrategy::OnePass(self.window());
+        }
         let groups = outputs.div_ceil(u64::from(threads.output_threads) * u64::from(4 * threads.output_vectors).max(1));
         let chunks = self.chunks(groups, threads.reduction_threads);
         let parts = accumulator.parts.len();
         if chunks == 1 {
-            let schedule = self.reduce_schedule(threads, parts, self.is_window(threads));
+            let schedule = self.reduce_schedule(threads, parts);
             return FusionStrategy::OnePass(self.launch(LoopNest::Reduce(schedule), reduced, groups));
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
-        let all = self.reduce_schedule(threads, parts, false);
+        let all = self.reduce_schedule(threads, parts);
         let schedule = ReduceSchedule { to_partial: true, exact: false, ..all };
         let partial = self.launch(LoopNest::Reduce(schedule), chunk, groups * chunks);
         FusionStrategy::TwoPasses { partial, combining: self.combining(accumulator, chunks), chunks }
@@ -98,7 +104,7 @@ impl FusionProblem<'_> {
         let threads =
             ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share: false };
         let parts = accumulator.parts.len();
-        let all = self.reduce_schedule(threads, parts, false);
+        let all = self.reduce_schedule(threads, parts);
         let schedule = ReduceSchedule { from_partial: true, exact: false, ..all };
         self.launch(LoopNest::Reduce(schedule), chunks, outputs.div_ceil(output_threads.into()))
     }
@@ -124,7 +130,7 @@ impl FusionProblem<'_> {
     }
 
     /// The schedule of one pass over the inputs.
-    fn reduce_schedule(&self, threads: ReduceThreads, parts: usize, window: bool) -> ReduceSchedule {
+    fn reduce_schedule(&self, threads: ReduceThreads, parts: usize) -> ReduceSchedule {
         let ReduceThreads { output_threads, reduction_threads, vectors, output_vectors, neighbours_share } = threads;
         let lanes = self.exchanging_lanes(threads);
         let few_registers = !self.caps.cpu && output_vectors > 0 && self.program.reductions().len() > 1;
@@ -143,10 +149,9 @@ impl FusionProblem<'_> {
             vectors,
             output_vectors,
             unrolled,
-            exact: exact && !window,
+            exact,
             lanes,
             neighbours_share,
-            window,
             from_partial: false,
             to_partial: false,
         }
@@ -194,12 +199,28 @@ impl FusionProblem<'_> {
         }
     }
 
-    /// Whether the reduced axes are a small window, in which each position would be found by division.
+    /// Whether the reduced axes are a small window, in which each position would be found by division, and a thread may have all of it.
     fn is_window(&self, threads: ReduceThreads) -> bool {
         let (outputs, reduced) = (self.layout.outputs(), self.layout.reduced());
         let scalars = threads.reduction_threads == 1 && threads.output_vectors == 0 && threads.vectors.vec4 == 0;
-        let has_axes = self.layout.dims.len() > self.layout.kept + 1;
-        scalars && has_axes && reduced <= MAX_UNROLLED_WINDOW && outputs >= MIN_WINDOWS
+        let whole = scalars || threads.output_vectors > 0 && !self.caps.cpu;
+        let has_indices = self.layout.dims.len() > self.layout.kept + 1 || !self.layout.padded.is_empty();
+        whole && has_indices && reduced <= MAX_UNROLLED_WINDOW && outputs >= MIN_WINDOWS
+    }
+
+    /// A GPU's threads make several neighbouring outputs, unless these are too few for that or take long to compute: windows of neighbours
+    /// overlap, and the position of the first is found once.
+    fn window(&self) -> FusionLaunch {
+        let outputs = self.layout.outputs();
+        let neighbours = self.layout.kept.checked_sub(1).map_or(1, |axis| self.layout.dims[axis]);
+        let enough = |&each: &u32| outputs / u64::from(each) >= MIN_WINDOWS && neighbours.is_multiple_of(each.into());
+        let one = self.caps.cpu || self.program.compute_bound_nodes() > 0;
+        let each = if one { 1 } else { [4, 2].into_iter().find(enough).unwrap_or(1) };
+        let threads = if self.caps.cpu { cpu_group_threads(self.caps) } else { WINDOW_THREADS };
+        let vectors = if each == 4 { self.output_vectors() } else { VectorInputs::default() };
+        let schedule = WindowSchedule { threads, outputs: each, vectors };
+        let groups = outputs.div_ceil(u64::from(threads * each));
+        self.launch(LoopNest::Window(schedule), self.layout.reduced(), groups)
     }
 
     /// Neighbouring threads, and the neighbours that one thread takes, should read neighbouring elements.

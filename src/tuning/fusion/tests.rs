@@ -1,7 +1,7 @@
 //! What is chosen for programs of each kind, on an H200 and on lavapipe.
 
 use super::*;
-use crate::program::emit::{ReduceSchedule, VectorInputs};
+use crate::program::emit::{ReduceSchedule, VectorInputs, WindowSchedule};
 use crate::program::{Attribute, Axes, Input, Source, Type, dense_strides, op};
 use crate::tuning::devices::{h200, lavapipe, packs_elements};
 
@@ -259,14 +259,33 @@ fn threads_of_many_short_rows_are_of_one_subgroup_and_load_them_at_once() {
 
 #[test]
 fn small_windows_are_unrolled_where_there_are_many() {
-    let window = |outputs: u64, size: u64| {
-        let strides = [outputs as i64 + size as i64, 1, outputs as i64 + size as i64, 1];
+    let window = |[rows, columns]: [u64; 2], size: u64, caps: &Capabilities| {
+        let row = (columns + size) as i64;
         let axes = Attribute::Axes(Axes::from_slice(&[2, 3]));
-        reduce(&program(&[outputs, outputs, size, size], view(Type::F32, 0, &strides), "reduce_max", axes), &h200())
+        let input = view(Type::F32, 0, &[row, 1, row, 1]);
+        let launch = one_pass(&program(&[rows, columns, size, size], input, "reduce_max", axes), caps);
+        let LoopNest::Window(WindowSchedule { threads, outputs, vectors }) = launch.schedule.nest else { return None };
+        assert!(launch.groups * u64::from(threads * outputs) >= rows * columns);
+        assert_eq!(vectors, VectorInputs::default(), "neighbours share elements");
+        Some(outputs)
     };
-    assert!(window(300, 3).window);
-    assert!(!window(300, 6).window, "36 elements");
-    assert!(!window(200, 3).window, "40,000 windows");
+    assert_eq!(window([600, 600], 3, &h200()), Some(4));
+    assert_eq!(window([600, 602], 3, &h200()), Some(2));
+    assert_eq!(window([600, 601], 3, &h200()), Some(1));
+    assert_eq!(window([300, 300], 3, &h200()), Some(1), "too few for more");
+    assert_eq!(window([600, 600], 3, &lavapipe()), Some(1));
+    assert_eq!(window([300, 300], 6, &h200()), None, "36 elements");
+    assert_eq!(window([200, 200], 3, &h200()), None, "40,000 windows");
+}
+
+#[test]
+fn windows_over_images_with_channels_innermost_are_read_in_vectors() {
+    let axes = Attribute::Axes(Axes::from_slice(&[3, 4]));
+    let strides = [64 * 114, 64, 1, 64 * 114, 64];
+    let pooled = program(&[112, 112, 64, 3, 3], view(Type::BF16, 0, &strides), "reduce_max", axes);
+    let launch = one_pass(&pooled, &h200());
+    let LoopNest::Window(window) = launch.schedule.nest else { panic!("{launch:?}") };
+    assert_eq!((window.outputs, window.vectors), (4, VectorInputs { vec4: 1, broadcast: 0 }));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! When element-wise kernels go through tiles, and how large these are.
 
 use super::FusionProblem;
+use crate::program::Source;
 use crate::program::emit::{Staging, TransposeTile};
 use crate::program::layout::{Pattern, View};
 
@@ -33,7 +34,9 @@ impl FusionProblem<'_> {
         let output_axis = output.map_or(dims.len().checked_sub(1), nearest)?;
         // An input that pays to transpose, its contiguous axis, and bytes of an element.
         let candidate = |view: &View| {
-            let input = view.input.filter(|&input| input < 32 && program.steps(input).next().is_none())?;
+            let is_dense = |input: usize| matches!(program.inputs[input].source, Source::View { .. });
+            let chosen_from = |input: usize| program.steps(input).next().is_some();
+            let input = view.input.filter(|&input| input < 32 && is_dense(input) && !chosen_from(input))?;
             let size = program.inputs[input].ty.size();
             let axis = nearest(view).filter(|_| view.pattern == Pattern::Strided)?;
             let near = view.strides[axis].unsigned_abs() * size < SECTOR_BYTES;

@@ -87,7 +87,10 @@ impl FusionProblem<'_> {
         if self.program.stands_once() {
             return vectors;
         }
-        for view in &self.layout.views {
+        let ends = |&(coordinate, _): &(usize, u64)| self.layout.views[coordinate].strides[axis] != 0;
+        // Neighbours along a padded axis need not exist together.
+        let is_padded = |v: usize| self.layout.coordinates(v).iter().any(ends);
+        for (_, view) in self.layout.views.iter().enumerate().filter(|&(v, _)| !is_padded(v)) {
             match self.vector(view, axis) {
                 Some((input, 1)) => vectors.vec4 |= 1 << input,
                 Some((input, _)) => vectors.broadcast |= 1 << input,
