@@ -127,7 +127,12 @@ defmodule Nx.Vulkan.IndexTest do
 
         for type <- Enum.take_random(integers(), 2) ++ [{:f, 32}] do
           runs = for _ <- 1..30, do: Enum.random(lengths)
-          slots = Enum.flat_map(Enum.with_index(runs), fn {length, slot} -> List.duplicate(slot, length) end)
+
+          slots =
+            Enum.flat_map(Enum.with_index(runs), fn {length, slot} ->
+              List.duplicate(slot, length)
+            end)
+
           indices = Nx.new_axis(Nx.tensor(Enum.shuffle(slots)), 1)
           target = Generators.tensor({length(runs), width}, type, {:integer, 0..9})
           updates = Generators.tensor({length(slots), width}, type, {:integer, 0..9})
