@@ -1,6 +1,7 @@
 // 2 workgroups, chunk 30
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float next(IDX o, IDX r, float accumulator) {

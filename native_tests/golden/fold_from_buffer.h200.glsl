@@ -1,6 +1,12 @@
 // 2 workgroups, chunk 30
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float next(IDX o, IDX r, float accumulator) {

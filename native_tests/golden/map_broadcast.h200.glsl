@@ -1,6 +1,12 @@
 // 33 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x0, float x1) {
@@ -13,7 +19,7 @@ void bases(IDX o, out IDX index0, out IDX index1) {
   index0 = p.offset0;
   index1 = p.offset1;
   IDX rest_o = o;
-  IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
+  IDX rest_o_1 = DIVIDED(rest_o, p.dim1, p.magic1);
   IDX at1 = rest_o - rest_o_1 * p.dim1; rest_o = rest_o_1;
   index0 += at1;
   IDX at0 = rest_o;

@@ -2,6 +2,7 @@
 #include "lib/convert.glsl"
 #include "lib/complex/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/complex/exp.glsl"
 vec2 element(IDX i, vec2 x0) {

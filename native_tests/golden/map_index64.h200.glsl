@@ -1,6 +1,7 @@
 // 4194305 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x0) {

@@ -1,6 +1,7 @@
 // 128 workgroups, chunk 8388608
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x0) {

@@ -1,12 +1,18 @@
 // 33 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/compare.glsl"
 float element(IDX i, float x0) {
   IDX index1 = p.offset1;
   IDX rest_i = i;
-  IDX rest_i_1 = QUOTIENT(rest_i, p.dim1);
+  IDX rest_i_1 = DIVIDED(rest_i, p.dim1, p.magic1);
   IDX at1 = rest_i - rest_i_1 * p.dim1; rest_i = rest_i_1;
   index1 += at1 * p.stride1_1;
   IDX at0 = rest_i;

@@ -1,12 +1,13 @@
 // 32 workgroups, chunk 1024
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX i, float x1) {
   IDX index0 = p.offset0;
   IDX rest_i = i;
-  IDX rest_i_1 = QUOTIENT(rest_i, p.dim1);
+  IDX rest_i_1 = DIVIDED(rest_i, p.dim1, p.magic1);
   IDX at1 = rest_i - rest_i_1 * p.dim1; rest_i = rest_i_1;
   index0 += at1 * p.stride0_1;
   IDX at0 = rest_i;

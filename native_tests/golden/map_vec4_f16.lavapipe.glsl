@@ -1,6 +1,7 @@
 // 4 workgroups, chunk 256
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 uint16_t element(IDX i, uint16_t x0, uint16_t x1) {

@@ -1,6 +1,7 @@
 // 4 workgroups, chunk 256
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 int64_t element(IDX i, int64_t x0, uint8_t x1) {

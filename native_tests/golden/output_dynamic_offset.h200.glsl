@@ -1,13 +1,19 @@
 // 2 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/indices.glsl"
 float element(IDX i, float x0, out IDX target) {
   IDX index2 = p.offset2;
   index2 += clamp_index(int64_t(AT(int64_t, p.input1, IDX(0))), p.extent0) * p.step0;
   IDX rest_i = i;
-  IDX rest_i_1 = QUOTIENT(rest_i, p.dim1);
+  IDX rest_i_1 = DIVIDED(rest_i, p.dim1, p.magic1);
   IDX at1 = rest_i - rest_i_1 * p.dim1; rest_i = rest_i_1;
   index2 += at1 * p.stride2_1;
   IDX at0 = rest_i;

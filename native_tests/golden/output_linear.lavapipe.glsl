@@ -1,6 +1,7 @@
 // 1 workgroups, chunk 256
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 float element(IDX i, float x0) {
   precise float v0 = float(x0);

@@ -1,6 +1,12 @@
 // 1 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 float element(IDX i, float x0, out IDX target) {
   IDX index1 = p.offset1;

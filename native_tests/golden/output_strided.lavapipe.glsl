@@ -1,6 +1,7 @@
 // 1 workgroups, chunk 1024
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 float element(IDX i, float x0, out IDX target) {
   IDX index1 = p.offset1;

@@ -1,6 +1,7 @@
 // 8192 workgroups, chunk 524288
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -49,6 +50,7 @@ void load_scalar(IDX r, IDX index0, out int q0) {
 // 1 workgroups, chunk 8192
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"

@@ -1,6 +1,7 @@
 // 512 workgroups, chunk 100
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS true
 #include "lib/reduce.glsl"

@@ -1,6 +1,12 @@
 // 300 workgroups, chunk 4480
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -18,7 +24,7 @@ void bases(IDX o, out IDX index0) {
 #define BASES(w, o) IDX base0_##w; bases(o, base0_##w);
 void load_vector(IDX r, IDX index0, out vec4 q0) {
   IDX rest_r = r;
-  IDX rest_r_2 = QUOTIENT(rest_r, p.dim2);
+  IDX rest_r_2 = DIVIDED(rest_r, p.dim2, p.magic2);
   IDX at2 = rest_r - rest_r_2 * p.dim2; rest_r = rest_r_2;
   index0 += at2;
   IDX at1 = rest_r;
@@ -28,7 +34,7 @@ void load_vector(IDX r, IDX index0, out vec4 q0) {
 #define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; load_vector(r, base0_##w, q0_##k##_##w);
 void load_scalar(IDX r, IDX index0, out float q0) {
   IDX rest_r = r;
-  IDX rest_r_2 = QUOTIENT(rest_r, p.dim2);
+  IDX rest_r_2 = DIVIDED(rest_r, p.dim2, p.magic2);
   IDX at2 = rest_r - rest_r_2 * p.dim2; rest_r = rest_r_2;
   index0 += at2;
   IDX at1 = rest_r;

@@ -1,6 +1,12 @@
 // 512 workgroups, chunk 64
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -47,5 +53,5 @@ void load_scalar(IDX r, IDX index0, out uint16_t q0) {
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
-#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(to_bf16(a##_0)));
+#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(bf16_bits(to_bf16(a##_0)));
 #include "lib/loops/reduce.glsl"

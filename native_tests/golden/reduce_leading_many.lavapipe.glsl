@@ -1,6 +1,7 @@
 // 1024 workgroups, chunk 64
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -46,5 +47,5 @@ void load_scalar(IDX r, IDX index0, out uint16_t q0) {
 #define CHUNKED 0
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
-#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(to_bf16(a##_0)));
+#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(bf16_bits(to_bf16(a##_0)));
 #include "lib/loops/reduce.glsl"

@@ -1,6 +1,12 @@
 // 250 workgroups, chunk 2048
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
@@ -20,7 +26,7 @@ void bases(IDX o, out IDX index0, out IDX index1) {
 #define BASES(w, o) IDX base0_##w, base1_##w; bases(o, base0_##w, base1_##w);
 void load_vector(IDX r, IDX index0, IDX index1, out vec4 q0, out vec4 q1) {
   IDX rest_r = r;
-  IDX rest_r_1 = QUOTIENT(rest_r, p.dim1);
+  IDX rest_r_1 = DIVIDED(rest_r, p.dim1, p.magic1);
   IDX at1 = rest_r - rest_r_1 * p.dim1; rest_r = rest_r_1;
   index0 += at1;
   index1 += at1;
@@ -33,7 +39,7 @@ void load_vector(IDX r, IDX index0, IDX index1, out vec4 q0, out vec4 q1) {
 #define LOAD_VECTOR(k, w, r) vec4 q0_##k##_##w; vec4 q1_##k##_##w; load_vector(r, base0_##w, base1_##w, q0_##k##_##w, q1_##k##_##w);
 void load_scalar(IDX r, IDX index0, IDX index1, out float q0, out float q1) {
   IDX rest_r = r;
-  IDX rest_r_1 = QUOTIENT(rest_r, p.dim1);
+  IDX rest_r_1 = DIVIDED(rest_r, p.dim1, p.magic1);
   IDX at1 = rest_r - rest_r_1 * p.dim1; rest_r = rest_r_1;
   index0 += at1;
   index1 += at1;
@@ -72,6 +78,12 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 // 1 workgroups, chunk 250
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+uint divided(uint a, uvec2 magic) {
+  uint high, low;
+  umulExtended(a, magic.x, high, low);
+  return (high + a) >> magic.y;
+}
+#define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false

@@ -1,6 +1,7 @@
 // 32 workgroups, chunk 128
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
@@ -67,6 +68,7 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 // 64 workgroups, chunk 8
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false

@@ -1,6 +1,7 @@
 // 11250 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -22,7 +23,7 @@ void main() {
   if (o < p.outputs) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
-  IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
+  IDX rest_o_1 = DIVIDED(rest_o, p.dim1, p.magic1);
   IDX at1 = rest_o - rest_o_1 * p.dim1; rest_o = rest_o_1;
   index0 += at1 * p.stride0_1;
   IDX at0 = rest_o;

@@ -1,6 +1,7 @@
 // 100352 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 #define LAST_WINS false
@@ -28,15 +29,15 @@ void main() {
   IDX index2 = p.offset2;
   IDX index3 = p.offset3;
   IDX rest_o = o;
-  IDX rest_o_3 = QUOTIENT(rest_o, p.dim3);
+  IDX rest_o_3 = DIVIDED(rest_o, p.dim3, p.magic3);
   IDX at3 = rest_o - rest_o_3 * p.dim3; rest_o = rest_o_3;
   index1 += at3 * p.stride1_3;
   index3 += at3 * p.stride3_3;
-  IDX rest_o_2 = QUOTIENT(rest_o, p.dim2);
+  IDX rest_o_2 = DIVIDED(rest_o, p.dim2, p.magic2);
   IDX at2 = rest_o - rest_o_2 * p.dim2; rest_o = rest_o_2;
   index1 += at2 * p.stride1_2;
   index2 += at2 * p.stride2_2;
-  IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
+  IDX rest_o_1 = DIVIDED(rest_o, p.dim1, p.magic1);
   IDX at1 = rest_o - rest_o_1 * p.dim1; rest_o = rest_o_1;
   index0 += at1 * p.stride0_1;
   index1 += at1 * p.stride1_1;

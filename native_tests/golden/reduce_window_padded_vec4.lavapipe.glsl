@@ -1,6 +1,7 @@
 // 6272 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
@@ -14,12 +15,12 @@ void bases(IDX o, out IDX index0, out IDX index1, out IDX index2) {
   index1 = p.offset1;
   index2 = p.offset2;
   IDX rest_o = o;
-  IDX rest_o_2 = QUOTIENT(rest_o, p.dim2);
+  IDX rest_o_2 = DIVIDED(rest_o, p.dim2, p.magic2);
   IDX at2 = rest_o - rest_o_2 * p.dim2; rest_o = rest_o_2;
   index0 += at2;
   index1 += at2 * p.stride1_2;
   index2 += at2 * p.stride2_2;
-  IDX rest_o_1 = QUOTIENT(rest_o, p.dim1);
+  IDX rest_o_1 = DIVIDED(rest_o, p.dim1, p.magic1);
   IDX at1 = rest_o - rest_o_1 * p.dim1; rest_o = rest_o_1;
   index0 += at1 * p.stride0_1;
   index1 += at1 * p.stride1_1;
@@ -32,7 +33,7 @@ void bases(IDX o, out IDX index0, out IDX index1, out IDX index2) {
 #define BASES(w, o) IDX base0_##w, base1_##w, base2_##w; bases(o, base0_##w, base1_##w, base2_##w);
 void load_vector(IDX r, IDX index0, IDX index1, IDX index2, out u16vec4 q0) {
   IDX rest_r = r;
-  IDX rest_r_4 = QUOTIENT(rest_r, p.dim4);
+  IDX rest_r_4 = DIVIDED(rest_r, p.dim4, p.magic4);
   IDX at4 = rest_r - rest_r_4 * p.dim4; rest_r = rest_r_4;
   index0 += at4 * p.stride0_4;
   index1 += at4 * p.stride1_4;
@@ -46,7 +47,7 @@ void load_vector(IDX r, IDX index0, IDX index1, IDX index2, out u16vec4 q0) {
 #define LOAD_VECTOR(k, w, r) u16vec4 q0_##k##_##w; load_vector(r, base0_##w, base1_##w, base2_##w, q0_##k##_##w);
 void load_scalar(IDX r, IDX index0, IDX index1, IDX index2, out uint16_t q0) {
   IDX rest_r = r;
-  IDX rest_r_4 = QUOTIENT(rest_r, p.dim4);
+  IDX rest_r_4 = DIVIDED(rest_r, p.dim4, p.magic4);
   IDX at4 = rest_r - rest_r_4 * p.dim4; rest_r = rest_r_4;
   index0 += at4 * p.stride0_4;
   index1 += at4 * p.stride1_4;

@@ -1,6 +1,7 @@
 // 40 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 float element(IDX at0, IDX at1, out IDX target) {
   IDX i = at0;

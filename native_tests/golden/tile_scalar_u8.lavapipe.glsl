@@ -1,6 +1,7 @@
 // 1024 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 uint8_t element(IDX at0, IDX at1, out IDX target) {
   IDX i = at0;

@@ -1,6 +1,7 @@
 // 512 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 #include "lib/ops/arithmetic.glsl"
 float element(IDX at0, IDX at1, IDX at2, float x0, out IDX target) {

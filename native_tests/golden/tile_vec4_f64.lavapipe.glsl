@@ -1,6 +1,7 @@
 // 2048 workgroups, chunk 0
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 IDX traversed_group() { return workgroup(); }
 double element(IDX at0, IDX at1, double x0, out IDX target) {
   IDX i = at0;

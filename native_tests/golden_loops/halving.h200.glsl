@@ -1,5 +1,6 @@
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
+#define DIVIDED(a, b, magic) QUOTIENT(a, b)
 bool last_wins = false;
 #define LAST_WINS last_wins
 #include "lib/indices.glsl"
