@@ -1,4 +1,4 @@
-// 1568 workgroups, chunk 9
+// 784 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
 uint divided(uint a, uvec2 magic) {
@@ -25,9 +25,9 @@ void add_element(IDX o, IDX r, float x0, float x1, inout double a) {
 #define COMBINE_PARTS combine_sum
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0));
 #define STORED_OUTPUT(a) float(to_f32(a##_0))
-layout(local_size_x = 128) in;
+layout(local_size_x = 256) in;
 void main() {
-  IDX o = (traversed_group() * 128 + INVOCATION) * 4;
+  IDX o = (traversed_group() * 256 + INVOCATION) * 4;
   if (o < p.outputs) {
   IDX index0 = p.offset0;
   IDX index1 = p.offset1;

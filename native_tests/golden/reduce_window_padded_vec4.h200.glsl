@@ -1,4 +1,4 @@
-// 1568 workgroups, chunk 9
+// 784 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
 uint divided(uint a, uvec2 magic) {
@@ -22,9 +22,9 @@ void element(IDX o, IDX r, uint16_t x0, out float e0) {
 #define COMBINE_PARTS combine_max
 #define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(a##_0));
 #define STORED_OUTPUT(a) uint16_t(float_to_bf16(a##_0))
-layout(local_size_x = 128) in;
+layout(local_size_x = 256) in;
 void main() {
-  IDX o = (traversed_group() * 128 + INVOCATION) * 4;
+  IDX o = (traversed_group() * 256 + INVOCATION) * 4;
   if (o < p.outputs) {
   IDX index0 = p.offset0;
   IDX index1 = p.offset1;

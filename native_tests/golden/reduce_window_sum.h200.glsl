@@ -1,4 +1,4 @@
-// 704 workgroups, chunk 9
+// 352 workgroups, chunk 9
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
 uint divided(uint a, uvec2 magic) {
@@ -25,9 +25,9 @@ void element(IDX o, IDX r, double x0, out double e0, out double e1) {
 #define COMBINE_PARTS combine_sum
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));
 #define STORED_OUTPUT(a) double(finish_sum(a##_0, a##_1))
-layout(local_size_x = 128) in;
+layout(local_size_x = 256) in;
 void main() {
-  IDX o = (traversed_group() * 128 + INVOCATION) * 1;
+  IDX o = (traversed_group() * 256 + INVOCATION) * 1;
   if (o < p.outputs) {
   IDX index0 = p.offset0;
   IDX rest_o = o;
