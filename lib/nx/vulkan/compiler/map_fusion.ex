@@ -147,19 +147,21 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
     Enum.reverse(units)
   end
 
-  # Each tensor of few elements that is computed from parameters alone, and that other kernels read as it is.
+  # Each tensor of few elements that is no result, that is computed from parameters alone, and that other kernels read as it is.
   defp of_parameters(order, %{users: users} = state) do
     for %T{data: %Expr{id: id}} = tensor <- order,
-        users[id] not in [nil, [:outside]] and Nx.byte_size(tensor) <= @few_bytes,
+        is_map_key(users, id) and :outside not in users[id],
+        Nx.byte_size(tensor) <= @few_bytes,
         result?(tensor, state) and Enum.all?(state.readers[id], &reads_stored?(&1, state)),
         part = %{shape: tensor.shape, members: state.groups[id].members, ids: [id]},
         Enum.all?(inputs(part, state), &(state.tensors[&1].data.op == :parameter)),
-        do: %{outputs: [id], parts: [%{shape: part.shape, members: part.members, roots: [{id, 0}]}]}
+        do: %{
+          outputs: [id],
+          parts: [%{shape: part.shape, members: part.members, roots: [{id, 0}]}]
+        }
   end
 
   # Kernels that put a tensor into another may compute it themselves.
-  defp reads_stored?(:outside, _state), do: true
-
   defp reads_stored?(reader, state),
     do: state.kinds[reader] != :other or state.tensors[reader].data.op in [:dot, :conv]
 
