@@ -167,6 +167,9 @@ defmodule Nx.Vulkan.BadProgramTest do
 
     padded = {a, @f32, 0, [0], {zero, [{-1, 4, 1, [1]}]}}
     assert {:ok, _ref} = Native.call(run([add], [padded], {4}))
+    rows = {[{:reduce_max, @f32, [0], [1]}, {:subtract, @f32, [0, 1]}], 1, [1, 2]}
+    row = {a, @f32, 0, [2, 0], {zero, [{-1, 2, 1, [0, 1]}]}}
+    assert {:error, :unsupported, _} = Native.call(run_rows(rows, [row], {2, 2}))
     gather = {:gather, @f32, [0, 1], [{4, 1}]}
     index = {:scalar, {:u, 32}, zero}
     assert_refused(fn -> Native.call(run([gather], [padded, index], {4})) end, gather)
