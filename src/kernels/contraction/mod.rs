@@ -355,6 +355,10 @@ mod tests {
             let window = channels * window_height * window_width;
             let (input, kernel) = (numbers(images * channels * height * width, 3), numbers(features * window, 50));
             // The last shape is one of narrow floats with a few channels.
+            if i == 7 && !crate::tuning::devices::packs_elements() {
+                println!("left out: in this process each narrow element has a word");
+                continue;
+            }
             let (ty, upload) = if i == 7 { (Type::BF16, upload_bf16 as Upload) } else { (Type::F32, upload as Upload) };
             let (a, b) = (upload(cx, &kernel), upload(cx, &input));
             let axis =
