@@ -7,7 +7,7 @@ use crate::graph::Operand;
 use crate::kernels::fusion::{Epilogue, EpilogueResults};
 use crate::memory::Blocking;
 use crate::program::epilogue::EpilogueProgram;
-use crate::program::{Attribute, Input, Node, Program, Source, op};
+use crate::program::{Attribute, Axes, Input, Node, PaddedCoordinate, PaddedView, Program, Source, op};
 use crate::tuning::contraction::{EpilogueUse, Method, Strategy, TILES, choose_with_tile, epilogue_use};
 
 fn upload(cx: &Context, count: u64, seed: u64) -> Buffer {
@@ -78,6 +78,19 @@ fn check(
     offset: u64,
     choose: impl Fn(ContractionShape, &Capabilities) -> Result<Strategy>,
 ) {
+    let name = format!("{sizes:?} {ty:?} {function} {to:?} {offset}");
+    let program = program(sizes, ty, function, to, offset as i64);
+    check_program(cx, (sizes, ty), (program, keep), (offset, name), choose);
+}
+
+/// As [`check`], of a program like [`program`].
+fn check_program(
+    cx: &Context,
+    (sizes, ty): ([u64; 4], Type),
+    (program, keep): (Program, bool),
+    (offset, name): (u64, String),
+    choose: impl Fn(ContractionShape, &Capabilities) -> Result<Strategy>,
+) {
     let [batch, m, n, k] = sizes;
     let factors = [upload(cx, batch * m * k, 1), upload(cx, batch * k * n, 77)];
     let others = [n, batch * m * n, batch * m].map(|count| upload(cx, count + offset, 5));
@@ -90,7 +103,7 @@ fn check(
         Operand::Scalar { index: 4, value },
         Operand::Buffer(&allocations[2], others[2].len()),
     ];
-    let program = EpilogueProgram::new(program(sizes, ty, function, to, offset as i64), 1, keep).unwrap();
+    let program = EpilogueProgram::new(program, 1, keep).unwrap();
     let epilogue = Epilogue { program, operands: &operands };
     let run = |epilogue: Option<&Epilogue>| {
         let [a, b] = factors.each_ref().map(|buffer| buffer.allocation().unwrap());
@@ -106,7 +119,6 @@ fn check(
     };
     let EpilogueResults { result, elements } = run(Some(&epilogue));
     let alone = run(None).result;
-    let name = format!("{sizes:?} {ty:?} {function} {to:?} {offset}");
     assert_eq!(elements.is_some(), keep);
     if let Some(elements) = elements {
         assert!(bits(cx, &elements) == bits(cx, &alone), "elements, {name}");
@@ -154,6 +166,27 @@ fn tiles_take_epilogues_of_unaligned_operands() {
             choose_with_tile(shape, caps, tile)
         });
     }
+}
+
+#[test]
+fn tiles_take_epilogues_that_read_beyond_their_operands() {
+    let sizes @ [_, m, n, _] = [1, 33, 36, 20];
+    let mut program = program(sizes, Type::F32, "max", Type::F32, 0);
+    // Of the other tensor the first row does not exist, nor what would be its last one.
+    let rows = PaddedCoordinate { start: -1, extent: m - 2, stride: n as i64, steps: Axes::from_slice(&[0, 1, 0]) };
+    program.inputs[2].source = Source::Padded(
+        PaddedView {
+            offset: 0,
+            strides: Axes::from_slice(&[0, 0, 1]),
+            coordinates: [rows].into_iter().collect(),
+            value: 2.5f32.to_bits().into(),
+        }
+        .into(),
+    );
+    let tile = (TILES[8], 1);
+    check_program(&cx(), (sizes, Type::F32), (program, false), (0, "padded".into()), |shape, caps| {
+        choose_with_tile(shape, caps, tile)
+    });
 }
 
 #[test]

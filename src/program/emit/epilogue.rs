@@ -125,15 +125,13 @@ impl Emitter<'_> {
         let bases = self.bases(&mut text, &given, parts, place, columns);
         // The loads of one element or of a vector, and what of them belongs to an element.
         let load = |input: usize, storage: &str, vector: bool| {
-            let view = given.iter().find(|given| given.input == input).map(|given| given.view);
-            match (view, vector && !self.is_broadcast(input)) {
-                (None, true) => format!("{} q{input} = LOAD_VEC4({storage}, p.input{input}, i / 4)", vec4_of(storage)),
-                (None, false) => format!("{storage} q{input} = AT({storage}, p.input{input}, i)"),
-                (Some(v), true) => {
-                    format!("{} q{input} = LOAD_VEC4({storage}, p.input{input}, index{v} / 4)", vec4_of(storage))
-                }
-                (Some(v), false) => format!("{storage} q{input} = AT({storage}, p.input{input}, index{v})"),
-            }
+            let ty = if vector && !self.is_broadcast(input) { vec4_of(storage) } else { storage };
+            let element = match given.iter().find(|given| given.input == input) {
+                Some(given) => self.given_element(given, vector),
+                None if vector => format!("LOAD_VEC4({storage}, p.input{input}, i / 4)"),
+                None => format!("AT({storage}, p.input{input}, i)"),
+            };
+            format!("{ty} q{input} = {element}")
         };
         let loads = |vector: bool| -> String {
             let others = self.stored().filter(|(input, _)| *input != epilogue.element);
@@ -190,7 +188,7 @@ impl Emitter<'_> {
         if given.is_empty() {
             return String::new();
         }
-        let views: Vec<usize> = given.iter().map(|given| given.view).collect();
+        let views = self.with_coordinates(given.iter().map(|given| given.view));
         let list = |prefix: &str| views.iter().map(|v| format!(", {prefix}index{v}")).collect::<String>();
         let _ = writeln!(text, "void bases(IDX i{parts}{}) {{", list("out IDX "));
         for v in &views {

@@ -64,14 +64,7 @@ impl Emitter<'_> {
             let _ = writeln!(text, "void {function}(IDX r{indices}{parameters}) {{");
             self.add_axes(text, "r", self.layout.kept..self.layout.dims.len(), &views);
             for g in &given {
-                let GivenInput { view, input, storage } = g;
-                let is_vector = is_vector && !self.is_broadcast(*input);
-                let load = match is_vector {
-                    true => format!("LOAD_VEC4({storage}, p.input{input}, index{view} / 4)"),
-                    false => format!("AT({storage}, p.input{input}, index{view})"),
-                };
-                let element = self.or_padding(*view, &self.exists(*view), load, is_vector);
-                let _ = writeln!(text, "  q{input} = {element};");
+                let _ = writeln!(text, "  q{} = {};", g.input, self.given_element(g, is_vector));
             }
             text.push_str("}\n");
             let declared = list(" ", &|g| format!("{} q{}_##k##_##w;", ty(g), g.input));
@@ -82,6 +75,17 @@ impl Emitter<'_> {
         let vector = list("", &|g| format!(", q{}_##k##_##w{}", g.input, lane(g)));
         define(text, "VECTOR_STORED(k, w, c)", vector);
         define(text, "SCALAR_STORED(k, w)", list("", &|g| format!(", q{}_##k##_##w", g.input)));
+    }
+
+    /// The load of a given input's stored element, or of four, at the index of its view.
+    pub(super) fn given_element(&self, given: &GivenInput, is_vector: bool) -> String {
+        let &GivenInput { view, input, storage } = given;
+        let is_vector = is_vector && !self.is_broadcast(input);
+        let load = match is_vector {
+            true => format!("LOAD_VEC4({storage}, p.input{input}, index{view} / 4)"),
+            false => format!("AT({storage}, p.input{input}, index{view})"),
+        };
+        self.or_padding(view, &self.exists(view), load, is_vector)
     }
 
     fn base_function(&self, text: &mut String, views: &[usize]) {
