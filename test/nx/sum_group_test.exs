@@ -39,6 +39,11 @@ defmodule Nx.Vulkan.SumGroupTest do
     {a, b, total(x * Nx.tanh(b), opts), total(y * Nx.tanh(a), opts)}
   end
 
+  # The second sum waits for a kernel that the first one does not need, and only results need both.
+  defn waiting(x, y, opts \\ []) do
+    {total(x, opts), total(x * Nx.cumulative_max(y, axis: 0), opts)}
+  end
+
   defn(unlike(x, y, opts \\ []), do: {total(x, opts), Nx.reduce_max(x * y, axes: opts[:axes])})
   defn(apart(x, y, opts \\ []), do: {total(x, opts), total(y, opts)})
 
@@ -59,6 +64,7 @@ defmodule Nx.Vulkan.SumGroupTest do
     {&__MODULE__.types/3, 2},
     {&__MODULE__.dependent/3, 2},
     {&__MODULE__.crossed/3, 4},
+    {&__MODULE__.waiting/3, 1},
     {&__MODULE__.unlike/3, 2},
     {&__MODULE__.apart/3, 2},
     {&__MODULE__.gradient/3, 4}

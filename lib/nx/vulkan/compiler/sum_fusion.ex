@@ -6,8 +6,10 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   # `Nx.Vulkan.Compiler.Lowering`'s.
   #
   # Sums share a kernel only at the same level, the number of kernels on the longest path to them. None then depends on another
-  # through other kernels, as a kernel's level is above that of all it reads. What one of them reads stays in memory until the
-  # others' operands are there.
+  # through other kernels, as a kernel's level is above that of all it reads. Kernels of what is found so share one where they are at
+  # the same height, the number of kernels on the longest path from them, for the same reason: the sums of a layer norm's gradient
+  # wait for different numbers of kernels, and only results need them. What one of them reads stays in memory until the others'
+  # operands are there.
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
@@ -31,23 +33,36 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   def find(order, state) do
     candidates = for %T{} = tensor <- order, sum?(tensor, state), do: tensor
 
-    # Most expressions have no two sums of one kind, and need no levels.
-    if candidates |> Enum.frequencies_by(&kind(&1, state)) |> Enum.any?(&(elem(&1, 1) > 1)),
-      do: share(candidates, levels(order, state), state),
-      else: %{}
-  end
+    alone =
+      for %T{data: %Expr{id: id}} = sum <- candidates, do: {kind(sum, state), alone(id, state)}
 
-  defp share(candidates, levels, state) do
-    candidates
-    |> Enum.group_by(fn %T{data: %Expr{id: id}} = sum -> {kind(sum, state), levels[id]} end)
-    |> Enum.flat_map(fn {_kind, sums} -> pack(sums, state) end)
-    |> Enum.flat_map(fn sums -> for id <- sums.outputs, do: {id, sums} end)
+    alone
+    |> share(&levels(order, &1, state), state)
+    |> share(&heights(order, &1, state), state)
+    |> Enum.flat_map(fn {_kind, sums} -> for id <- sums.outputs, do: {id, sums} end)
+    |> Enum.filter(&match?({_id, %{outputs: [_, _ | _]}}, &1))
     |> Map.new()
   end
 
-  defp sum?(%T{data: %Expr{id: id, op: :sum}} = sum, state) do
+  # Kernels of sums, with their kinds, of which those share one that have the same rank. Most expressions have no two of one kind, and
+  # need no ranks.
+  defp share(kernels, ranks, state) do
+    if kernels |> Enum.frequencies_by(&elem(&1, 0)) |> Enum.any?(&(elem(&1, 1) > 1)) do
+      ranks = kernels |> Enum.map(&elem(&1, 1)) |> ranks.()
+
+      kernels
+      |> Enum.group_by(fn {kind, %{outputs: [id | _]}} -> {kind, ranks[id]} end, &elem(&1, 1))
+      |> Enum.flat_map(fn {{kind, _}, sums} ->
+        for sums <- pack(sums, state), do: {kind, sums}
+      end)
+    else
+      kernels
+    end
+  end
+
+  defp sum?(%T{data: %Expr{id: id, op: :sum}}, state) do
     not is_map_key(state.rows, id) and not is_map_key(state.contractions, id) and
-      shared_inputs(sum, state) != MapSet.new()
+      elements(alone(id, state), state) != MapSet.new()
   end
 
   defp sum?(_tensor, _state), do: false
@@ -58,32 +73,31 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
     {shape, Reduction.attribute(:sum, shape, options), type, state.branches[id]}
   end
 
-  # The tensors that its kernel reads which have an element for each that it adds up.
-  defp shared_inputs(%T{data: %Expr{id: id, args: [operand | _]}}, state) do
-    size = Nx.size(Fusion.resolve(operand))
-    MapSet.filter(state.groups[id].inputs, &(Nx.size(state.tensors[&1]) == size))
-  end
-
-  # Each sum joins the first kernel that reads a tensor that it reads.
-  defp pack(sums, state) do
-    for sum <- sums, reduce: [] do
+  # Each kernel's sums join the first one that reads a tensor that they read, of those with an element for each that they add up.
+  defp pack(kernels, state) do
+    for sums <- kernels, reduce: [] do
       packed ->
-        alone = alone(sum, state)
-        read = shared_inputs(sum, state)
+        read = elements(sums, state)
 
         joined =
-          Enum.find_index(packed, fn sums ->
-            not MapSet.disjoint?(sums.inputs, read) and fits?(both(sums, alone))
+          Enum.find_index(packed, fn other ->
+            not MapSet.disjoint?(other.inputs, read) and fits?(both(other, sums))
           end)
 
         if joined,
-          do: List.update_at(packed, joined, &both(&1, alone)),
-          else: packed ++ [alone]
+          do: List.update_at(packed, joined, &both(&1, sums)),
+          else: packed ++ [sums]
     end
-    |> Enum.filter(&match?([_, _ | _], &1.outputs))
   end
 
-  defp alone(%T{data: %Expr{id: id}}, state) do
+  # The tensors that the kernel of a sum reads which have an element for each that it adds up.
+  defp elements(%{outputs: [id | _], inputs: inputs}, state) do
+    %T{data: %Expr{args: [operand | _]}} = state.tensors[id]
+    size = Nx.size(Fusion.resolve(operand))
+    MapSet.filter(inputs, &(Nx.size(state.tensors[&1]) == size))
+  end
+
+  defp alone(id, state) do
     %{members: members, inputs: inputs, constants: constants} = state.groups[id]
     %{outputs: [id], members: members, inputs: inputs, constants: constants}
   end
@@ -100,31 +114,73 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   defp fits?(%{outputs: outputs} = sums),
     do: length(outputs) <= @most_sums and Fusion.small?(sums)
 
-  ## Levels
+  ## Levels and heights
 
   # The level of each tensor that is stored. Tensors of one kernel have that of the kernel, which needs all that any of them reads.
-  defp levels(order, state) do
-    for %T{data: %Expr{id: id}} <- order, is_map_key(state.users, id), reduce: %{} do
-      levels -> levels |> level(id, state) |> elem(1)
+  defp levels(order, sums, state) do
+    kernels = kernels(order, sums, state)
+    longest_paths(kernels, fn {_computed, read} -> read end)
+  end
+
+  # The height of each tensor that is stored.
+  defp heights(order, sums, state) do
+    kernels = kernels(order, sums, state)
+
+    readers =
+      for {id, {_computed, read}} <- kernels, input <- read, reduce: %{} do
+        readers -> Map.update(readers, input, [id], &[id | &1])
+      end
+
+    longest_paths(kernels, fn {computed, _read} ->
+      Enum.flat_map(computed, &Map.get(readers, &1, []))
+    end)
+  end
+
+  # For each tensor the number of kernels on the longest path along `next`, which gives the tensors that follow a kernel.
+  defp longest_paths(kernels, next) do
+    for {id, _kernel} <- kernels,
+        reduce: %{},
+        do: (paths -> paths |> path(id, kernels, next) |> elem(1))
+  end
+
+  defp path(paths, id, kernels, next) do
+    case paths do
+      %{^id => length} ->
+        {length, paths}
+
+      %{} ->
+        {computed, _read} = kernel = kernels[id]
+
+        {length, paths} =
+          Enum.reduce(Enum.uniq(next.(kernel)) -- computed, {0, paths}, fn id, {most, paths} ->
+            {length, paths} = path(paths, id, kernels, next)
+            {max(most, length + 1), paths}
+          end)
+
+        {length, Map.merge(paths, Map.new(computed, &{&1, length}))}
     end
   end
 
-  defp level(levels, id, state) do
-    case levels do
-      %{^id => level} ->
-        {level, levels}
+  # What the kernel of each tensor that is stored computes and reads, and the kernels of all that these read.
+  defp kernels(order, sums, state) do
+    of_sums =
+      for %{outputs: outputs, inputs: inputs} <- sums, id <- outputs, into: %{} do
+        {id, {outputs, MapSet.to_list(inputs)}}
+      end
 
-      %{} ->
-        {computed, read} = kernel(id, state)
+    stored = for %T{data: %Expr{id: id}} <- order, is_map_key(state.users, id), do: id
+    with_kernels(%{}, stored, of_sums, state)
+  end
 
-        {level, levels} =
-          Enum.reduce(Enum.uniq(read) -- computed, {0, levels}, fn id, {most, levels} ->
-            {level, levels} = level(levels, id, state)
-            {max(most, level + 1), levels}
-          end)
-
-        {level, Map.merge(levels, Map.new(computed, &{&1, level}))}
-    end
+  defp with_kernels(kernels, ids, of_sums, state) do
+    Enum.reduce(ids, kernels, fn id, kernels ->
+      if is_map_key(kernels, id) do
+        kernels
+      else
+        {_computed, read} = kernel = of_sums[id] || kernel(id, state)
+        kernels |> Map.put(id, kernel) |> with_kernels(read, of_sums, state)
+      end
+    end)
   end
 
   # The ids of the tensors that the kernel of a tensor computes, and of those that it reads.
