@@ -13,11 +13,9 @@ const MAX_COMPUTE_BOUND_SUMS: u32 = 16;
 /// a residual, in two kernels 448 and 451, and ResNet-50's forward pass takes 3.17 ms without this limit and 3.12 with it.
 pub(super) const MAX_MATRIX_ELEMENTS: u64 = 1 << 22;
 
-/// The most elements of a tiled product for which an epilogue pays off that reads another tensor at each of them: it waits for one after
-/// the other. As profiled on an H200, the gradient of ReLU after a batch norm, which reads two, takes products in f32 with 1.6 million
-/// elements from 105 to 545 µs, with 3.2 million from 83 to 175 and with 6.4 million from 106 to 1,590, a residual those with 25.7 million
-/// from 99 to 191. Kernels of their own take 12, 25, 40 and 81 µs. Those epilogues took one element at a time. With four at a time a residual of
-/// 3.1 million elements is in place for 101 µs, and in two kernels for 115; what reads two tensors has not been measured since.
+/// The most elements of a tiled product for which an epilogue pays off that reads another tensor at each of them. A training step of ResNet-50 takes
+/// an H200 30.1–30.4 ms in f32 and 16.0–16.2 in bf16 so, 31.0 and 18.9–19.2 with four times as many, and 32.4 and 18.9 without this limit. A residual
+/// alone would bear more: of 3.1 million elements it takes a product 101 µs, and two kernels 115.
 const MAX_READ_ELEMENTS: u64 = 1 << 20;
 
 /// How an epilogue is applied to the result of a contraction.

@@ -95,7 +95,7 @@ const PARTS_SUM_COST: u64 = 1 << 20;
 const MULTIPROCESSOR_REGISTERS: u64 = 64 << 10;
 const THREAD_REGISTERS: u64 = 64;
 /// What workgroups that run at once wait for their first loads and last stores, in the same unit.
-const BATCH_COST: u64 = 3 << 18;
+const BATCH_COST: u64 = 1 << 18;
 
 /// What the loads of a step are waited for with cooperative matrices, in the same unit: 0.3 µs of an H200.
 const STEP_COST: u64 = 100 << 10;
@@ -215,18 +215,18 @@ impl Tile {
         };
         // What an element along k takes a multiprocessor, as multiplications: those of the tile, beyond the edges included, and the
         // loads for them from memory and from shared memory. Workgroups whose registers it has at once wait for both together, the
-        // longer the fewer threads they have. Fitted to 14 tiles in up to 12 parts of 168 products in f32 on an H200: the chosen ones take
-        // 4 % longer than the fastest measured on average, 35 % at worst.
+        // longer the fewer threads they have. Fitted to 12 tiles in up to 11 parts of 23 products in f32 on an H200, of 64 to 25,088 rows, four
+        // with a bias and a residual: the chosen ones take 2 % longer than the fastest measured on average, 21 % at worst.
         let kernel = |tile: &Tile, rounds: u64, depth: u64| {
-            let &Tile { rows, columns, thread_rows, thread_columns, .. } = tile;
+            let &Tile { rows, columns, thread_rows, thread_columns, slices, .. } = tile;
             let multiplications = rows * columns;
             let shared_loads = multiplications / thread_rows + multiplications / thread_columns;
-            let work = u64::from(multiplications + 18 * (rows + columns) + shared_loads / 2);
+            let work = u64::from(multiplications + 18 * (rows + columns) + shared_loads / 2 + 32 * slices);
             let threads = u64::from(tile.threads());
             let sums = u64::from(thread_rows * thread_columns) * accumulator.size() / 4;
             let resident = MULTIPROCESSOR_REGISTERS / (sums + THREAD_REGISTERS) / threads;
             let batches = rounds.div_ceil(resident.max(1));
-            let step = work * rounds + 90 * work * batches / threads;
+            let step = work * rounds + 140 * work * batches / threads;
             step.saturating_mul(depth).saturating_add(BATCH_COST * batches)
         };
         cheapest(TILES.iter().filter(fits), caps, sizes, kernel).unwrap_or((TILES[8], 1))
