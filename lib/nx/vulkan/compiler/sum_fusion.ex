@@ -6,10 +6,10 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   # `Nx.Vulkan.Compiler.Lowering`'s.
   #
   # Sums share a kernel only at the same level, the number of kernels on the longest path to them. None then depends on another
-  # through other kernels, as a kernel's level is above that of all it reads. Kernels of what is found so share one where they are at
-  # the same height, the number of kernels on the longest path from them, for the same reason: the sums of a layer norm's gradient
-  # wait for different numbers of kernels, and only results need them. What one of them reads stays in memory until the others'
-  # operands are there.
+  # through other kernels, as a kernel's level is above that of all it reads. The kernels that this makes, with one sum or more, share
+  # one where they are at the same height, the number of kernels on the longest path from them, for the same reason: the sums of a
+  # layer norm's gradient wait for different numbers of kernels, and only results need them. What one of them reads stays in memory
+  # until the others' operands are there.
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
@@ -37,26 +37,24 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
       for %T{data: %Expr{id: id}} = sum <- candidates, do: {kind(sum, state), alone(id, state)}
 
     alone
-    |> share(&levels(order, &1, state), state)
-    |> share(&heights(order, &1, state), state)
+    |> share(&levels/1, order, state)
+    |> share(&heights/1, order, state)
     |> Enum.flat_map(fn {_kind, sums} -> for id <- sums.outputs, do: {id, sums} end)
     |> Enum.filter(&match?({_id, %{outputs: [_, _ | _]}}, &1))
     |> Map.new()
   end
 
-  # Kernels of sums, with their kinds, of which those share one that have the same rank. Most expressions have no two of one kind, and
-  # need no ranks.
-  defp share(kernels, ranks, state) do
-    if kernels |> Enum.frequencies_by(&elem(&1, 0)) |> Enum.any?(&(elem(&1, 1) > 1)) do
-      ranks = kernels |> Enum.map(&elem(&1, 1)) |> ranks.()
+  # Sums with their kinds: those of one kind and rank share kernels. `ranks` gives the rank of each tensor from all kernels. Most
+  # expressions have no two sums of one kind, and need no ranks.
+  defp share(sums, ranks, order, state) do
+    if sums |> Enum.frequencies_by(&elem(&1, 0)) |> Enum.any?(&(elem(&1, 1) > 1)) do
+      ranks = sums |> Enum.map(&elem(&1, 1)) |> kernels(order, state) |> ranks.()
 
-      kernels
+      sums
       |> Enum.group_by(fn {kind, %{outputs: [id | _]}} -> {kind, ranks[id]} end, &elem(&1, 1))
-      |> Enum.flat_map(fn {{kind, _}, sums} ->
-        for sums <- pack(sums, state), do: {kind, sums}
-      end)
+      |> Enum.flat_map(fn {{kind, _rank}, sums} -> Enum.map(pack(sums, state), &{kind, &1}) end)
     else
-      kernels
+      sums
     end
   end
 
@@ -116,16 +114,11 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   ## Levels and heights
 
-  # The level of each tensor that is stored. Tensors of one kernel have that of the kernel, which needs all that any of them reads.
-  defp levels(order, sums, state) do
-    kernels = kernels(order, sums, state)
-    longest_paths(kernels, fn {_computed, read} -> read end)
-  end
+  # The level of each tensor. Tensors of one kernel have that of the kernel, which needs all that any of them reads.
+  defp levels(kernels), do: longest_paths(kernels, fn {_computed, read} -> read end)
 
-  # The height of each tensor that is stored.
-  defp heights(order, sums, state) do
-    kernels = kernels(order, sums, state)
-
+  # The height of each tensor.
+  defp heights(kernels) do
     readers =
       for {id, {_computed, read}} <- kernels, input <- read, reduce: %{} do
         readers -> Map.update(readers, input, [id], &[id | &1])
@@ -138,9 +131,9 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
 
   # For each tensor the number of kernels on the longest path along `next`, which gives the tensors that follow a kernel.
   defp longest_paths(kernels, next) do
-    for {id, _kernel} <- kernels,
-        reduce: %{},
-        do: (paths -> paths |> path(id, kernels, next) |> elem(1))
+    for {id, _kernel} <- kernels, reduce: %{} do
+      paths -> paths |> path(id, kernels, next) |> elem(1)
+    end
   end
 
   defp path(paths, id, kernels, next) do
@@ -162,7 +155,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   end
 
   # What the kernel of each tensor that is stored computes and reads, and the kernels of all that these read.
-  defp kernels(order, sums, state) do
+  defp kernels(sums, order, state) do
     of_sums =
       for %{outputs: outputs, inputs: inputs} <- sums, id <- outputs, into: %{} do
         {id, {outputs, MapSet.to_list(inputs)}}
