@@ -11,6 +11,7 @@ void element(IDX o, IDX r, double x0, out double e0, out double e1) {
   e0 = double(v0);
   e1 = double(0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
 }
@@ -61,6 +62,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
   e1 = AT(double, p.partial1, r * p.outputs + o);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

@@ -10,6 +10,7 @@ void element(IDX o, IDX r, int x0, out int e0) {
   int v0 = int(x0);
   e0 = int(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
 }
@@ -57,6 +58,7 @@ IDX traversed_group() { return workgroup(); }
 void element(IDX o, IDX r, out int e0) {
   e0 = AT(int, p.partial0, r * p.outputs + o);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

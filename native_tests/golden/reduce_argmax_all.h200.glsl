@@ -16,6 +16,7 @@ void element(IDX o, IDX r, float x0, out float e0, out uint e1) {
   e0 = float(v0);
   e1 = r;
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
 }
@@ -72,6 +73,7 @@ void element(IDX o, IDX r, out float e0, out uint e1) {
   e0 = AT(float, p.partial0, r * p.outputs + o);
   e1 = AT(uint, p.partial1, r * p.outputs + o);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

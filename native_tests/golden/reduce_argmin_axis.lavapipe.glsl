@@ -11,6 +11,7 @@ void element(IDX o, IDX r, float x0, out float e0, out uint e1) {
   e0 = float(v0);
   e1 = r;
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
   IDX rest_o = o;

@@ -13,6 +13,7 @@ void element(IDX o, IDX r, float x0, float x1, out double e0) {
   precise float v2 = nx_multiply(v0, v1);
   e0 = double(v2);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1) {
   index0 = p.offset0;
   index1 = p.offset1;

@@ -10,6 +10,7 @@ void element(IDX o, IDX r, float x0, out double e0) {
   precise float v0 = float(x0);
   e0 = double(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
   IDX rest_o = o;

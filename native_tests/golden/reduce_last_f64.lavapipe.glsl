@@ -11,6 +11,7 @@ void element(IDX o, IDX r, double x0, out double e0, out double e1) {
   e0 = double(v0);
   e1 = double(0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
   IDX rest_o = o;

@@ -17,6 +17,7 @@ void element(IDX o, IDX r, out uint e0) {
   uint v0 = uint(AT(uint8_t, p.input0, index0));
   e0 = uint(!is_zero(v0));
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

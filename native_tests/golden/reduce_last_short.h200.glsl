@@ -22,6 +22,7 @@ void element(IDX o, IDX r, out double e0) {
   precise float v0 = float(AT(float, p.input0, index0));
   e0 = double(v0);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

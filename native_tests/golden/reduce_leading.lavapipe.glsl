@@ -10,6 +10,7 @@ void element(IDX o, IDX r, float x0, out double e0) {
   precise float v0 = float(x0);
   e0 = double(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
   IDX rest_o = o;
@@ -60,6 +61,7 @@ IDX traversed_group() { return workgroup(); }
 void element(IDX o, IDX r, out double e0) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

@@ -17,6 +17,7 @@ void element(IDX o, IDX r, out int e0) {
   int v0 = int(AT(int8_t, p.input0, index0));
   e0 = int(v0);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

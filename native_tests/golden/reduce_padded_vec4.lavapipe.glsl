@@ -10,6 +10,7 @@ void element(IDX o, IDX r, float x0, out float e0) {
   precise float v0 = float(x0);
   e0 = float(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1, out IDX index2) {
   index0 = p.offset0;
   index1 = p.offset1;

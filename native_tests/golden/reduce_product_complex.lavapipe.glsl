@@ -12,6 +12,7 @@ void element(IDX o, IDX r, vec2 x0, out dvec2 e0) {
   precise vec2 v0 = vec2(x0);
   e0 = dvec2(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0) {
   index0 = p.offset0;
   IDX rest_o = o;

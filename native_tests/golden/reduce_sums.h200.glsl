@@ -19,6 +19,7 @@ void element(IDX o, IDX r, float x0, float x1, out double e0, out double e1) {
   e0 = double(v2);
   e1 = double(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1) {
   index0 = p.offset0;
   index1 = p.offset1;
@@ -93,6 +94,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
   e0 = AT(double, p.partial0, r * p.outputs + o);
   e1 = AT(double, p.partial1, r * p.outputs + o);
 }
+#define PROLOGUE 
 #define BASES(w, o) 
 #define LOAD_VECTOR(k, w, r) 
 #define LOAD_SCALAR(k, w, r) 

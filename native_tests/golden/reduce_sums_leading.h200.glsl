@@ -19,6 +19,7 @@ void element(IDX o, IDX r, float x0, float x1, out double e0, out double e1) {
   e0 = double(v2);
   e1 = double(v0);
 }
+#define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1) {
   index0 = p.offset0;
   index1 = p.offset1;

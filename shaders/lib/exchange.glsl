@@ -1,5 +1,8 @@
 // The value of the lane whose number differs in the bits `s`.
 
+#ifndef HAS_EXCHANGE
+#define HAS_EXCHANGE
+
 uint from_lane(uint x, uint s) { return subgroupShuffle(x, gl_SubgroupInvocationID ^ s); }
 uvec2 from_lane(uvec2 x, uint s) { return subgroupShuffle(x, gl_SubgroupInvocationID ^ s); }
 int from_lane(int x, uint s) { return int(from_lane(uint(x), s)); }
@@ -16,4 +19,5 @@ int64_t from_lane(int64_t x, uint s) { return int64_t(from_lane(uint64_t(x), s))
 #ifdef EMULATED_INT64
 U64 from_lane(U64 x, uint s) { return U64(from_lane(x.bits, s)); }
 S64 from_lane(S64 x, uint s) { return S64(from_lane(x.bits, s)); }
+#endif
 #endif

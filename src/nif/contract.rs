@@ -3,8 +3,13 @@
 use rustler::Term;
 
 use super::epilogue::{ContractionRefs, EpilogueTerms, run_contraction};
+use super::graphs::KeyTerms;
+use super::program::operands;
+use super::rows::RowTerms;
 use super::*;
+use crate::graph::Operand;
 use crate::kernels::contraction::{Axis, Contraction, OperandView, PaddedAxis};
+use crate::kernels::fusion::Row;
 use crate::memory::Blocking;
 
 pair!(contract, contract_dirty, (out_type, a, b, axes), reply, contraction);
@@ -17,7 +22,8 @@ pair!(
     contraction_with_epilogue
 );
 
-/// `a` and `b` are `{ref, type, offset}`; `axes` are `{batch, rows, columns, depth, padded_axes}`: lists of
+/// `a` and `b` are `{ref, type, offset}`, or one of them is `{nodes, inputs, shape}`, a row program of one row as `run_rows` takes it, whose result
+/// is read from its first element on. `axes` are `{batch, rows, columns, depth, padded_axes}`: lists of
 /// `{extent, stride in a, stride in b, stride in the result}`, followed by the index of a padded axis and the
 /// step along its coordinate where there is one, and a list of padded axes `{start, extent, stride}`, see [`Contraction`].
 fn contraction<'a>(
@@ -50,32 +56,96 @@ fn run<'a>(
     blocking: Blocking,
 ) -> Attempt<ContractionRefs> {
     let env = out_type.get_env();
-    let [(buffer_a, ty_a, offset_a), (buffer_b, ty_b, offset_b)] = [view_terms(a, "a")?, view_terms(b, "b")?];
-    let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
-    let view = |buffer, ty, offset, name| -> Result<OperandView> {
-        Ok(OperandView { buffer, ty: type_arg(ty, name)?, offset: step_arg(offset, name)? })
-    };
-    let key = [atoms::contract().to_term(env), ty_a, offset_a, ty_b, offset_b, axes];
-    run_contraction(out_type, &key, [buffer_a, buffer_b], epilogue, blocking, |cx, ty, epilogue| {
+    let terms = [OperandTerms::new(a, "a")?, OperandTerms::new(b, "b")?];
+    let mut key = KeyTerms::from_slice(&[atoms::contract().to_term(env), axes]);
+    terms.iter().for_each(|terms| terms.key(&mut key));
+    let buffers = terms.iter().filter_map(OperandTerms::buffer).map(|buffer| Ok((buffer.allocation()?, buffer.len())));
+    let buffers = buffers.collect::<Result<SmallVec<[_; 2]>>>()?;
+    if buffers.is_empty() {
+        return Err(wrong("a", "one row program at most, and a buffer").into());
+    }
+    let position = terms.iter().position(|terms| terms.row().is_some()).unwrap_or_default();
+    let row = terms[position].row();
+    let of_row = row.map(RowTerms::operands).transpose()?.unwrap_or_default();
+    let of_row = operands(&of_row, buffers.len());
+    let mut contracted: SmallVec<[Operand; 8]> = SmallVec::new();
+    contracted.extend(buffers.iter().map(|(allocation, bytes)| Operand::Buffer(allocation, *bytes)));
+    contracted.extend_from_slice(&of_row);
+    run_contraction(out_type, &key, &contracted, epilogue, blocking, |cx, ty, epilogue| {
         let [batch, rows, columns, depth, padded_axes] = tuple_arg(axes, "axes")?[..] else {
             return Err(wrong("axes", "{batch, rows, columns, depth, padded_axes}").into());
         };
+        let program = row.map(RowTerms::program).transpose()?;
+        let row = program.as_ref().map(|program| Row::new(cx, program, &of_row)).transpose()?;
+        let memory = row.as_ref().map(|row| row.allocate(cx)).transpose()?;
+        let own = row.as_ref().zip(memory.as_ref());
+        let own = own.map(|(row, buffer)| OperandView { buffer, ty: row.ty(), offset: 0 });
         let contraction = Contraction {
             ty,
-            a: view(buffer_a, ty_a, offset_a, "a")?,
-            b: view(buffer_b, ty_b, offset_b, "b")?,
+            a: terms[0].view(own, "a")?,
+            b: terms[1].view(own, "b")?,
             batch: axes_arg(batch)?,
             rows: axes_arg(rows)?,
             columns: axes_arg(columns)?,
             depth: axes_arg(depth)?,
             padded_axes: list_arg(padded_axes, "axes")?.map(padded_axis_arg).collect::<Result<_>>()?,
         };
-        contraction.run(cx, epilogue)
+        match row {
+            None => contraction.run(cx, epilogue),
+            Some(row) => contraction.run_on_row(cx, (&row, position), epilogue),
+        }
     })
 }
 
-fn view_terms<'a>(term: Term<'a>, name: &str) -> Result<(Term<'a>, Term<'a>, Term<'a>)> {
-    term.decode().map_err(|_| wrong(name, "{ref, type, offset}"))
+/// The terms of an operand.
+enum OperandTerms<'a> {
+    View { buffer: &'a Buffer, ty: Term<'a>, offset: Term<'a> },
+    Row(Box<RowTerms<'a>>),
+}
+
+impl<'a> OperandTerms<'a> {
+    fn new(term: Term<'a>, name: &str) -> Result<Self> {
+        let invalid = |_| wrong(name, "{ref, type, offset} or {nodes, inputs, shape}");
+        let (first, second, third): (Term, Term, Term) = term.decode().map_err(invalid)?;
+        if second.is_list() {
+            return Ok(Self::Row(Box::new(RowTerms::new(first, second, third)?)));
+        }
+        Ok(Self::View { buffer: buffer_arg(first, name)?, ty: second, offset: third })
+    }
+
+    fn key(&self, key: &mut KeyTerms<'a>) {
+        match self {
+            Self::View { ty, offset, .. } => key.extend([*ty, *offset]),
+            Self::Row(terms) => terms.key(key),
+        }
+    }
+
+    fn buffer(&self) -> Option<&'a Buffer> {
+        match self {
+            Self::View { buffer, .. } => Some(buffer),
+            Self::Row(_) => None,
+        }
+    }
+
+    fn row(&self) -> Option<&RowTerms<'a>> {
+        match self {
+            Self::View { .. } => None,
+            Self::Row(terms) => Some(terms),
+        }
+    }
+
+    /// The operand; `row` is that of a row program.
+    fn view<'v>(&self, row: Option<OperandView<'v>>, name: &str) -> Result<OperandView<'v>>
+    where
+        'a: 'v,
+    {
+        match self {
+            Self::View { buffer, ty, offset } => {
+                Ok(OperandView { buffer, ty: type_arg(*ty, name)?, offset: step_arg(*offset, name)? })
+            }
+            Self::Row(_) => row.ok_or_else(|| wrong(name, "a buffer")),
+        }
+    }
 }
 
 fn axes_arg(term: Term) -> Result<Vec<Axis>> {

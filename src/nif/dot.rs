@@ -4,6 +4,7 @@ use rustler::Term;
 
 use super::epilogue::{ContractionRefs, run_contraction};
 use super::*;
+use crate::graph::Operand;
 use crate::kernels::dot::{self, Factor};
 use crate::memory::Blocking;
 
@@ -24,7 +25,9 @@ fn product<'a>(
     let [(buffer_a, ty_a, shape_a), (buffer_b, ty_b, shape_b)] = [tensor_terms(a, "a")?, tensor_terms(b, "b")?];
     let [buffer_a, buffer_b] = [buffer_arg(buffer_a, "a")?, buffer_arg(buffer_b, "b")?];
     let key = [atoms::dot().to_term(env), ty_a, shape_a, contract_a, batch_a, ty_b, shape_b, contract_b, batch_b];
-    run_contraction(out_type, &key, [buffer_a, buffer_b], None, blocking, |cx, ty, epilogue| {
+    let allocations = [buffer_a.allocation()?, buffer_b.allocation()?];
+    let operands = [Operand::Buffer(&allocations[0], buffer_a.len()), Operand::Buffer(&allocations[1], buffer_b.len())];
+    run_contraction(out_type, &key, &operands, None, blocking, |cx, ty, epilogue| {
         let a = TensorArg::of(buffer_a, ty_a, shape_a, "a")?;
         let b = TensorArg::of(buffer_b, ty_b, shape_b, "b")?;
         let a_axes = (indices_arg(contract_a, "contract_a")?, indices_arg(batch_a, "batch_a")?);

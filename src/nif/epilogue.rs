@@ -70,22 +70,21 @@ impl<'a> EpilogueTerms<'a> {
     }
 }
 
-/// A contraction of two buffers with results of the type `out_type`; `key` are its other terms. `call` computes it with an epilogue or
-/// without.
+/// A contraction of what is in these operands, with results of the type `out_type`; `key` are its other terms. `call` computes it with an
+/// epilogue or without.
 pub(super) fn run_contraction<'a>(
     out_type: Term<'a>,
     key: &[Term<'a>],
-    [a, b]: [&Buffer; 2],
+    contracted: &[Operand],
     epilogue: Option<EpilogueTerms<'a>>,
     blocking: Blocking,
     call: impl FnOnce(&Context, Type, Option<&Epilogue>) -> Attempt<EpilogueResults>,
 ) -> Attempt<ContractionRefs> {
     let env = out_type.get_env();
-    let allocations = [a.allocation()?, b.allocation()?];
     let values = epilogue.as_ref().map_or(Ok(InputOperands::new()), |terms| input_operands(&terms.inputs))?;
-    let others = input_list(&values, 2);
+    let others = input_list(&values, contracted.len());
     let mut operands: SmallVec<[Operand; 8]> = SmallVec::new();
-    operands.extend([Operand::Buffer(&allocations[0], a.len()), Operand::Buffer(&allocations[1], b.len())]);
+    operands.extend_from_slice(contracted);
     operands.extend_from_slice(&others);
     let mut key = KeyTerms::from_slice(key);
     key.push(out_type);

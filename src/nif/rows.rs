@@ -3,7 +3,7 @@
 use rustler::Term;
 
 use super::graphs::KeyTerms;
-use super::program::{input_key, input_operands, input_terms, operands, program_arg};
+use super::program::{InputOperands, InputTerms, input_key, input_operands, input_terms, operands, program_arg};
 use super::*;
 use crate::graph::Context;
 use crate::kernels::fusion;
@@ -16,9 +16,43 @@ mod names {
 
 pair!(run_rows, run_rows_dirty, (nodes, inputs, shape, device), reply, run);
 
-/// `nodes` is `{nodes, row_axes, outputs}`: the nodes of a program, the number of its last axes that make a row, and the indices among inputs
-/// and nodes of the values that are results. The answer is a tuple of references. `device` is the one that a program
-/// without buffers runs on.
+/// The terms of a row program. `nodes` is `{nodes, row_axes, outputs}`: the nodes of a program, the number of its last axes that make a row, and
+/// the indices among inputs and nodes of the values that are results.
+pub(super) struct RowTerms<'a> {
+    nodes: Term<'a>,
+    shape: Term<'a>,
+    inputs: SmallVec<[InputTerms<'a>; 4]>,
+    list: Term<'a>,
+    row_axes: Term<'a>,
+    outputs: Vec<usize>,
+}
+
+impl<'a> RowTerms<'a> {
+    pub fn new(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>) -> Result<Self> {
+        let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
+        let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
+        let outputs = indices_arg(outputs, "outputs")?;
+        Ok(Self { nodes, shape, inputs: input_terms(inputs)?, list, row_axes, outputs })
+    }
+
+    /// What the inputs read.
+    pub fn operands(&self) -> Result<InputOperands> {
+        input_operands(&self.inputs)
+    }
+
+    pub fn key(&self, key: &mut KeyTerms<'a>) {
+        key.extend([names::rows().to_term(self.nodes.get_env()), self.nodes, self.shape]);
+        input_key(key, &self.inputs, self.shape);
+    }
+
+    pub fn program(&self) -> Result<RowProgram> {
+        let program = program_arg(self.list, &self.inputs, self.shape)?;
+        let row_axes = size_arg(self.row_axes, "row_axes")? as usize;
+        Ok(RowProgram { program, row_axes, outputs: self.outputs.clone() })
+    }
+}
+
+/// The answer is a tuple of references; see [`RowTerms`] for the arguments. `device` is the one that a program without buffers runs on.
 fn run<'a>(
     nodes: Term<'a>,
     inputs: Term<'a>,
@@ -26,20 +60,13 @@ fn run<'a>(
     device: Term<'a>,
     blocking: Blocking,
 ) -> Attempt<BufferRefs> {
-    let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
-    let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
-    let outputs: Vec<usize> = indices_arg(outputs, "outputs")?;
-    let given = input_terms(inputs)?;
-    let input_operands = input_operands(&given)?;
+    let terms = RowTerms::new(nodes, inputs, shape)?;
+    let input_operands = terms.operands()?;
     let operands = operands(&input_operands, 0);
-    let call = |cx: &Context| {
-        let program = program_arg(list, &given, shape)?;
-        let row_axes = size_arg(row_axes, "row_axes")? as usize;
-        fusion::run_rows(cx, &RowProgram { program, row_axes, outputs: outputs.clone() }, &operands)
-    };
+    let call = |cx: &Context| fusion::run_rows(cx, &terms.program()?, &operands);
     let env = nodes.get_env();
-    let mut key = KeyTerms::from_slice(&[names::rows().to_term(env), nodes, shape]);
-    input_key(&mut key, &given, shape);
-    let buffers = graphs::run_list(env, device_arg(device)?, key, &operands, blocking, outputs.len(), call)?;
+    let mut key = KeyTerms::new();
+    terms.key(&mut key);
+    let buffers = graphs::run_list(env, device_arg(device)?, key, &operands, blocking, terms.outputs.len(), call)?;
     Ok(buffers.into())
 }

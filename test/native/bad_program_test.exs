@@ -185,6 +185,40 @@ defmodule Nx.Vulkan.BadProgramTest do
     end
   end
 
+  test "products of rows that make no sense", %{a: a} do
+    nodes = [{:reduce_max, @f32, [0], [1]}, {:subtract, @f32, [0, 1]}]
+    [row, inputs] = [{nodes, 1, [2]}, [{a, @f32, {1, 4}}]]
+    data = {a, @f32, 0}
+    axes = fn k -> {[], [], [{2, 0, 1, 1}], [{k, 1, 2, 0}], []} end
+
+    if Nx.Vulkan.Test.Case.builds_loops?() do
+      assert {:ok, _} = Native.call(contract(@f32, {row, inputs, {1, 4}}, data, axes.(2)))
+    end
+
+    for {a, b, axes} <- [
+          # Two rows, a row of too few elements, and of none.
+          {{row, [{a, @f32, {2, 2}}], {2, 2}}, data, axes.(2)},
+          {{{nodes, 1, [2]}, [{a, @f32, {1, 1}}], {1, 1}}, data, axes.(2)},
+          {{row, [], {1, 4}}, data, axes.(2)},
+          # More results than a row, and one that is none.
+          {{{nodes, 1, [2, 2]}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, [1]}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, []}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, [7]}, inputs, {1, 4}}, data, axes.(2)},
+          {{row, inputs, {1, 4}}, {row, inputs, {1, 4}}, axes.(2)},
+          {{row, inputs, {1, 4}}, data, axes.(8)},
+          {{row, [{a, @f32, {1, 400}}], {1, 400}}, data, axes.(2)},
+          {{{nodes, 1}, inputs, {1, 4}}, data, axes.(2)},
+          {{row, :inputs, {1, 4}}, data, axes.(2)},
+          {{row, inputs, :shape}, data, axes.(2)}
+        ],
+        Nx.Vulkan.Test.Case.builds_loops?() do
+      assert_refused(fn -> Native.call(contract(@f32, a, b, axes)) end, {a, b, axes})
+    end
+
+    assert_works()
+  end
+
   test "views that leave their buffers, or make no sense", %{a: a} do
     data = {a, @f32, 0}
     row = fn axis -> {[], [axis], [{2, 0, 1, 1}], [{2, 1, 2, 0}], []} end

@@ -22,7 +22,7 @@ defmodule Nx.Vulkan.ContractionFusionTest do
 
   # Calls of the NIFs that run kernels here. A product whose sum is in parts is one call.
   defp calls(fun, args) do
-    nifs = [run: 4, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 4]
+    nifs = [run: 4, run_rows: 4, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 4]
     programs(fn -> apply(compiled(fun), args) end, nifs)
   end
 
@@ -39,6 +39,69 @@ defmodule Nx.Vulkan.ContractionFusionTest do
     for {result, expected} <- Enum.zip(results, expected) do
       assert {result.shape, result.type} == {expected.shape, expected.type}
       assert Nx.to_binary(result) == Nx.to_binary(expected), inspect({info, result, expected})
+    end
+  end
+
+  describe "a row that a product alone reads is computed with it" do
+    # Whole numbers, whose sums are exact in any order.
+    defp norm(x, gain) do
+      centred = Nx.subtract(x, Nx.mean(x, axes: [-1], keep_axes: true))
+      variance = Nx.mean(Nx.multiply(centred, centred), axes: [-1], keep_axes: true)
+      scaled = Nx.multiply(centred, Nx.rsqrt(Nx.add(variance, 1.0e-5)))
+      Nx.as_type(Nx.multiply(scaled, gain), Nx.type(x))
+    end
+
+    test "whatever follows, and however the matrix is stored" do
+      for type <- [{:f, 32}, {:bf, 16}, {:f, 16}],
+          type in Generators.device_types(),
+          {n, k} <- [{64, 48}, {33, 77}, {5, 300}],
+          builds_loops?() do
+        [x, gain, b] = for shape <- [{1, k}, {k}, {n}], do: tensor(shape, type)
+        [w, turned] = for shape <- [{k, n}, {n, k}], do: tensor(shape, type)
+        info = {type, n, k}
+
+        check(fn x, g, w -> Nx.dot(norm(x, g), w) end, [x, gain, w], 1, info)
+        check(fn x, g, w -> Nx.dot(norm(x, g), [1], w, [1]) end, [x, gain, turned], 1, info)
+        check(fn x, g, w -> Nx.dot(w, [1], norm(x, g), [1]) end, [x, gain, turned], 1, info)
+        layer = fn x, g, w, b -> Nx.tanh(Nx.add(Nx.dot(norm(x, g), w), b)) end
+        check(layer, [x, gain, w, b], 1, info)
+      end
+    end
+
+    test "and what it is computed from is part of the product before" do
+      for type <- [{:f, 32}, {:bf, 16}], type in Generators.device_types(), builds_loops?() do
+        [x, gain] = for shape <- [{1, 40}, {40}], do: tensor(shape, type)
+        [w, next] = for _ <- 1..2, do: tensor({40, 40}, type)
+
+        block = fn x, g, w, next ->
+          x = Nx.add(Nx.dot(x, w), x)
+          Nx.add(Nx.dot(norm(x, g), next), x)
+        end
+
+        check(block, [x, gain, w, next], 2, type)
+      end
+    end
+
+    test "unless others read it, or there are several" do
+      if builds_loops?() do
+        [x, gain, w, other] =
+          for shape <- [{1, 40}, {40}, {40, 9}, {40, 8}], do: tensor(shape, {:f, 32})
+
+        result = fn x, g, w ->
+          row = norm(x, g)
+          {Nx.dot(row, w), row}
+        end
+
+        check(result, [x, gain, w], 2)
+
+        twice = fn x, g, w, other ->
+          row = norm(x, g)
+          {Nx.dot(row, w), Nx.dot(row, other)}
+        end
+
+        check(twice, [x, gain, w, other], 3)
+        check(fn x, g, w -> Nx.dot(norm(x, g), w) end, [tensor({3, 40}, :f32), gain, w], 2)
+      end
     end
   end
 

@@ -17,6 +17,7 @@
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
 //   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
 //   ADDS_PRODUCTS       1 where add_element(o, r, stored ..., a) adds to the accumulator instead
+//   PROLOGUE            what the invocations of a workgroup compute together before they read anything; may be empty
 //   BASES, LOAD_VECTOR, LOAD_SCALAR, VECTOR_STORED, SCALAR_STORED   the inputs of src/program/emit/vectors.rs
 
 #include "lib/loops/repeat.glsl"
@@ -171,6 +172,7 @@ void main() {
 #else
   uint x = lane % OUTPUT_THREADS, y = lane / OUTPUT_THREADS;
 #endif
+  PROLOGUE
   IDX group = traversed_group();
 #if CHUNKED
   IDX chunk = group % p.chunks, start = chunk * p.chunk, end = min(start + p.chunk, p.reduced);

@@ -8,7 +8,7 @@ use super::panels::{MatmulOperand, PanelResult, Panels};
 use super::stores::KernelEpilogue;
 use crate::error::Attempt;
 use crate::graph::{Context, Operand};
-use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults};
+use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, Row};
 use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
@@ -47,6 +47,26 @@ pub fn run(
         }
         (Some(epilogue), uses) => contraction.by(strategy.method, Some((epilogue, uses == EpilogueUse::Rolled))),
     }
+}
+
+/// As [`run`], in a kernel that computes the row that one of the operands is, unless that is slower.
+pub fn with_prologue(
+    cx: &Context,
+    strategy: &Strategy,
+    operands: [&AllocationHandle; 2],
+    (row, position): (&Row, usize),
+    epilogue: Option<&Epilogue>,
+) -> Attempt<Option<EpilogueResults>> {
+    let Method::Reduction(ty) = strategy.method else { return Ok(None) };
+    let separate =
+        |epilogue: &Epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()) == EpilogueUse::Separate;
+    let whole = strategy.shape.operands[position].offset == 0;
+    if !strategy.copies.is_empty() || !whole || epilogue.is_some_and(separate) {
+        return Ok(None);
+    }
+    let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
+    let (program, operands) = contraction.reduction(ty);
+    fusion::run_with_prologue(cx, &program, &[operands[1 - position]], (row, position), epilogue)
 }
 
 /// Memory for the copies that a strategy asks for.
@@ -100,6 +120,12 @@ impl OrderedContraction<'_> {
 
     /// A product in type `ty` and a sum, for few rows or columns.
     fn reduce(&self, ty: Type, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
+        let (program, operands) = self.reduction(ty);
+        run_reduction(self.cx, &program, &operands, epilogue)
+    }
+
+    /// The program of a product in type `ty` and a sum, and its operands.
+    fn reduction(&self, ty: Type) -> (Program, [Operand<'_>; 2]) {
         let shape = self.shape;
         let kept = shape.result_axes();
         let axes = || kept.iter().chain(&shape.depth);
@@ -121,7 +147,7 @@ impl OrderedContraction<'_> {
         let (inputs, nodes) = (SmallVec::from_iter(inputs), SmallVec::from_iter([multiply, sum]));
         let program = Program { inputs, nodes, shape: extents, output: None };
         let bytes = shape.operands.map(|operand| operand.elements * operand.ty.size());
-        run_reduction(self.cx, &program, &[0, 1].map(|i| Operand::Buffer(self.operands[i], bytes[i])), epilogue)
+        (program, [0, 1].map(|i| Operand::Buffer(self.operands[i], bytes[i])))
     }
 
     fn by_panels(&self, tile: PanelTile, accumulator: Compute, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {

@@ -16,11 +16,13 @@ mod launch;
 mod matmul;
 mod padding;
 mod panels;
+#[cfg(test)]
+mod prologue_tests;
 mod stores;
 
 use crate::error::Attempt;
 use crate::graph::Context;
-use crate::kernels::fusion::{Epilogue, EpilogueResults};
+use crate::kernels::fusion::{Epilogue, EpilogueResults, Row};
 use crate::memory::Buffer;
 use crate::program::Type;
 pub use crate::tuning::contraction::{Axis, PaddedAxis};
@@ -71,6 +73,27 @@ impl Contraction<'_> {
         }
         let strategy = choose(shape, cx.caps())?;
         launch::run(cx, &strategy, [&*a.allocation()?, &*b.allocation()?], epilogue)
+    }
+
+    /// As [`Self::run`], of a contraction whose operand of that position, `a` or `b`, is a row that is not computed yet, and has memory for it.
+    pub fn run_on_row(
+        self,
+        cx: &Context,
+        (row, position): (&Row, usize),
+        epilogue: Option<&Epilogue>,
+    ) -> Attempt<EpilogueResults> {
+        let memory = [self.a, self.b].map(|operand| operand.buffer);
+        let shape = self.checked_shape(cx)?;
+        if let Some(epilogue) = epilogue {
+            epilogue.check(cx, shape.ty, shape.groups().elements())?;
+        }
+        let strategy = choose(shape, cx.caps())?;
+        let [a, b] = [memory[0].allocation()?, memory[1].allocation()?];
+        if let Some(results) = launch::with_prologue(cx, &strategy, [&*a, &*b], (row, position), epilogue)? {
+            return Ok(results);
+        }
+        row.write(cx, [&a, &b][position])?;
+        launch::run(cx, &strategy, [&*a, &*b], epilogue)
     }
 
     /// What the strategy is chosen by; fails where it makes no sense.

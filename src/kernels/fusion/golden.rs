@@ -10,10 +10,13 @@ use std::{env, fs};
 use smallvec::SmallVec;
 
 use super::kernel::FusionKernel;
+use super::rows::Row;
 use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
+use crate::program::emit::Accumulator;
 use crate::program::layout::Layout;
 use crate::program::op;
+use crate::program::rows::RowProgram;
 use crate::program::{
     Attribute, Axes, DynamicOffset, Input, Node, OutputView, PaddedCoordinate, PaddedView, Program, Source, Type,
     dense_strides,
@@ -198,8 +201,30 @@ fn folds() -> Vec<(&'static str, Program)> {
     vec![("fold", fold(scalar(F32))), ("fold_from_buffer", fold(view(S32, 0, &[0, 0])))]
 }
 
-/// What kernels a program runs: how many workgroups, the chunk, and the text.
-fn kernels(program: &Program, caps: &Capabilities) -> String {
+/// Products of a row and a matrix, which compute the row, `x · rsqrt(sum(x · x))`.
+fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
+    let product = |ty: Type, strides: [i64; 2]| {
+        let sum = with("sum", ty, &[2], Attribute::Axes(Axes::from_slice(&[1])));
+        let nodes = [node("multiply", Type::F64, &[0, 1]), sum];
+        let row = [
+            node("as_type", Type::F32, &[0]),
+            node("multiply", Type::F32, &[1, 1]),
+            with("sum", Type::F32, &[2], Attribute::Axes(Axes::from_slice(&[1]))),
+            node("rsqrt", Type::F32, &[3]),
+            node("multiply", Type::F32, &[1, 4]),
+            node("as_type", ty, &[5]),
+        ];
+        let row = program(&[1, 768], &[dense(ty, &[1, 768])], &row);
+        let inputs = [view(ty, 0, &[0, 1]), view(ty, 0, &strides)];
+        (program(&[1024, 768], &inputs, &nodes), RowProgram { program: row, row_axes: 1, outputs: vec![6] })
+    };
+    let [(leading, norm), (last, narrow)] = [product(Type::F32, [1, 1024]), product(Type::BF16, [768, 1])];
+    vec![("prologue_leading", leading, norm), ("prologue_last_bf16", last, narrow)]
+}
+
+/// What kernels a program runs: how many workgroups, the chunk, and the text. They compute the first input where it is a row of that program, and
+/// that is faster.
+fn kernels(program: &Program, row: Option<&RowProgram>, caps: &Capabilities) -> String {
     match program.reductions() {
         sums @ [_, _, ..] => program.check_sums(sums.len()).unwrap(),
         _ => program.check().unwrap(),
@@ -211,7 +236,11 @@ fn kernels(program: &Program, caps: &Capabilities) -> String {
         FusionStrategy::ComputedFirst => panic!("no kernel of its own"),
     };
     let text = |launch: &FusionLaunch| {
-        let kernel = FusionKernel::new(program, &layout, launch.schedule, None);
+        let prologue = row.and_then(|rows| {
+            let (sound, accumulator) = (rows.check().unwrap(), Accumulator::of(program, &layout, caps)?);
+            Row { rows, sound, operands: &[] }.prologue(0, (&layout, launch), &accumulator, caps)
+        });
+        let kernel = FusionKernel::new(program, &layout, launch.schedule, prologue, None);
         let text = kernel.source(caps, PARAMETERS);
         let (_, text) = text.split_once(PARAMETERS).unwrap();
         format!("// {} workgroups, chunk {}\n{text}", launch.groups, launch.chunk)
@@ -227,9 +256,12 @@ fn kernels_are_those_of_the_golden_files() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("native_tests/golden");
     let rewrites = env::var("NX_VULKAN_GOLDEN").is_ok_and(|value| value == "write");
     let mut expected: BTreeMap<String, String> = BTreeMap::new();
-    for (name, program) in [maps(), outputs(), tiles(), reductions(), folds()].into_iter().flatten() {
+    let alone = [maps(), outputs(), tiles(), reductions(), folds()].into_iter().flatten();
+    let alone = alone.map(|(name, program)| (name, program, None));
+    let with_rows = prologues().into_iter().map(|(name, program, row)| (name, program, Some(row)));
+    for (name, program, row) in alone.chain(with_rows) {
         for (device, caps) in [("h200", h200()), ("lavapipe", lavapipe())] {
-            expected.insert(format!("{name}.{device}.glsl"), kernels(&program, &caps));
+            expected.insert(format!("{name}.{device}.glsl"), kernels(&program, row.as_ref(), &caps));
         }
     }
     if rewrites {

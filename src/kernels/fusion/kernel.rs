@@ -1,11 +1,12 @@
 //! The kernel of a program: what its text depends on, and its parameters.
 
 use super::epilogue::Destination;
+use super::rows::PrologueArgs;
 use crate::device::Capabilities;
 use crate::graph::{Name, Operand, Params};
 use crate::kernels::KernelSpec;
 use crate::memory::{Allocation, AllocationHandle};
-use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
+use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, RowPrologue, Schedule, emit};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
@@ -18,6 +19,7 @@ pub(super) struct FusionKernel {
     program: Program,
     layout: Layout,
     schedule: Schedule,
+    prologue: Option<RowPrologue>,
     epilogue: Option<EpilogueProgram>,
 }
 
@@ -25,7 +27,9 @@ pub(super) struct FusionKernel {
 pub(super) struct FusionArgs<'a> {
     pub program: &'a Program,
     pub layout: &'a Layout,
+    /// The operands of the inputs, but for that which a prologue computes.
     pub operands: &'a [Operand<'a>],
+    pub prologue: Option<PrologueArgs<'a>>,
     pub destination: Destination<'a>,
     /// Where the results after the first go, of a program with several sums.
     pub others: &'a [AllocationHandle],
@@ -51,13 +55,20 @@ impl<'a> Partials<'a> {
 }
 
 impl FusionKernel {
-    pub fn new(program: &Program, layout: &Layout, schedule: Schedule, epilogue: Option<EpilogueProgram>) -> Self {
+    pub fn new(
+        program: &Program,
+        layout: &Layout,
+        schedule: Schedule,
+        prologue: Option<RowPrologue>,
+        epilogue: Option<EpilogueProgram>,
+    ) -> Self {
         let window = matches!(schedule.nest, LoopNest::Window(_));
         let partial = matches!(schedule.nest, LoopNest::Reduce(reduce) if reduce.to_partial);
         Self {
             program: program.without_parameters(),
             layout: layout.without_parameters(window),
             schedule,
+            prologue,
             epilogue: epilogue.filter(|_| !partial),
         }
     }
@@ -67,7 +78,8 @@ impl KernelSpec for FusionKernel {
     type Args<'a> = FusionArgs<'a>;
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
-        emit(&self.program, &self.layout, self.schedule, self.epilogue.as_ref(), parameters, caps)
+        let Self { program, layout, schedule, prologue, epilogue } = self;
+        emit(program, layout, *schedule, prologue.as_ref(), epilogue.as_ref(), parameters, caps)
     }
 
     fn name(&self) -> String {
@@ -78,7 +90,8 @@ impl KernelSpec for FusionKernel {
             LoopNest::Map { .. } => "map",
             LoopNest::Tile { .. } => "transposing map",
         };
-        format!("{kind} {}", self.program.summary())
+        let prologue = self.prologue.as_ref().map(|prologue| format!("rows {}, ", prologue.rows.program.summary()));
+        format!("{}{kind} {}", prologue.unwrap_or_default(), self.program.summary())
     }
 
     /// In the order of their declaration: addresses, immediates, then indices.
@@ -92,7 +105,10 @@ impl KernelSpec for FusionKernel {
         params.operations(match self.schedule.nest {
             LoopNest::Fold { .. } => 0,
             _ if from_partial => layout.outputs() * args.partials.map_or(0, |partials| partials.chunks),
-            _ => args.program.arithmetic_nodes() * layout.outputs() * layout.reduced(),
+            _ => {
+                let of_prologue = args.prologue.map_or(0, |prologue| prologue.row.operations() * args.groups);
+                of_prologue + args.program.arithmetic_nodes() * layout.outputs() * layout.reduced()
+            }
         });
         if !to_partial {
             match args.destination {
@@ -118,6 +134,9 @@ impl KernelSpec for FusionKernel {
         }
         let program = args.program();
         program.inputs(params);
+        if let Some(prologue) = &args.prologue {
+            prologue.program().inputs(params);
+        }
         if let (LoopNest::Map { .. }, Destination::Buffer(out)) = (self.schedule.nest, args.destination) {
             let output = layout.views.last().filter(|_| args.program.output.is_some());
             if output.is_none_or(View::is_at_index) && program.in_place(out, result, params) {
@@ -137,6 +156,9 @@ impl KernelSpec for FusionKernel {
             LoopNest::Map { .. } | LoopNest::Tile { .. } => params.extent(layout.outputs(), index64, "count"),
         }
         program.steps(params);
+        if let Some(prologue) = &args.prologue {
+            prologue.program().steps(params);
+        }
         if !to_partial {
             args.destination.indices(index64, params);
         }
@@ -153,7 +175,8 @@ impl KernelSpec for FusionKernel {
 impl<'a> FusionArgs<'a> {
     fn program(&self) -> ProgramArgs<'a> {
         let &Self { program, layout, operands, .. } = self;
-        ProgramArgs { program, layout, operands, prefix: "", given: None, index64: layout.index64 }
+        let given = self.prologue.map(|prologue| prologue.input);
+        ProgramArgs { program, layout, operands, prefix: "", given, index64: layout.index64 }
     }
 }
 

@@ -9,7 +9,7 @@ mod maps;
 mod rows;
 
 pub use maps::run_maps;
-pub use rows::run_rows;
+pub use rows::{Row, run_rows};
 
 use smallvec::SmallVec;
 
@@ -24,6 +24,7 @@ use crate::program::types::Compute;
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose, sums_of_a_kernel};
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
+use rows::PrologueArgs;
 
 /// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
 /// device cannot run it, or the operands are too small for it.
@@ -67,6 +68,46 @@ pub fn run_with_epilogue(
     Ok(launched.finish())
 }
 
+/// Runs a program of at least one element that ends with a reduction and reads a row as its input `input`, in the kernel that computes the row.
+/// `operands` are those of the other inputs. Gives nothing where two kernels are faster.
+pub fn run_with_prologue(
+    cx: &Context,
+    program: &Program,
+    operands: &[Operand],
+    (row, input): (&Row, usize),
+    epilogue: Option<&Epilogue>,
+) -> Attempt<Option<EpilogueResults>> {
+    let mut layout = check_program(cx, program)?;
+    layout.index64 |= epilogue.is_some_and(|epilogue| epilogue.program.layout.index64);
+    let (FusionStrategy::OnePass(one), Some(accumulator)) =
+        (choose(program, &layout, cx.caps()), Accumulator::of(program, &layout, cx.caps()))
+    else {
+        return Ok(None);
+    };
+    let Some(prologue) = row.prologue(input, (&layout, &one), &accumulator, cx.caps()) else { return Ok(None) };
+    let pass = |destination: Destination| {
+        let epilogue = destination.epilogue(layout.index64);
+        let kernel = FusionKernel::new(program, &layout, one.schedule, Some(prologue), epilogue);
+        let FusionLaunch { chunk, groups, .. } = one;
+        let (prologue, layout) = (Some(PrologueArgs { row, input }), &layout);
+        let (partials, others) = (None, &[][..]);
+        launch(
+            cx,
+            &kernel,
+            &FusionArgs { program, layout, operands, prologue, destination, others, partials, chunk, groups },
+        )
+    };
+    if let Some(epilogue) = epilogue {
+        let launched = EpilogueLaunch::new(cx, epilogue)?;
+        pass(Destination::Epilogue(&launched))?;
+        return Ok(Some(launched.finish()));
+    }
+    let bytes = layout.outputs() * program.result().size();
+    let out = cx.allocate(bytes)?;
+    pass(Destination::Buffer(&out))?;
+    Ok(Some(Buffer::new(bytes, out).into()))
+}
+
 /// Runs a program with an output view into `out`, a buffer of `bytes` bytes.
 pub fn run_into(
     cx: &Context,
@@ -80,10 +121,16 @@ pub fn run_into(
 
 /// The layout of a program that can run on these operands, and with an output of `out_bytes`.
 fn check(cx: &Context, program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
+    check_program(cx, program)?;
+    check_operands(program, operands, out_bytes)
+}
+
+/// The layout of a program that the device can run.
+fn check_program(cx: &Context, program: &Program) -> Result<Layout> {
     program.check()?;
     check_types(cx, program)?;
     check_building(cx, [program])?;
-    check_operands(program, operands, out_bytes)
+    Layout::new(program)
 }
 
 fn check_operands(program: &Program, operands: &[Operand], out_bytes: u64) -> Result<Layout> {
@@ -124,9 +171,14 @@ fn launch_passes(
         return Ok(());
     }
     let pass = |launched: &FusionLaunch, partials| {
-        let kernel = FusionKernel::new(program, layout, launched.schedule, destination.epilogue(layout.index64));
+        let kernel = FusionKernel::new(program, layout, launched.schedule, None, destination.epilogue(layout.index64));
         let FusionLaunch { chunk, groups, .. } = *launched;
-        launch(cx, &kernel, &FusionArgs { program, layout, operands, destination, others, partials, chunk, groups })
+        let prologue = None;
+        launch(
+            cx,
+            &kernel,
+            &FusionArgs { program, layout, operands, prologue, destination, others, partials, chunk, groups },
+        )
     };
     match choose(program, layout, cx.caps()) {
         FusionStrategy::OnePass(one) => pass(&one, None),

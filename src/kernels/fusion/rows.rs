@@ -1,7 +1,5 @@
 //! Runs row programs: checks one against the device and its operands, and launches its kernel.
 
-use smallvec::SmallVec;
-
 use super::kernel::ProgramArgs;
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
@@ -9,46 +7,135 @@ use crate::graph::{Context, Operand, Params};
 use crate::kernels::{KernelSpec, launch};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
-use crate::program::emit::{RowSchedule, emit_rows, kept_bytes, kept_in_memory};
+use crate::program::emit::{Accumulator, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, emit_rows, kept_in_memory};
+use crate::program::layout::Layout;
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
-use crate::tuning::rows::{RowProblem, schedule, vectors};
+use crate::tuning::fusion::FusionLaunch;
+use crate::tuning::rows::{RowProblem, prologue_schedule, schedule};
 
 /// Runs a row program on operands of its inputs' kinds; the results are new dense buffers. Fails where the program is not sound, the device
 /// cannot run it, or the operands are too small for it.
 pub fn run_rows(cx: &Context, rows: &RowProgram, operands: &[Operand]) -> Attempt<Vec<Buffer>> {
+    let sound = check(cx, rows, operands)?;
+    let results = allocate_results(cx, rows, &sound)?;
+    let allocations = results.iter().map(Buffer::allocation).collect::<Result<Vec<_>>>()?;
+    let allocations: Vec<&AllocationHandle> = allocations.iter().map(|allocation| &**allocation).collect();
+    launch_rows(cx, rows, &sound, operands, &allocations)?;
+    drop(allocations);
+    Ok(results)
+}
+
+/// What a row program goes through that the device can run on these operands.
+fn check(cx: &Context, rows: &RowProgram, operands: &[Operand]) -> Result<SoundRows> {
     let sound = rows.check()?;
     if cx.caps().exponential_loops {
-        return Err(
-            Error::Unsupported(format!("{} takes minutes to build a kernel of several loops", cx.caps().name)).into()
-        );
+        return Err(Error::Unsupported(format!("{} takes minutes to build a kernel of several loops", cx.caps().name)));
     }
     let program = &rows.program;
     for index in 0..program.inputs.len() + program.nodes.len() {
         program.type_of(index).check_program(cx.caps())?;
     }
     check_operands(rows, &sound, operands)?;
-    let (outer, len) = (sound.layout.outputs(), sound.layout.reduced());
+    Ok(sound)
+}
+
+fn allocate_results(cx: &Context, rows: &RowProgram, sound: &SoundRows) -> Attempt<Vec<Buffer>> {
+    let (program, outer) = (&rows.program, sound.layout.outputs());
     let bytes = |(ty, of_element): (Type, bool)| {
         let elements = if of_element { program.elements() } else { outer };
         elements * ty.size()
     };
-    let sizes: SmallVec<[u64; 4]> = rows.results(&sound).map(bytes).collect();
-    let allocations = sizes.iter().map(|&bytes| cx.allocate(bytes)).collect::<Attempt<Vec<_>>>()?;
+    rows.results(sound).map(bytes).map(|bytes| Ok(Buffer::new(bytes, cx.allocate(bytes)?))).collect()
+}
+
+fn launch_rows(
+    cx: &Context,
+    rows: &RowProgram,
+    sound: &SoundRows,
+    operands: &[Operand],
+    results: &[&AllocationHandle],
+) -> Attempt<()> {
+    let program = &rows.program;
     if program.elements() == 0 {
         return Err(Error::Unsupported("rows without elements".into()).into());
     }
-    let problem = RowProblem {
-        rows: outer,
-        len,
-        vectors: vectors(rows, &sound, cx.caps()),
-        kept: kept_bytes(rows, &sound, cx.caps()),
-    };
-    let kernel = RowKernel::new(rows, &sound, schedule(problem, cx.caps()), cx.caps());
+    let problem = RowProblem::new(rows, sound, cx.caps());
+    let kernel = RowKernel::new(rows, sound, schedule(problem, cx.caps()), cx.caps());
     let kept = kernel.kept.iter().map(|(_, part)| cx.allocate(program.elements() * part.size()));
     let kept = kept.collect::<Attempt<Vec<_>>>()?;
-    launch(cx, &kernel, &RowArgs { rows, sound: &sound, operands, results: &allocations, kept: &kept })?;
-    Ok(allocations.into_iter().zip(sizes).map(|(allocation, bytes)| Buffer::new(bytes, allocation)).collect())
+    launch(cx, &kernel, &RowArgs { rows, sound, operands, results, kept: &kept })
+}
+
+/// One row that a row program computes, with the program's operands: an operand of another kernel, which computes it or reads it from memory.
+pub struct Row<'a> {
+    pub(super) rows: &'a RowProgram,
+    pub(super) sound: SoundRows,
+    pub(super) operands: &'a [Operand<'a>],
+}
+
+impl<'a> Row<'a> {
+    /// Fails as [`run_rows`] does, and where the program has other results than a row.
+    pub fn new(cx: &Context, rows: &'a RowProgram, operands: &'a [Operand<'a>]) -> Result<Self> {
+        let sound = check(cx, rows, operands)?;
+        if rows.results(&sound).map(|(_, of_element)| of_element).ne([true]) || sound.layout.outputs() != 1 {
+            return Err(Error::Argument("rows: expected the elements of one row as the result".into()));
+        }
+        Ok(Self { rows, sound, operands })
+    }
+
+    /// The type of its elements.
+    pub fn ty(&self) -> Type {
+        self.rows.program.type_of(self.rows.outputs[0])
+    }
+
+    /// Memory for it.
+    pub fn allocate(&self, cx: &Context) -> Attempt<Buffer> {
+        let bytes = self.rows.program.elements() * self.ty().size();
+        Ok(Buffer::new(bytes, cx.allocate(bytes)?))
+    }
+
+    /// Computes it by a kernel of its own.
+    pub fn write(&self, cx: &Context, to: &AllocationHandle) -> Attempt<()> {
+        launch_rows(cx, self.rows, &self.sound, self.operands, &[to])
+    }
+
+    /// One for each node that computes, and each element or row that it is computed for.
+    pub fn operations(&self) -> u64 {
+        self.sound.operations(&self.rows.program)
+    }
+
+    /// As a prologue of a reduction's kernel that reads it as `input`, where that is faster.
+    pub(super) fn prologue(
+        &self,
+        input: usize,
+        (layout, launch): (&Layout, &FusionLaunch),
+        accumulator: &Accumulator,
+        caps: &Capabilities,
+    ) -> Option<RowPrologue> {
+        let problem = RowProblem::new(self.rows, &self.sound, caps);
+        let fits = self.sound.layout.index64 == layout.index64 && layout.reduced() == problem.len;
+        let schedule = prologue_schedule(self.rows, problem, (launch, accumulator), caps).filter(|_| fits)?;
+        let rows = RowProgram { program: self.rows.program.without_parameters(), ..self.rows.clone() };
+        let vectors = problem.len.div_ceil(4) as u32;
+        Some(RowPrologue { rows, sound: self.sound.without_parameters(), schedule, input, vectors })
+    }
+}
+
+/// What a launch of a kernel with a prologue reads for it.
+#[derive(Clone, Copy)]
+pub(super) struct PrologueArgs<'a> {
+    pub row: &'a Row<'a>,
+    /// The kernel's input that the row is.
+    pub input: usize,
+}
+
+impl<'a> PrologueArgs<'a> {
+    pub fn program(&self) -> ProgramArgs<'a> {
+        let Row { rows, sound: SoundRows { layout, .. }, operands } = self.row;
+        let (program, index64) = (&rows.program, layout.index64);
+        ProgramArgs { program, layout, operands, prefix: PROLOGUE_PARAMETERS, given: None, index64 }
+    }
 }
 
 fn check_operands(rows: &RowProgram, sound: &SoundRows, operands: &[Operand]) -> Result<()> {
@@ -78,7 +165,7 @@ struct RowArgs<'a> {
     rows: &'a RowProgram,
     sound: &'a SoundRows,
     operands: &'a [Operand<'a>],
-    results: &'a [AllocationHandle],
+    results: &'a [&'a AllocationHandle],
     kept: &'a [AllocationHandle],
 }
 
@@ -104,7 +191,7 @@ impl KernelSpec for RowKernel {
     fn params<'a>(&self, args: &RowArgs<'a>, params: &mut Params<'a>) {
         let (program, layout, operands) = (&args.rows.program, &args.sound.layout, args.operands);
         let program = ProgramArgs { program, layout, operands, prefix: "", given: None, index64: layout.index64 };
-        for (position, (result, (ty, _))) in args.results.iter().zip(args.rows.results(args.sound)).enumerate() {
+        for (position, (&result, (ty, _))) in args.results.iter().zip(args.rows.results(args.sound)).enumerate() {
             params.write(result, ty.storage(), ("result", position));
         }
         params.operations(args.sound.operations(&args.rows.program));

@@ -42,7 +42,7 @@ impl EmittedEpilogue {
         let EpilogueProgram { program, layout, .. } = epilogue;
         let StoredElements { vectors, columns } = elements;
         let vector_axis = layout.dims.len().checked_sub(1);
-        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false };
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false, shared_input: None };
         let (storages, computes) = emitter.types(None);
         let functions = emitter.epilogue(epilogue, element, columns);
         Self { storages, computes, files: emitter.files(), functions }
@@ -53,7 +53,7 @@ impl EmittedEpilogue {
     pub fn function(epilogue: &EpilogueProgram, name: &str, prefix: &str, columns: bool, caps: &Capabilities) -> Self {
         let EpilogueProgram { program, layout, .. } = epilogue;
         let vectors = VectorInputs::default();
-        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false };
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false, shared_input: None };
         let (storages, computes) = emitter.types(None);
         let functions = emitter.function(epilogue, name, prefix, columns);
         Self { storages, computes, files: emitter.files(), functions }

@@ -62,7 +62,7 @@ impl Emitter<'_> {
         if self.layout.views[view].pattern == Pattern::Linear || self.is_given(input) {
             return load(ty, &format!("x{input}"));
         }
-        let element = format!("AT({}, p.input{input}, {})", ty.storage(), self.index(view));
+        let element = self.stored_element(input, &self.index(view));
         load(ty, &self.or_padding(view, &self.exists(view), element, false))
     }
 

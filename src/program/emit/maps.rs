@@ -51,7 +51,15 @@ pub fn emit_maps(
         .map(|(number, ((part, layout), &vectors))| {
             let inputs = VectorInputs::default();
             let program = &part.program;
-            let emitter = Emitter { program, layout, caps, vectors: inputs, vector_axis: None, window: false };
+            let emitter = Emitter {
+                program,
+                layout,
+                caps,
+                vectors: inputs,
+                vector_axis: None,
+                window: false,
+                shared_input: None,
+            };
             EmittedPart { part, layout, emitter, number, vectors }
         })
         .collect();

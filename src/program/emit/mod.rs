@@ -1,6 +1,7 @@
 //! Writes the GLSL of a program's kernel: what one element needs, and the macros that a loop of `shaders/lib/loops` is made with. It decides
 //! nothing: the loop is the schedule's, and only what the device cannot do is asked of its capabilities.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 mod accumulator;
@@ -29,7 +30,10 @@ pub use chain::{
 pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue, StoredElements};
 pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
-pub use rows::{KeptBytes, KeptValues, RowSchedule, emit_rows, kept_bytes, kept_in_memory};
+pub use rows::{
+    EmittedPrologue, KeptBytes, KeptValues, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, emit_rows, kept_bytes,
+    kept_in_memory,
+};
 pub use schedule::{
     LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile, VECTORS_PER_THREAD,
     VectorInputs, WindowSchedule,
@@ -57,13 +61,16 @@ struct Emitter<'a> {
     vector_axis: Option<usize>,
     /// Whether the reduced axes are a window, see [`WindowSchedule`].
     window: bool,
+    /// The input whose elements are in shared memory, see [`RowPrologue`].
+    shared_input: Option<usize>,
 }
 
-/// Writes the kernel's source from the GLSL of its parameters' block. Reductions may have an epilogue.
+/// Writes the kernel's source from the GLSL of its parameters' block. Reductions may have a prologue and an epilogue.
 pub fn emit(
     program: &Program,
     layout: &Layout,
     schedule: Schedule,
+    prologue: Option<&RowPrologue>,
     epilogue: Option<&EpilogueProgram>,
     parameters: &str,
     caps: &Capabilities,
@@ -77,21 +84,27 @@ pub fn emit(
         LoopNest::Fold { .. } => (VectorInputs::default(), 0),
     };
     let window = matches!(schedule.nest, LoopNest::Window(_));
-    let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window };
+    let shared_input = prologue.map(|prologue| prologue.input);
+    let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window, shared_input };
     let accumulator = Accumulator::of(program, layout, caps);
     let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", StoredElements::default(), caps));
-    let mut text = emitter.head(accumulator.as_ref(), epilogue.as_ref(), parameters);
+    let prologue = prologue.map(|prologue| EmittedPrologue::new(prologue, caps));
+    let mut text = emitter.head(accumulator.as_ref(), prologue.as_ref(), epilogue.as_ref(), parameters);
     let group = if schedule.reversible {
         "p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup()"
     } else {
         "workgroup()"
     };
     let _ = writeln!(text, "IDX traversed_group() {{ return {group}; }}");
-    for file in emitter.files() {
+    let mut files = emitter.files();
+    files.extend(prologue.iter().flat_map(|prologue| &prologue.files));
+    let mut seen = BTreeSet::new();
+    files.retain(|&file| seen.insert(file));
+    for file in &files {
         let _ = writeln!(text, "#include \"lib/{file}\"");
     }
     if let Some(epilogue) = &epilogue {
-        text += &epilogue.includes(&emitter.files());
+        text += &epilogue.includes(&files);
         text += &epilogue.functions;
     }
     match (schedule.nest, accumulator) {
@@ -101,7 +114,7 @@ pub fn emit(
         (LoopNest::Tile { threads, tile }, _) => emitter.tile(&mut text, threads, tile),
         (LoopNest::Fold { threads }, _) => emitter.fold(&mut text, threads),
         (LoopNest::Reduce(schedule), Some(accumulator)) => {
-            emitter.reduce(&mut text, schedule, &accumulator, epilogue.is_some());
+            emitter.reduce(&mut text, schedule, &accumulator, prologue.as_ref(), epilogue.is_some());
         }
         (LoopNest::Window(schedule), Some(accumulator)) => {
             emitter.window(&mut text, schedule, &accumulator, epilogue.is_some());
@@ -119,8 +132,18 @@ fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
 }
 
 impl Emitter<'_> {
-    fn head(&self, accumulator: Option<&Accumulator>, epilogue: Option<&EmittedEpilogue>, parameters: &str) -> String {
+    fn head(
+        &self,
+        accumulator: Option<&Accumulator>,
+        prologue: Option<&EmittedPrologue>,
+        epilogue: Option<&EmittedEpilogue>,
+        parameters: &str,
+    ) -> String {
         let (mut storages, mut computes) = self.types(accumulator);
+        if let Some(prologue) = prologue {
+            storages.extend_from_slice(&prologue.storages);
+            computes.extend_from_slice(&prologue.computes);
+        }
         if let Some(epilogue) = epilogue {
             storages.extend_from_slice(&epilogue.storages);
             computes.extend_from_slice(&epilogue.computes);

@@ -3,21 +3,28 @@
 use std::fmt::Write as _;
 
 use super::values::{assign, convert, of_compute, stored};
-use super::{Accumulator, Emitter, ReduceSchedule, define};
+use super::{Accumulator, EmittedPrologue, Emitter, ReduceSchedule, define};
 use crate::program::op::Reduction;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Type};
 
 impl Emitter<'_> {
-    /// With `epilogue` outputs are stored by `store_element`.
+    /// With `epilogue` outputs are stored by `store_element`. Before it reads anything, each workgroup computes the row of a prologue.
     pub(super) fn reduce(
         &self,
         text: &mut String,
         schedule: ReduceSchedule,
         accumulator: &Accumulator,
+        prologue: Option<&EmittedPrologue>,
         epilogue: bool,
     ) {
+        if let Some(prologue) = prologue {
+            text.push_str(&prologue.memory);
+        }
         self.element_function(text, accumulator, schedule.from_partial);
+        let of_prologue = prologue.map_or("", |prologue| &prologue.function);
+        text.push_str(of_prologue);
+        define(text, "PROLOGUE", if of_prologue.is_empty() { "" } else { "prologue(); barrier();" });
         self.vector_macros(text);
         accumulator.declare_function(text);
         accumulator.macros(text);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::rows::{SHARED_ROW, shared_element};
 use super::{Emitter, View, define, vec4_of};
 
 /// An input that a loop reads: its view, its number, and its storage type.
@@ -77,13 +78,22 @@ impl Emitter<'_> {
         define(text, "SCALAR_STORED(k, w)", list("", &|g| format!(", q{}_##k##_##w", g.input)));
     }
 
+    /// The stored element of an input at an index of its memory.
+    pub(super) fn stored_element(&self, input: usize, index: &str) -> String {
+        match self.shared_input == Some(input) {
+            true => shared_element(index),
+            false => format!("AT({}, p.input{input}, {index})", self.program.inputs[input].ty.storage()),
+        }
+    }
+
     /// The load of a given input's stored element, or of four, at the index of its view.
     pub(super) fn given_element(&self, given: &GivenInput, is_vector: bool) -> String {
         let &GivenInput { view, input, storage } = given;
         let is_vector = is_vector && !self.is_broadcast(input);
         let load = match is_vector {
+            true if self.shared_input == Some(input) => format!("{SHARED_ROW}[index{view} / 4]"),
             true => format!("LOAD_VEC4({storage}, p.input{input}, index{view} / 4)"),
-            false => format!("AT({storage}, p.input{input}, index{view})"),
+            false => self.stored_element(input, &format!("index{view}")),
         };
         self.or_padding(view, &self.exists(view), load, is_vector)
     }

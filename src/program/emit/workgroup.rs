@@ -305,7 +305,7 @@ impl<'a> EmittedStep<'a> {
     fn new(step: &'a LoopStep, number: usize, reduction_threads: u32, caps: &'a Capabilities) -> Self {
         let LoopStep { program, layout, .. } = step;
         let vectors = VectorInputs::default();
-        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false };
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false, shared_input: None };
         Self { step, emitter, accumulator: Accumulator::of(program, layout, caps), number, reduction_threads }
     }
 

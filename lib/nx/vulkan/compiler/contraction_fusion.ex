@@ -7,10 +7,13 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   #
   # A product that others read as well is kept: the kernel writes it beside what follows. What follows may then read
   # nothing else that depends on the product, or the group would wait for itself.
+  #
+  # A row group whose one result is a row that a product alone reads, as a norm before a layer, becomes part of the product's
+  # group. Whether a kernel computes both is the native side's choice.
 
   alias Nx.Defn.{Expr, Tree}
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{ContractionGroup, Fusion}
+  alias Nx.Vulkan.Compiler.{ContractionGroup, Fusion, FusionGroup, RowFusion}
 
   @products [:dot, :conv]
   @views [:transpose, :slice, :squeeze]
@@ -41,7 +44,8 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
       stored = Enum.filter(order, &is_map_key(state.readers, &1.data.id))
       state = Enum.reduce(stored, state, &follow/2)
       joined = MapSet.new(state.found, fn {_id, %{product: product}} -> product.data.id end)
-      Enum.reduce(stored, Map.put(state, :joined, joined), &lead/2).found
+      state = Enum.reduce(stored, Map.put(state, :joined, joined), &lead/2)
+      Map.new(state.found, fn {id, contraction} -> {id, compute_row(contraction, state)} end)
     else
       %{}
     end
@@ -218,13 +222,13 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
 
   ## What leads to a product
 
-  # A product that nothing follows is a group where an operand is a view.
+  # A product that nothing follows is a group where an operand is a view or a row that is computed for it.
   defp lead(%T{data: %Expr{id: id, op: :dot}} = product, state) do
     own = MapSet.new([id])
     members = views(own, product, state)
 
     with false <- is_map_key(state.found, id) or id in state.joined,
-         true <- MapSet.size(members) > 1,
+         true <- MapSet.size(members) > 1 or reads_row?(product, state),
          {:ok, contraction} <- contraction(product, members, product, false, state) do
       put_in(state.found[id], contraction)
     else
@@ -233,6 +237,38 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   end
 
   defp lead(_tensor, state), do: state
+
+  defp reads_row?(product, state),
+    do: Enum.any?(Fusion.operands(product), &row?(&1, product, state))
+
+  ## Rows that a product reads
+
+  # The contraction with the row group whose result it reads, where nothing else does.
+  defp compute_row(%{group: group, inputs: inputs, product: product} = contraction, state) do
+    with true <- state.keeps?,
+         {%T{data: %Expr{id: id}}, index} <-
+           Enum.find(Enum.with_index(inputs), fn {input, index} ->
+             ContractionGroup.operand?(group, index) and row?(input, product, state)
+           end),
+         {:ok, row, of_row} <- RowFusion.block(state.rows[id], state),
+         inputs = of_row ++ List.delete_at(inputs, index),
+         true <- length(inputs) <= FusionGroup.most_inputs() do
+      group = ContractionGroup.with_row(group, index, row, length(of_row))
+      %{contraction | group: group, inputs: inputs}
+    else
+      _ -> contraction
+    end
+  end
+
+  defp row?(%T{data: %Expr{id: id}}, %T{data: %Expr{id: product}}, state) do
+    case state.rows do
+      %{^id => %{outputs: [^id], roots: %{^id => :element}} = rows} ->
+        RowFusion.row_count(rows) == 1 and state.users[id] == [product]
+
+      %{} ->
+        false
+    end
+  end
 
   # The members with the views that the product's operands are.
   defp views(members, %T{data: %Expr{op: :conv}}, _state), do: members

@@ -10,7 +10,7 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.{Convolution, Dispatch, Dot, Movement, ProgramRecorder, Storage}
-  alias Nx.Vulkan.Compiler.{FusionGroup, Lowering}
+  alias Nx.Vulkan.Compiler.{FusionGroup, Lowering, RowGroup}
   alias Nx.Vulkan.ProgramBuilder
 
   @enforce_keys [
@@ -23,7 +23,7 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
     :axes,
     :epilogue
   ]
-  defstruct @enforce_keys
+  defstruct @enforce_keys ++ [:row]
 
   @typedoc """
   The operations in order, and the index of the contraction among them, which is a result, too, where it is kept.
@@ -31,6 +31,9 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
   The contraction has a type and, as it is written, a shape. Its operands are `{index of the tensor, type, offset}`, its
   axes those of `Nx.Vulkan.Backend.Dot.axes/3` or `Nx.Vulkan.Backend.Convolution.axes/4`. The epilogue is a program and
   the index of its input that stands for the contraction.
+
+  A row that nothing else reads may be computed here, too: `row` is the index of its tensor, the group that computes it, and
+  the number of tensors that this one reads, which come before the others.
   """
   @type t :: %__MODULE__{
           steps: [Lowering.step()],
@@ -40,7 +43,8 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
           shape: tuple(),
           operands: [{non_neg_integer(), Nx.Type.t(), integer()}],
           axes: tuple(),
-          epilogue: nil | {[tuple()], [ProgramBuilder.operand()], non_neg_integer()}
+          epilogue: nil | {[tuple()], [ProgramBuilder.operand()], non_neg_integer()},
+          row: nil | {non_neg_integer(), RowGroup.t(), pos_integer()}
         }
 
   @doc """
@@ -77,6 +81,16 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
       _ -> :error
     end
   end
+
+  @doc "Whether one operand of the contraction, and one alone, is the tensor of this index from its first element on."
+  @spec operand?(t(), non_neg_integer()) :: boolean()
+  def operand?(%__MODULE__{operands: operands}, index),
+    do: match?([{_, _, 0}], for({^index, _, _} = operand <- operands, do: operand))
+
+  @doc "The group that computes its tensor of this index, a row, from `count` tensors."
+  @spec with_row(t(), non_neg_integer(), RowGroup.t(), pos_integer()) :: t()
+  def with_row(%__MODULE__{row: nil} = group, index, row, count),
+    do: %{group | row: {index, row, count}}
 
   # The operands in their order, and the axes.
   defp axes(
@@ -201,22 +215,41 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
 
   @spec run(t(), T.t() | {T.t(), T.t()}, [T.t()]) :: T.t() | {T.t(), T.t()} | :default
   def run(%__MODULE__{type: type, axes: axes} = group, outs, args) do
-    args = List.to_tuple(args)
+    {args, row} = with_row_operand(group, args)
 
     operands =
       for {index, type, offset} <- group.operands do
-        {ref, _type, _shape} = Storage.buffer(elem(args, index))
-        {ref, type, offset}
+        with nil <- elem(args, index), do: row, else: (tensor -> view(tensor, type, offset))
       end
 
-    answer =
-      case {ProgramRecorder.recording?(), group.epilogue} do
-        {true, _} -> record(group, operands, args)
-        {false, nil} -> contract(type, operands, axes)
-        {false, epilogue} -> contract(type, operands, axes, epilogue, group, args)
-      end
+    case {ProgramRecorder.recording?(), row, group.epilogue} do
+      {true, nil, _} ->
+        Dispatch.block(record(group, operands, args), :fused, outs)
 
-    Dispatch.block(answer, :fused, outs)
+      # A row program is no step of a loop.
+      {true, _row, _} ->
+        :default
+
+      {false, _, nil} ->
+        Dispatch.block(contract(type, operands, axes), :fused, outs)
+
+      {false, _, epilogue} ->
+        answer = contract(type, operands, axes, epilogue, group, args)
+        Dispatch.block(answer, :fused, outs)
+    end
+  end
+
+  defp view(tensor, type, offset) do
+    {ref, _type, _shape} = Storage.buffer(tensor)
+    {ref, type, offset}
+  end
+
+  # The tensors, with `nil` for the row that is computed here, and the row as an operand.
+  defp with_row_operand(%__MODULE__{row: nil}, args), do: {List.to_tuple(args), nil}
+
+  defp with_row_operand(%__MODULE__{row: {index, row, count}}, args) do
+    {of_row, others} = Enum.split(args, count)
+    {others |> List.insert_at(index, nil) |> List.to_tuple(), RowGroup.operand(row, of_row)}
   end
 
   defp contract(type, [a, b], axes), do: Native.call(contract(type, a, b, axes))
@@ -244,7 +277,9 @@ defmodule Nx.Vulkan.Compiler.ContractionGroup do
   end
 
   defp bind(inputs, args) do
-    operands = args |> Tuple.to_list() |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    operands =
+      args |> Tuple.to_list() |> Enum.map(&(&1 && Storage.operand(&1))) |> List.to_tuple()
+
     Enum.map(inputs, &FusionGroup.bind(&1, operands))
   end
 end

@@ -97,6 +97,12 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     {Nx.put_slice(whole, UpdateGroup.starts(group.starts, inputs), update)}
   end
 
+  defp default(%ContractionGroup{row: {index, row, count}} = group, inputs) do
+    {of_row, others} = Enum.split(inputs, count)
+    {row} = default(row, of_row)
+    default(%{group | row: nil}, List.insert_at(others, index, row))
+  end
+
   defp default(%ContractionGroup{keeps_contraction: true} = group, inputs) do
     values = values(group.steps, inputs)
 

@@ -139,7 +139,10 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   defp row_elements(shape, row_axes),
     do: shape |> Tuple.to_list() |> Enum.take(-row_axes) |> Enum.product()
 
-  defp row_count({shape, row_axes}), do: div(Nx.size(shape), row_elements(shape, row_axes))
+  @doc false
+  def row_count(%{shape: shape, row_axes: row_axes}), do: row_count({shape, row_axes})
+
+  def row_count({shape, row_axes}), do: div(Nx.size(shape), row_elements(shape, row_axes))
 
   ## Joining
 
@@ -234,15 +237,53 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
     unfit? = fn -> Enum.any?(state.groups[id].members, &(state.tensors[&1].data.op in @unfit)) end
 
     cond do
-      is_map_key(found, id) -> nil
+      is_map_key(found, id) ->
+        nil
+
       # A branch of a `cond` computes its own values alone.
-      state.branches[id] != state.branch -> nil
-      kind == :reduction -> if space(tensor, state) == space and not unfit?.(), do: :row
-      kind not in [:elementwise, :reshape] -> nil
-      kind == :elementwise and own == shape -> if not unfit?.(), do: :element
-      not row_shape?(own, shape, row_axes) -> nil
-      kind == :elementwise and unfit?.() -> nil
-      true -> :row
+      state.branches[id] != state.branch ->
+        nil
+
+      kind == :reduction ->
+        if space(tensor, state) == space and not unfit?.(), do: :row
+
+      kind not in [:elementwise, :reshape] ->
+        nil
+
+      kind == :elementwise and own == shape ->
+        if not unfit?.() and not ends_product?(tensor, space, state), do: :element
+
+      not row_shape?(own, shape, row_axes) ->
+        nil
+
+      kind == :elementwise and unfit?.() ->
+        nil
+
+      true ->
+        :row
+    end
+  end
+
+  # A product of one row takes what follows it in its own kernel, where the row that is computed from that may be part of the next
+  # product's. A layer of GPT-2 adds its input to a product, and its norm leads to another one.
+  defp ends_product?(%T{data: %Expr{id: id}} = tensor, {shape, row_axes} = space, state) do
+    inputs = state.inputs[id]
+    of_row? = fn input -> row_shape?(state.tensors[input].shape, shape, row_axes) end
+
+    row_count(space) == 1 and not Enum.any?(inputs, of_row?) and
+      Enum.any?(inputs, &product?(&1, tensor, state))
+  end
+
+  defp product?(id, %T{} = result, state) do
+    case state.tensors[id] do
+      %T{data: %Expr{op: :dot}} = product ->
+        Nx.size(product) == Nx.size(result)
+
+      %T{} = tensor ->
+        state.kinds[id] == :reshape and Enum.any?(state.inputs[id], &product?(&1, tensor, state))
+
+      nil ->
+        false
     end
   end
 

@@ -37,4 +37,11 @@ defmodule Nx.Vulkan.Compiler.RowGroup do
       Native.call(run_rows(nodes, inputs, shape, Storage.default_device()))
     end)
   end
+
+  @doc "The row program on these tensors, as the NIF `contract` takes an operand."
+  @spec operand(t(), [T.t()]) :: {tuple(), [Nx.Vulkan.ProgramBuilder.operand()], tuple()}
+  def operand(%__MODULE__{program: {nodes, inputs, shape}}, args) do
+    operands = args |> Enum.map(&Storage.operand/1) |> List.to_tuple()
+    {nodes, Enum.map(inputs, &FusionGroup.bind(&1, operands)), shape}
+  end
 end

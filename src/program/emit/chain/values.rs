@@ -87,6 +87,7 @@ impl<'a> ChainEmitter<'a> {
             vectors: VectorInputs::default(),
             vector_axis: None,
             window: false,
+            shared_input: None,
         };
         Self {
             program,

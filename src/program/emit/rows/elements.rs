@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::super::expression::Value;
 use super::super::values::{immediate, load, stored as stored_value};
 use super::super::vec4_of;
-use super::{KeptValues, RowAccumulator, RowEmitter};
+use super::{KeptValues, RowAccumulator, RowEmitter, SHARED_ROW, shared_element};
 
 impl RowEmitter<'_> {
     /// Writes an input or a node as the local value `v{value}`.
@@ -95,16 +95,15 @@ impl RowEmitter<'_> {
         }
         for (position, value) in &outputs {
             let storage = self.program().type_of(*value).storage();
-            let _ = match self.width() {
-                1 => writeln!(text, "  AT({storage}, p.result{position}, row * p.reduced + first) = r{position}_0;"),
-                _ => {
-                    let elements: Vec<String> = (0..4).map(|c| format!("r{position}_{c}")).collect();
-                    writeln!(
-                        text,
-                        "  SET_VEC4({storage}, p.result{position}, (row * p.reduced + first) / 4, {}({}));",
-                        vec4_of(storage),
-                        elements.join(", ")
-                    )
+            let index = "row * p.reduced + first";
+            let elements = (0..self.width()).map(|c| format!("r{position}_{c}")).collect::<Vec<_>>().join(", ");
+            let _ = match (self.width(), self.is_prologue) {
+                (1, true) => writeln!(text, "  {} = {elements};", shared_element("first")),
+                (1, false) => writeln!(text, "  AT({storage}, p.result{position}, {index}) = {elements};"),
+                (_, true) => writeln!(text, "  {SHARED_ROW}[first / 4] = {}({elements});", vec4_of(storage)),
+                (_, false) => {
+                    let vector = vec4_of(storage);
+                    writeln!(text, "  SET_VEC4({storage}, p.result{position}, ({index}) / 4, {vector}({elements}));")
                 }
             };
         }

@@ -5,6 +5,7 @@
 
 mod elements;
 mod exchange;
+mod prologue;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,6 +17,9 @@ use crate::program::op::Typing;
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
 use crate::program::{Node, Program, Source};
+
+pub use prologue::{EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue};
+pub(super) use prologue::{SHARED_ROW, shared_element};
 
 /// Where the values of elements are kept from one pass to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,11 +101,10 @@ pub fn emit_rows(
 ) -> String {
     let emitter = RowEmitter::new(rows, sound, schedule, caps);
     let mut text = emitter.head(parameters);
-    define(&mut text, "LANES", format_args!("{}u", schedule.lanes));
-    define(&mut text, "ROWS", format_args!("{}u", schedule.rows));
-    define(&mut text, "SUBGROUP_LANES", format_args!("{}u", schedule.subgroup_lanes));
-    define(&mut text, "PARTIALS", "(LANES / SUBGROUP_LANES)");
+    emitter.macros(&mut text);
     let _ = writeln!(text, "layout(local_size_x = {}) in;", schedule.rows * schedule.lanes);
+    emitter.memory(&mut text);
+    text.push_str("void main() {\n  IDX group = workgroup();\n  if (group >= p.groups) return;\n");
     emitter.rows(&mut text);
     text
 }
@@ -117,6 +120,8 @@ struct RowEmitter<'a> {
     node_views: Vec<usize>,
     /// Values of elements that are kept, in order.
     kept: BTreeSet<usize>,
+    /// Whether the elements of the result go to shared memory.
+    is_prologue: bool,
 }
 
 impl<'a> RowEmitter<'a> {
@@ -124,7 +129,7 @@ impl<'a> RowEmitter<'a> {
         let (program, layout) = (&rows.program, &sound.layout);
         let vectors = schedule.vectors.unwrap_or_default();
         let vector_axis = schedule.vectors.and(layout.dims.len().checked_sub(1));
-        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false };
+        let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false, shared_input: None };
         let mut levels = vec![0; program.inputs.len()];
         let mut node_views = vec![];
         let mut views = program.inputs.iter().filter(|input| matches!(input.source, Source::View { .. })).count();
@@ -138,7 +143,8 @@ impl<'a> RowEmitter<'a> {
                 _ => 0,
             };
         }
-        let mut made = Self { rows, sound, schedule, emitter, levels, node_views, kept: BTreeSet::new() };
+        let mut made =
+            Self { rows, sound, schedule, emitter, levels, node_views, kept: BTreeSet::new(), is_prologue: false };
         if schedule.kept != KeptValues::Recomputed {
             made.kept = made.values_to_keep();
         }
@@ -227,7 +233,16 @@ impl<'a> RowEmitter<'a> {
         kept
     }
 
-    fn head(&self, parameters: &str) -> String {
+    fn macros(&self, text: &mut String) {
+        let RowSchedule { rows, lanes, subgroup_lanes, .. } = self.schedule;
+        define(text, "LANES", format_args!("{lanes}u"));
+        define(text, "ROWS", format_args!("{rows}u"));
+        define(text, "SUBGROUP_LANES", format_args!("{subgroup_lanes}u"));
+        define(text, "PARTIALS", "(LANES / SUBGROUP_LANES)");
+    }
+
+    /// The types of the buffers' elements, all types that the kernel computes in, and the files that it needs, some of them twice.
+    fn uses(&self) -> (Vec<&'static str>, Vec<Compute>, Vec<&'static str>) {
         let program = self.program();
         let (mut storages, mut computes) = self.emitter.types(None);
         let mut files = vec!["indices.glsl"];
@@ -249,6 +264,11 @@ impl<'a> RowEmitter<'a> {
         }
         computes.extend(parts);
         files.extend(self.emitter.files());
+        (storages, computes, files)
+    }
+
+    fn head(&self, parameters: &str) -> String {
+        let (storages, computes, files) = self.uses();
         let mut text = head(self.emitter.caps, self.sound.layout.index64, &storages, &computes, parameters);
         text.push_str("bool last_wins = false;\n#define LAST_WINS last_wins\n");
         let mut seen = BTreeSet::new();
@@ -262,12 +282,11 @@ impl<'a> RowEmitter<'a> {
         Accumulator::of_node(self.program(), node, self.sound.layout.index64, self.emitter.caps)
     }
 
+    /// What the invocations of a workgroup do for the rows from `group` on, to the end of the function.
     fn rows(&self, text: &mut String) {
-        self.memory(text);
         // Views of one element have their index in the address.
         text.push_str(
-            "void main() {\n  IDX group = workgroup();\n  if (group >= p.groups) return;\n\
-             \x20 uint lane = INVOCATION % LANES, own = INVOCATION / LANES;\n  IDX row = group * ROWS + own;\n\
+            "  uint lane = INVOCATION % LANES, own = INVOCATION / LANES;\n  IDX row = group * ROWS + own;\n\
              \x20 IDX n = row < p.rows ? p.reduced : IDX(0);\n  IDX of_row = min(row, p.rows - 1);\n",
         );
         let views = self.views();
