@@ -1,4 +1,4 @@
-// 1024 workgroups, chunk 768
+// 512 workgroups, chunk 768
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
 uint divided(uint a, uvec2 magic) {
@@ -9,6 +9,10 @@ uint divided(uint a, uvec2 magic) {
 #define DIVIDED(a, b, magic) divided(a, magic)
 IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup(); }
 #include "lib/ops/arithmetic.glsl"
+#include "lib/indices.glsl"
+#include "lib/exchange.glsl"
+#include "lib/math/root.glsl"
+shared u16vec4 shared_row[192];
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
@@ -18,7 +22,133 @@ void add_element(IDX o, IDX r, uint16_t x0, uint16_t x1, inout double a) {
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
   a = fma(to_f64(v0), to_f64(v1), a);
 }
-#define PROLOGUE 
+#define LANES 256u
+#define ROWS 1u
+#define SUBGROUP_LANES 32u
+#define PARTIALS (LANES / SUBGROUP_LANES)
+shared double partial3_0[ROWS * PARTIALS];
+void prologue() {
+  const IDX group = 0;
+  uint lane = INVOCATION % LANES, own = INVOCATION / LANES;
+  IDX row = group * ROWS + own;
+  IDX n = row < IDX(1) ? p.reduced : IDX(0);
+  IDX of_row = min(row, IDX(1) - 1);
+  IDX index0 = p.prologue_offset0;
+  float kept0[4];
+  precise double a3_0_0 = double(0);
+  precise double a3_1_0 = double(0);
+  precise double a3_2_0 = double(0);
+  precise double a3_3_0 = double(0);
+  [[unroll]] for (uint k = 0; k < 1u; k++) {
+  IDX first = (lane + k * LANES) * 4u;
+  if (first >= n) continue;
+  IDX base0 = index0;
+  IDX index0 = base0;
+  IDX rest_first = first;
+  IDX at0 = rest_first;
+  index0 += at0;
+  u16vec4 q0 = LOAD_VEC4(uint16_t, p.prologue_input0, index0 / 4);
+  {
+  IDX r = first + 0;
+  uint16_t x0 = q0[0];
+  precise float v0 = bf16_to_float(uint(x0));
+  kept0[k * 4u + 0u] = v0;
+  precise float v1 = to_f32(v0);
+  precise float v2 = nx_multiply(v1, v1);
+  combine_sum(a3_0_0, double(v2));
+  }
+  {
+  IDX r = first + 1;
+  uint16_t x0 = q0[1];
+  precise float v0 = bf16_to_float(uint(x0));
+  kept0[k * 4u + 1u] = v0;
+  precise float v1 = to_f32(v0);
+  precise float v2 = nx_multiply(v1, v1);
+  combine_sum(a3_1_0, double(v2));
+  }
+  {
+  IDX r = first + 2;
+  uint16_t x0 = q0[2];
+  precise float v0 = bf16_to_float(uint(x0));
+  kept0[k * 4u + 2u] = v0;
+  precise float v1 = to_f32(v0);
+  precise float v2 = nx_multiply(v1, v1);
+  combine_sum(a3_2_0, double(v2));
+  }
+  {
+  IDX r = first + 3;
+  uint16_t x0 = q0[3];
+  precise float v0 = bf16_to_float(uint(x0));
+  kept0[k * 4u + 3u] = v0;
+  precise float v1 = to_f32(v0);
+  precise float v2 = nx_multiply(v1, v1);
+  combine_sum(a3_3_0, double(v2));
+  }
+  }
+  combine_sum(a3_0_0, a3_1_0);
+  combine_sum(a3_2_0, a3_3_0);
+  combine_sum(a3_0_0, a3_2_0);
+  [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) { double b0 = from_lane(a3_0_0, s); combine_sum(a3_0_0, b0); }
+  a3_0_0 = from_lane(a3_0_0, lane % SUBGROUP_LANES);
+  if (lane % SUBGROUP_LANES == 0) { partial3_0[own * PARTIALS + lane / SUBGROUP_LANES] = a3_0_0; }
+  barrier();
+  if (PARTIALS > 8u) {
+    if (lane < PARTIALS) { a3_0_0 = partial3_0[own * PARTIALS + lane]; }
+    for (uint s = PARTIALS / 2u; s > 4u; s /= 2u) {
+      if (lane < s) { combine_sum(a3_0_0, partial3_0[own * PARTIALS + lane + s]); partial3_0[own * PARTIALS + lane] = a3_0_0; }
+      barrier();
+    }
+  }
+  a3_0_0 = partial3_0[own * PARTIALS + 0];
+  [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) combine_sum(a3_0_0, partial3_0[own * PARTIALS + s]);
+  precise float v3 = to_f32(a3_0_0);
+  precise float v4 = nx_rsqrt(v3);
+  [[unroll]] for (uint k = 0; k < 1u; k++) {
+  IDX first = (lane + k * LANES) * 4u;
+  if (first >= n) continue;
+  uint16_t r0_0, r0_1, r0_2, r0_3;
+  {
+  IDX r = first + 0;
+  precise float v0 = kept0[k * 4u + 0u];
+  precise float v1 = to_f32(v0);
+  precise float v5 = nx_multiply(v1, v4);
+  precise float v6 = to_bf16(v5);
+  r0_0 = uint16_t(bf16_bits(v6));
+  }
+  {
+  IDX r = first + 1;
+  precise float v0 = kept0[k * 4u + 1u];
+  precise float v1 = to_f32(v0);
+  precise float v5 = nx_multiply(v1, v4);
+  precise float v6 = to_bf16(v5);
+  r0_1 = uint16_t(bf16_bits(v6));
+  }
+  {
+  IDX r = first + 2;
+  precise float v0 = kept0[k * 4u + 2u];
+  precise float v1 = to_f32(v0);
+  precise float v5 = nx_multiply(v1, v4);
+  precise float v6 = to_bf16(v5);
+  r0_2 = uint16_t(bf16_bits(v6));
+  }
+  {
+  IDX r = first + 3;
+  precise float v0 = kept0[k * 4u + 3u];
+  precise float v1 = to_f32(v0);
+  precise float v5 = nx_multiply(v1, v4);
+  precise float v6 = to_bf16(v5);
+  r0_3 = uint16_t(bf16_bits(v6));
+  }
+  shared_row[first / 4] = u16vec4(r0_0, r0_1, r0_2, r0_3);
+  }
+  if (lane == 0 && row < IDX(1)) {
+  }
+}
+#undef LANES
+#undef ROWS
+#undef SUBGROUP_LANES
+#undef PARTIALS
+#define PROLOGUE prologue(); barrier();
 void bases(IDX o, out IDX index0, out IDX index1) {
   index0 = p.offset0;
   index1 = p.offset1;
@@ -33,7 +163,7 @@ void load_vector(IDX r, IDX index0, IDX index1, out u16vec4 q0, out u16vec4 q1) 
   IDX at1 = rest_r;
   index0 += at1;
   index1 += at1;
-  q0 = LOAD_VEC4(uint16_t, p.input0, index0 / 4);
+  q0 = shared_row[index0 / 4];
   q1 = LOAD_VEC4(uint16_t, p.input1, index1 / 4);
 }
 #define LOAD_VECTOR(k, w, r) u16vec4 q0_##k##_##w; u16vec4 q1_##k##_##w; load_vector(r, base0_##w, base1_##w, q0_##k##_##w, q1_##k##_##w);
@@ -42,7 +172,7 @@ void load_scalar(IDX r, IDX index0, IDX index1, out uint16_t q0, out uint16_t q1
   IDX at1 = rest_r;
   index0 += at1;
   index1 += at1;
-  q0 = AT(uint16_t, p.input0, index0);
+  q0 = shared_row[(index0) / 4][(index0) % 4];
   q1 = AT(uint16_t, p.input1, index1);
 }
 #define LOAD_SCALAR(k, w, r) uint16_t q0_##k##_##w; uint16_t q1_##k##_##w; load_scalar(r, base0_##w, base1_##w, q0_##k##_##w, q1_##k##_##w);

@@ -1,4 +1,4 @@
-// 1024 workgroups, chunk 768
+// 512 workgroups, chunk 768
 #include "lib/convert.glsl"
 #include "lib/grid.glsl"
 #define DIVIDED(a, b, magic) QUOTIENT(a, b)

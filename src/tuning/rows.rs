@@ -32,11 +32,6 @@ const MIN_SHARED_ROW: u64 = 32;
 /// The bytes of shared memory that a workgroup keeps values in: a GPU's multiprocessor runs several workgroups at once.
 const MAX_KEPT_BYTES: u64 = 16 << 10;
 
-/// The most workgroups for each multiprocessor that compute a row each. A row of 768 takes the 72 or 96 workgroups of GPT-2's products 0.8 to 1.3 µs
-/// of an H200, where a kernel of its own takes 3.2 and a barrier. Rows of 2,048 in the 192 and 256 workgroups of larger products, two for each
-/// multiprocessor, made a token of 12 layers take 1.23 to 1.24 ms in place of 1.18.
-const MAX_PROLOGUE_GROUPS: u64 = 1;
-
 /// What is chosen for: rows with their length, what four neighbours of a row are read as, and what later passes need again.
 #[derive(Clone, Copy, Debug)]
 pub struct RowProblem {
@@ -98,7 +93,6 @@ pub fn prologue_schedule(
     let result = rows.program.type_of(rows.outputs[0]);
     let takes = !caps.cpu
         && threads.is_power_of_two()
-        && launch.groups <= MAX_PROLOGUE_GROUPS * caps.multiprocessors
         && rows.program.nodes.iter().all(plain)
         && !result.compute().is_emulated();
     if !takes {
@@ -176,7 +170,7 @@ mod tests {
     use crate::program::layout::Layout;
     use crate::program::{Axes, Input, Program, Source, Type, op};
     use crate::tuning::devices::{h200, lavapipe};
-    use crate::tuning::fusion::{FusionStrategy, choose};
+    use crate::tuning::fusion::choose_with_prologue;
 
     fn chosen(rows: u64, len: u64, kept: [u64; 2], caps: &Capabilities) -> RowSchedule {
         let vectors = len.is_multiple_of(4).then_some(VectorInputs { vec4: 1, broadcast: 0 });
@@ -254,7 +248,7 @@ mod tests {
         let product =
             program(&[&[0, 1], &[1, columns as i64]], vec![multiply(Type::F64, &[0, 1]), sum], [columns, len]);
         let layout = Layout::new(&product).unwrap();
-        let FusionStrategy::OnePass(launch) = choose(&product, &layout, caps) else { return None };
+        let launch = choose_with_prologue(&product, &layout, caps)?;
         let accumulator = Accumulator::of(&product, &layout, caps).unwrap();
         prologue_schedule(&rows, RowProblem::new(&rows, &sound, caps), (&launch, &accumulator), caps)
     }
@@ -267,8 +261,10 @@ mod tests {
             let RowSchedule { rows, lanes, vectors, .. } = of_sum(768, columns, &h200()).unwrap();
             assert_eq!((rows * lanes, lanes, vectors.is_some()), (threads, 256, true));
         }
-        assert!(of_sum(2048, 2048, &h200()).is_some());
-        for (len, columns) in [(2048, 6144), (768, 50_257), (1 << 16, 64)] {
+        for columns in [2048, 6144, 8192] {
+            assert!(of_sum(2048, columns, &h200()).is_some(), "{columns}");
+        }
+        for (len, columns) in [(2048, 16_384), (768, 50_257), (1 << 16, 64)] {
             assert_eq!(of_sum(len, columns, &h200()), None, "{len} by {columns}");
         }
         assert_eq!(of_sum(768, 768, &lavapipe()), None);

@@ -22,7 +22,7 @@ use crate::program::{
     dense_strides,
 };
 use crate::tuning::devices::{h200, lavapipe, packs_elements};
-use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose};
+use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose, choose_with_prologue};
 
 /// In place of the parameters' declarations.
 const PARAMETERS: &str = "// parameters\n";
@@ -203,7 +203,7 @@ fn folds() -> Vec<(&'static str, Program)> {
 
 /// Products of a row and a matrix, which compute the row, `x · rsqrt(sum(x · x))`.
 fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
-    let product = |ty: Type, strides: [i64; 2]| {
+    let product = |ty: Type, columns: u64, strides: [i64; 2]| {
         let sum = with("sum", ty, &[2], Attribute::Axes(Axes::from_slice(&[1])));
         let nodes = [node("multiply", Type::F64, &[0, 1]), sum];
         let row = [
@@ -216,9 +216,9 @@ fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
         ];
         let row = program(&[1, 768], &[dense(ty, &[1, 768])], &row);
         let inputs = [view(ty, 0, &[0, 1]), view(ty, 0, &strides)];
-        (program(&[1024, 768], &inputs, &nodes), RowProgram { program: row, row_axes: 1, outputs: vec![6] })
+        (program(&[columns, 768], &inputs, &nodes), RowProgram { program: row, row_axes: 1, outputs: vec![6] })
     };
-    let [(leading, norm), (last, narrow)] = [product(Type::F32, [1, 1024]), product(Type::BF16, [768, 1])];
+    let [(leading, norm), (last, narrow)] = [product(Type::F32, 1024, [1, 1024]), product(Type::BF16, 512, [768, 1])];
     vec![("prologue_leading", leading, norm), ("prologue_last_bf16", last, narrow)]
 }
 
@@ -230,7 +230,8 @@ fn kernels(program: &Program, row: Option<&RowProgram>, caps: &Capabilities) -> 
         _ => program.check().unwrap(),
     }
     let layout = Layout::new(program).unwrap();
-    let launches = match choose(program, &layout, caps) {
+    let with_prologue = row.and_then(|_| choose_with_prologue(program, &layout, caps));
+    let launches = match with_prologue.map_or_else(|| choose(program, &layout, caps), FusionStrategy::OnePass) {
         FusionStrategy::OnePass(one) => vec![one],
         FusionStrategy::TwoPasses { partial, combining, .. } => vec![partial, combining],
         FusionStrategy::ComputedFirst => panic!("no kernel of its own"),

@@ -21,7 +21,9 @@ use crate::program::Program;
 use crate::program::emit::{Accumulator, MAX_PARTS};
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
-use crate::tuning::fusion::{FusionLaunch, FusionStrategy, builds_in_seconds, choose, sums_of_a_kernel};
+use crate::tuning::fusion::{
+    FusionLaunch, FusionStrategy, builds_in_seconds, choose, choose_with_prologue, sums_of_a_kernel,
+};
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
 use rows::PrologueArgs;
@@ -79,8 +81,8 @@ pub fn run_with_prologue(
 ) -> Attempt<Option<EpilogueResults>> {
     let mut layout = check_program(cx, program)?;
     layout.index64 |= epilogue.is_some_and(|epilogue| epilogue.program.layout.index64);
-    let (FusionStrategy::OnePass(one), Some(accumulator)) =
-        (choose(program, &layout, cx.caps()), Accumulator::of(program, &layout, cx.caps()))
+    let (Some(one), Some(accumulator)) =
+        (choose_with_prologue(program, &layout, cx.caps()), Accumulator::of(program, &layout, cx.caps()))
     else {
         return Ok(None);
     };
