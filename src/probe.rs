@@ -292,8 +292,9 @@ fn attends(cx: &Context) -> Attempt<bool> {
             keys: axis([0, SIDE, SIDE, 0]),
             columns: axis([0, 0, 1, 1]),
             programs: [None, None],
+            updates: [None, None],
         };
-        if read::<u16>(cx, &attention.run(cx)?)?.iter().any(|&element| element != one) {
+        if read::<u16>(cx, &attention.run(cx)?[0])?.iter().any(|&element| element != one) {
             return Ok(false);
         }
     }

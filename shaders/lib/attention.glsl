@@ -20,11 +20,13 @@
 //   SPLIT                  1 where the keys are in parts, and SPLITS of COMBINE how many parts,
 //   SUM, SUM4, TOTAL       the types of sums of products, four of them, and of sums of weights,
 //   MULTIPLY_ADD(a, b, c)  on SUM,
-//   q_at(base, d), k_at, v_at   the four elements from d on of what begins at `base`, zero beyond the end,
+//   q_at(b, base, step, d), k_at, v_at   the four elements from d on of what begins at `base` of a buffer, zero beyond the end,
 //   q_batch(i), k_batch, v_batch, c_batch, q_row(i), c_row   offsets,
 //   score(i, row, key, s)  the score at index i of all batches, queries and keys, that of a key of a row, from the product s,
 //   WEIGHT(i, row, key, w) the weight of a value, from that of its score, linear in w,
 //   MEAN(sum, total)       the quotients of four sums, of type TOTAL4,
+//   NEW_KEY, NEW_VALUE     1 where the kernel puts a key, a value, of each batch at NEW_KEY_POSITION, by PUT_KEY(to, from) of an element, and
+//                          takes it from p.k_new in place of p.k, both of type KEY_BUFFER,
 //   STORE_VALUES(at, d, v) for the result's four elements from d on, of type TOTAL4.
 
 // Four partial sums. The macros of memory paste the name of a type, which SUM has to be replaced by first.
@@ -111,6 +113,50 @@ shared SUM4 slice_sums[ROW_THREADS * COLUMN_THREADS / SLICE_LANES][VALUE_THREADS
 
 IDX k_base, v_base, score_base;
 uint thread, row_thread, column_thread;
+#if NEW_KEY
+IDX new_key, new_k_base;
+#endif
+#if NEW_VALUE
+IDX new_value, new_v_base;
+#endif
+
+// The four elements of a key from d on.
+vec4 key_at(IDX key, uint d) {
+#if NEW_KEY
+  bool is_new = key == new_key;
+  IDX base = is_new ? new_k_base : k_base + key * p.k_key, step = is_new ? p.k_new_depth : p.k_depth;
+  return k_at(EITHER(KEY_BUFFER, is_new, p.k_new, p.k), base, step, d);
+#else
+  return k_at(p.k, k_base + key * p.k_key, p.k_depth, d);
+#endif
+}
+
+// The four elements of a value from d on.
+vec4 value_at(IDX key, uint d) {
+#if NEW_VALUE
+  bool is_new = key == new_value;
+  IDX base = is_new ? new_v_base : v_base + key * p.v_key, step = is_new ? p.v_new_depth : p.v_depth;
+  return v_at(EITHER(VALUE_BUFFER, is_new, p.v_new, p.v), base, step, d);
+#else
+  return v_at(p.v, v_base + key * p.v_key, p.v_depth, d);
+#endif
+}
+
+// Puts the new key and the new value where they belong, if that is one of the keys from `start` to `end`. Nothing reads them from there.
+void put_new(IDX start, IDX end) {
+#if NEW_KEY
+  if (start <= new_key && new_key < end) {
+    IDX to = k_base + new_key * p.k_key;
+    [[dont_unroll]] for (uint d = thread; d < DEPTH; d += THREADS) PUT_KEY(to + d * p.k_depth, new_k_base + d * p.k_new_depth);
+  }
+#endif
+#if NEW_VALUE
+  if (start <= new_value && new_value < end) {
+    IDX to = v_base + new_value * p.v_key;
+    [[dont_unroll]] for (uint d = thread; d < VALUES; d += THREADS) PUT_VALUE(to + d * p.v_depth, new_v_base + d * p.v_new_depth);
+  }
+#endif
+}
 
 #if PREFETCHED
 vec4 own_queries[ROWS][KEY_VECTORS], own_keys[KEYS_OF_THREAD][KEY_VECTORS], own_values[KEYS / SLICES][VECTORS];
@@ -120,7 +166,7 @@ void fetch_queries(IDX q_base) {
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     IDX row = q_base + q_row(min(IDX(i), p.queries - 1));
     [[unroll]] for (uint v = 0; v < KEY_VECTORS; v++) {
-      own_queries[i][v] = q_at(row, min(column_thread % KEY_THREADS + v * KEY_THREADS, DEPTH4 - 1) * 4);
+      own_queries[i][v] = q_at(p.q, row, p.q_depth, min(column_thread % KEY_THREADS + v * KEY_THREADS, DEPTH4 - 1) * 4);
     }
   }
 }
@@ -131,14 +177,14 @@ void fetch_own(IDX at, uint count) {
     IDX key = at + min(column_thread / KEY_THREADS + j * KEY_STEP, count - 1);
     [[unroll]] for (uint i = 0; i < KEY_VECTORS; i++) {
       uint d = min(column_thread % KEY_THREADS + i * KEY_THREADS, DEPTH4 - 1);
-      own_keys[j][i] = k_at(k_base + key * p.k_key, d * 4);
+      own_keys[j][i] = key_at(key, d * 4);
     }
   }
   [[unroll]] for (uint step = 0; step < KEYS / SLICES; step++) {
     IDX key = at + min(column_thread / VALUE_THREADS + step * SLICES, count - 1);
     [[unroll]] for (uint v = 0; v < VECTORS; v++) {
       uint d = min(column_thread % VALUE_THREADS + v * VALUE_THREADS, VALUES4 - 1);
-      own_values[step][v] = v_at(v_base + key * p.v_key, d * 4);
+      own_values[step][v] = value_at(key, d * 4);
     }
   }
 }
@@ -151,7 +197,7 @@ vec4 key_vector(IDX at, uint key, uint d, uint j, uint i) {
 #elif PREFETCHED
   return own_keys[j][i];
 #else
-  return k_at(k_base + (at + key) * p.k_key, d * 4);
+  return key_at(at + key, d * 4);
 #endif
 }
 
@@ -162,7 +208,7 @@ vec4 value_vector(IDX at, uint key, uint d, uint step, uint v) {
 #elif PREFETCHED
   return own_values[step][v];
 #else
-  return v_at(v_base + (at + key) * p.v_key, d * 4);
+  return value_at(at + key, d * 4);
 #endif
 }
 
@@ -174,11 +220,11 @@ vec4 fetched_keys[KEY_LOADS], fetched_values[VALUE_LOADS];
 void fetch(IDX at, uint count) {
   [[unroll]] for (uint i = 0; i < KEY_LOADS; i++) {
     uint e = thread + i * THREADS;
-    fetched_keys[i] = k_at(k_base + (at + min(e / DEPTH4, count - 1)) * p.k_key, e % DEPTH4 * 4);
+    fetched_keys[i] = key_at(at + min(e / DEPTH4, count - 1), e % DEPTH4 * 4);
   }
   [[unroll]] for (uint i = 0; i < VALUE_LOADS; i++) {
     uint e = thread + i * THREADS;
-    fetched_values[i] = v_at(v_base + (at + min(e / VALUES4, count - 1)) * p.v_key, e % VALUES4 * 4);
+    fetched_values[i] = value_at(at + min(e / VALUES4, count - 1), e % VALUES4 * 4);
   }
 }
 
@@ -386,6 +432,14 @@ void main() {
   k_base = k_batch(batch);
   v_base = v_batch(batch);
   score_base = batch * p.queries;
+#if NEW_KEY
+  new_key = NEW_KEY_POSITION;
+  new_k_base = k_new_batch(batch);
+#endif
+#if NEW_VALUE
+  new_value = NEW_VALUE_POSITION;
+  new_v_base = v_new_batch(batch);
+#endif
   IDX q_base = q_batch(batch), start = SPLIT != 0 ? split * p.chunk : 0;
   IDX end = SPLIT != 0 ? min(p.keys, (split + 1) * p.chunk) : p.keys;
 #if PREFETCHED
@@ -394,9 +448,11 @@ void main() {
 #else
   [[dont_unroll]] for (uint e = thread; e < QUERIES * DEPTH4; e += THREADS) {
     uint row = e / DEPTH4, d = e % DEPTH4;
-    queries_tile[row][d] = first + row < p.queries ? q_at(q_base + q_row(first + row), d * 4) : vec4(0);
+    queries_tile[row][d] = first + row < p.queries ? q_at(p.q, q_base + q_row(first + row), p.q_depth, d * 4) : vec4(0);
   }
 #endif
+  // The workgroups of a batch's other queries have the same keys.
+  if (first == 0) put_new(start, end);
   [[unroll]] for (uint i = 0; i < ROWS; i++) {
     largest[i] = -F32_INF;
     total[i] = TOTAL(0);

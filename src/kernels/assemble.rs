@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 use crate::error::{Attempt, Error};
 use crate::graph::Context;
 use crate::graph::Operand;
-use crate::kernels::fusion;
+use crate::kernels::{Tensor, fusion};
 use crate::memory::Buffer;
-use crate::program::{Attribute, Node, Program, Type, elements, op};
+use crate::program::{Attribute, Axes, Input, Node, Program, Source, Type, dense_strides, elements, op};
 
 /// A program with an output view, and what its inputs read.
 pub struct AssembledPart<'a> {
@@ -21,6 +21,16 @@ pub struct AssembledPart<'a> {
 /// The node whose results are the first input's elements as the type `ty`.
 pub fn copied(ty: Type) -> Node {
     Node { op: op::AS_TYPE, ty, args: SmallVec::from_slice(&[0]), attribute: Attribute::None }
+}
+
+/// A tensor's elements as the type `ty`. A graph leaves the copy out where nothing reads the tensor later and nothing is converted.
+pub fn copy(cx: &Context, tensor: &Tensor, ty: Type) -> Attempt<Buffer> {
+    let &Tensor { buffer, ty: from, shape } = tensor;
+    let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
+    let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([copied(ty)]));
+    let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
+    let allocation = buffer.allocation()?;
+    fusion::run(cx, &program, &[Operand::Buffer(&allocation, buffer.len())])
 }
 
 /// A dense tensor into which the parts are written in order. What none of them covers is undefined.

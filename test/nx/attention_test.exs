@@ -33,7 +33,7 @@ defmodule Nx.Vulkan.AttentionTest do
   # Calls of the NIFs that run kernels.
   defp calls(fun, args) do
     nifs = [run: 3, run_rows: 3, dot: 7, contract: 4, contract_with_epilogue: 5, assemble: 3]
-    nifs = [{:attention, 4} | nifs]
+    nifs = [{:attention, 5} | nifs]
     programs(fn -> apply(compiled(fun), Enum.map(args, &to_device/1)) end, nifs)
   end
 
@@ -288,18 +288,45 @@ defmodule Nx.Vulkan.AttentionTest do
     views = List.to_tuple(List.duplicate({ref, {:f, 32}, 0}, 3))
     axes = {[], [{2, 4, 0, 0, 4}], {4, 1, 1, 0, 0}, {2, 0, 4, 4, 0}, {4, 0, 0, 1, 1}}
 
-    attention = fn views, axes, programs ->
-      Native.call(attention({:f, 32}, views, axes, programs))
+    attention = fn views, axes, programs, updates ->
+      Native.call(attention({:f, 32}, views, axes, programs, updates))
     end
 
-    assert {:ok, _} = attention.(views, axes, {nil, nil})
+    none = {nil, nil}
+
+    assert {:ok, {_}} = attention.(views, axes, none, none)
 
     for keys <- [3, 1 <<< 40],
         do:
           assert(
             {:error, :size_mismatch} =
-              attention.(views, put_elem(axes, 3, {keys, 0, 4, 4, 0}), {nil, nil})
+              attention.(views, put_elem(axes, 3, {keys, 0, 4, 4, 0}), none, none)
           )
+
+    update = {{ref, {:f, 32}, 4}, [], 1, 1}
+    assert {:ok, {_, _, _}} = attention.(views, axes, none, {update, update})
+
+    for {position, value} <- [{0, {ref, {:f, 32}, 5}}, {1, {ref, {:f, 32}, 1 <<< 40}}] do
+      update = put_elem(put_elem(update, 0, value), 3, position)
+      assert {:error, :size_mismatch} = attention.(views, axes, none, {update, nil})
+    end
+
+    for {index, value} <- [
+          {0, {ref, {:f, 16}, 0}},
+          {0, {nil, {:f, 32}, 0}},
+          {0, {}},
+          {1, [1]},
+          {1, nil},
+          {2, nil},
+          {3, 2},
+          {3, -1},
+          {3, {ref, {:f, 32}, {}}},
+          {3, {nil, {:s, 32}, {}}},
+          {3, {:scalar, {:s, 32}, <<1::32>>}}
+        ] do
+      updates = {nil, put_elem(update, index, value)}
+      assert_raise ArgumentError, fn -> attention.(views, axes, none, updates) end
+    end
 
     for {views, axes, programs} <- [
           {{}, axes, {nil, nil}},
@@ -311,7 +338,10 @@ defmodule Nx.Vulkan.AttentionTest do
           {views, put_elem(axes, 4, {4, 0, 0, 1, 2}), {nil, nil}},
           {views, put_elem(axes, 0, List.duplicate({1, 0, 0, 0, 0}, 65)), {nil, nil}}
         ],
-        do: assert_raise(ArgumentError, fn -> attention.(views, axes, programs) end)
+        do: assert_raise(ArgumentError, fn -> attention.(views, axes, programs, none) end)
+
+    for updates <- [nil, {}, {nil}, {nil, []}, {nil, {}}],
+        do: assert_raise(ArgumentError, fn -> attention.(views, axes, none, updates) end)
 
     assert_raise ArgumentError, fn -> Native.attention_pays(nil, {1, 2}, nil) end
 

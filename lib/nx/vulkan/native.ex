@@ -33,7 +33,7 @@ defmodule Nx.Vulkan.Native do
     run_sums: 4,
     run_maps: 3,
     dot: 7,
-    attention: 4,
+    attention: 5,
     contract: 4,
     contract_with_epilogue: 5,
     assemble: 4,

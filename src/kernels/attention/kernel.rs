@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Attention;
+use super::update::{UpdateKernel, UpdateMemory};
 use crate::device::Capabilities;
 use crate::graph::Params;
 use crate::kernels::KernelSpec;
@@ -10,7 +11,7 @@ use crate::kernels::contraction::{OperandView, matrix_loads, multiply_add};
 use crate::memory::Allocation;
 use crate::pipeline::glsl::SPIRV_1_6;
 use crate::program::Type;
-use crate::program::emit::{EmittedEpilogue, element, head, load, of_compute, stored, vec4_of};
+use crate::program::emit::{EmittedEpilogue, head, load, of_compute, stored, vec4_of};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::types::Compute;
 use crate::tuning::attention::{AttentionProblem, AttentionStrategy, AttentionTile, KeyLoads};
@@ -39,13 +40,17 @@ pub(super) struct AttentionKernel {
     pub programs: [Option<EpilogueProgram>; 2],
     /// Whether the last axis of each program is that of the keys alone.
     pub ends_in_keys: [bool; 2],
+    /// Of the keys and of the values.
+    pub updates: [Option<UpdateKernel>; 2],
     pub index64: bool,
 }
 
 /// What one launch gives.
 pub(super) struct AttentionArgs<'a> {
     pub attention: &'a Attention<'a>,
+    /// Queries, and keys and values as they are after all updates.
     pub operands: [&'a Allocation; 3],
+    pub updates: [Option<&'a UpdateMemory>; 2],
     pub result: &'a Allocation,
     /// Sums, largest scores and sums of weights of the parts of the keys.
     pub partials: Option<[&'a Allocation; 3]>,
@@ -68,8 +73,20 @@ impl KernelSpec for AttentionKernel {
         if self.combine.is_none() {
             for (i, allocation) in args.operands.into_iter().enumerate() {
                 let OperandView { ty, offset, .. } = attention.operands[i];
-                params.read_at(allocation, offset as u64 * ty.size(), ty.storage(), NAMES[i]);
+                let (offset, is_updated) = (offset as u64 * ty.size(), i > 0 && self.updates[i - 1].is_some());
+                match is_updated {
+                    true => params.update_at(allocation, offset, ty.storage(), NAMES[i]),
+                    false => params.read_at(allocation, offset, ty.storage(), NAMES[i]),
+                }
             }
+        }
+        let updates = || {
+            let given = attention.updates.iter().zip(args.updates);
+            let both = self.updates.iter().zip(given).enumerate();
+            both.filter_map(|(i, (kernel, (update, memory)))| Some((i, kernel.as_ref()?, update.as_ref()?, memory?)))
+        };
+        for (i, kernel, update, memory) in updates() {
+            kernel.inputs(i, update, memory, params);
         }
         if self.combine.is_some() || !self.split {
             params.write(args.result, self.types[3].storage(), "c");
@@ -112,6 +129,9 @@ impl KernelSpec for AttentionKernel {
         }
         params.index(keys.strides[1], index64, "k_key");
         params.index(keys.strides[2], index64, "v_key");
+        for (i, kernel, update, _) in updates() {
+            kernel.steps(i, update, index64, params);
+        }
         for (program, prefix) in used() {
             program.iter().for_each(|program| program.steps(prefix, index64, params));
         }
@@ -146,9 +166,15 @@ impl KernelSpec for AttentionKernel {
             storages.extend_from_slice(&function.storages);
             computes.extend_from_slice(&function.computes);
         }
+        let positions: Vec<Type> = self.updates.iter().flatten().filter_map(|update| update.position).collect();
+        storages.extend(positions.iter().map(|ty| ty.storage()));
+        computes.extend(positions.iter().map(|ty| ty.compute()));
         let mut text = head(caps, self.index64, &storages, &computes, parameters);
-        text += "#include \"lib/math/exp.glsl\"\n";
         let mut included = vec!["math/exp.glsl"];
+        if !positions.is_empty() {
+            included.push("indices.glsl");
+        }
+        included.iter().for_each(|file| text += &format!("#include \"lib/{file}\"\n"));
         for function in functions.iter().flatten() {
             text += &function.includes(&included);
             text += &function.functions;
@@ -183,6 +209,8 @@ impl AttentionKernel {
             ("VALUES", self.sizes[1]),
             ("STAGED", u64::from(loads == KeyLoads::Staged)),
             ("PREFETCHED", u64::from(loads == KeyLoads::Prefetched)),
+            ("NEW_KEY", u64::from(self.updates[0].is_some())),
+            ("NEW_VALUE", u64::from(self.updates[1].is_some())),
             ("SPLIT", u64::from(self.split)),
             ("COMBINE", u64::from(self.combine.is_some())),
             ("SPLITS", self.combine.unwrap_or(0)),
@@ -212,6 +240,9 @@ impl AttentionKernel {
             self.total.glsl(),
             multiply_add(caps, self.accumulator),
         );
+        // `AT` with 64-bit indices pastes the name that it gets.
+        let total = self.total.glsl();
+        let _ = writeln!(text, "#define Buffer_TOTAL Buffer_{total}\n#define SIZE_TOTAL SIZE_{total}");
         let mean = match self.total {
             // Off by two ulps of f32 at most: results have the operands' 16 bits.
             _ if loads == KeyLoads::Matrices => "((s) * (1.0f / (t)))",
@@ -235,6 +266,11 @@ impl AttentionKernel {
             for i in 0..3 {
                 self.load(text, i);
             }
+            for (i, update) in self.updates.iter().enumerate() {
+                let Some(update) = update else { continue };
+                offsets(text, UpdateKernel::batch_name(i), "batch_dim", self.axes[0]);
+                update.macros(text, i, self.types[i + 1]);
+            }
         }
         if self.combine.is_some() || !self.split {
             self.store(text);
@@ -253,16 +289,17 @@ impl AttentionKernel {
         }
     }
 
-    /// The function that reads four elements along a head.
+    /// The function that reads four elements along a head, in a buffer where they are `step` apart.
     fn load(&self, text: &mut String, i: usize) {
         let (ty, name, len) = (self.types[i], NAMES[i], self.sizes[usize::from(i == 2)]);
         let storage = ty.storage();
-        let _ = writeln!(text, "vec4 {name}_at(IDX base, uint d) {{");
+        // The parameters that name the buffer may be in memory that is only read.
+        let _ = writeln!(text, "vec4 {name}_at(readonly Buffer_{storage} b, IDX base, IDX step, uint d) {{");
         if self.vectors[i] {
             let value = |c: usize| load(ty, &format!("x[{c}]"));
             let _ = writeln!(
                 text,
-                "  {} x = LOAD_VEC4({storage}, p.{name}, (base + d) / 4);\n  return vec4({}, {}, {}, {});\n}}",
+                "  {} x = LOAD_VEC4({storage}, b, (base + d) / 4);\n  return vec4({}, {}, {}, {});\n}}",
                 vec4_of(storage),
                 value(0),
                 value(1),
@@ -272,7 +309,7 @@ impl AttentionKernel {
             return;
         }
         let value = |c: usize| {
-            let (value, _) = element(ty, name, &format!("base + (d + {c}u) * p.{name}_depth"));
+            let value = load(ty, &format!("AT({storage}, b, base + (d + {c}u) * step)"));
             format!("d + {c}u < {len}u ? {value} : 0.0f")
         };
         let _ = writeln!(text, "  return vec4({}, {}, {}, {});\n}}", value(0), value(1), value(2), value(3));
@@ -362,6 +399,7 @@ mod tests {
                     combine: None,
                     programs: [None, None],
                     ends_in_keys: [false; 2],
+                    updates: [None, None],
                     index64: false,
                 };
                 check_matrix_kernel(&kernel.source(caps, &parameters), ty);

@@ -3,6 +3,9 @@
 //! attention is, the compiler's.
 
 mod kernel;
+#[cfg(test)]
+mod tests;
+mod update;
 
 use super::contraction::OperandView;
 use super::fusion::Epilogue;
@@ -15,6 +18,8 @@ use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type, elements};
 use crate::tuning::attention::{AttentionProblem, AttentionStrategy, KeyLoads, choose};
 use kernel::{AttentionArgs, AttentionKernel};
+use update::UpdateMemory;
+pub use update::{AttentionUpdate, RowPosition};
 
 /// The most elements of a key and of a value: workgroups hold whole ones.
 pub const MAX_HEAD_ELEMENTS: u64 = 256;
@@ -47,24 +52,37 @@ pub struct Attention<'a> {
     /// What makes of each product of type f32 the score, and of each weight of type f32 that of the value, in proportion; both are over the
     /// batch axes, the rows and the keys, in this order.
     pub programs: [Option<Epilogue<'a>>; 2],
+    /// What is put into the keys and into the values before they are read.
+    pub updates: [Option<AttentionUpdate<'a>>; 2],
 }
 
 impl Attention<'_> {
-    /// Computes the dense result.
-    pub fn run(&self, cx: &Context) -> Attempt<Buffer> {
+    /// Computes the dense result, and gives it and the updated keys and values, where they are.
+    pub fn run(&self, cx: &Context) -> Attempt<Vec<Buffer>> {
         self.run_by(cx, |problem| choose(problem, cx.caps()))
     }
 
-    fn run_by(&self, cx: &Context, choose: impl FnOnce(AttentionProblem) -> AttentionStrategy) -> Attempt<Buffer> {
+    fn run_by(&self, cx: &Context, choose: impl FnOnce(AttentionProblem) -> AttentionStrategy) -> Attempt<Vec<Buffer>> {
         let caps = cx.caps();
         let problem = self.checked_problem(cx)?;
         let AttentionProblem { batches, queries, values, .. } = problem;
         let bytes = elements(&[batches, queries, values])? * self.ty.size();
         if bytes == 0 {
-            return cx.zeroed(0);
+            return match self.updates {
+                [None, None] => Ok(vec![cx.zeroed(0)?]),
+                _ => Err(Error::Argument("updates: expected attention with a result".into()).into()),
+            };
         }
         let strategy = choose(problem);
-        let [q, k, v] = self.operands.each_ref().map(|operand| operand.buffer.allocation());
+        let mut memory = [None, None];
+        for (i, update) in self.updates.iter().enumerate() {
+            if let Some(update) = update {
+                memory[i] = Some(UpdateMemory::new(cx, update, &self.operands[i + 1])?);
+            }
+        }
+        let updated = |i: usize| memory.get(i)?.as_ref().map(|memory| &memory.updated);
+        let operand = |i: usize| i.checked_sub(1).and_then(updated).unwrap_or(self.operands[i].buffer);
+        let [q, k, v] = [0, 1, 2].map(|i| operand(i).allocation());
         let result = cx.allocate(bytes)?;
         let splits = strategy.splits;
         let doubles = caps.float64 && strategy.tile.loads != KeyLoads::Matrices;
@@ -79,6 +97,7 @@ impl Attention<'_> {
         let args = AttentionArgs {
             attention: self,
             operands: [&*q?, &*k?, &*v?],
+            updates: memory.each_ref().map(Option::as_ref),
             result: &result,
             partials: partials.as_ref().map(|partials| partials.each_ref().map(|partial| &**partial)),
             problem,
@@ -89,7 +108,9 @@ impl Attention<'_> {
         if splits > 1 {
             launch(cx, &self.kernel(&problem, &strategy, total, true), &args)?;
         }
-        Ok(Buffer::new(bytes, result))
+        let result = Buffer::new(bytes, result);
+        let updated = memory.into_iter().flatten().map(|memory| memory.updated);
+        Ok([result].into_iter().chain(updated).collect())
     }
 
     /// What the strategy is chosen by; fails where it makes no sense or an operand is too small.
@@ -119,6 +140,7 @@ impl Attention<'_> {
             let OperandView { buffer, ty, offset } = self.operands[i];
             check_bounds(offset, axes.map(|axis| (axis.dim, axis.strides[i])), buffer.len() / ty.size())?;
         }
+        update::check(cx, self)?;
         if !self.writes_all_once() {
             return argument("attention: expected strides of a dense result");
         }
@@ -130,7 +152,8 @@ impl Attention<'_> {
         }
         let [ty, ..] = self.operands.each_ref().map(|operand| operand.ty);
         let all = self.operands.iter().enumerate().all(|(i, operand)| operand.ty == ty && self.has_runs(i, 8));
-        let whole = all && self.ty == ty;
+        // Cooperative matrices are loaded from one buffer.
+        let whole = all && self.ty == ty && self.updates.iter().all(Option::is_none);
         Ok(AttentionProblem { batches, queries, keys, depth, values, matrix_type: Some(ty).filter(|_| whole) })
     }
 
@@ -156,11 +179,12 @@ impl Attention<'_> {
         combine: bool,
     ) -> AttentionKernel {
         let &AttentionProblem { batches, queries, keys, depth, values, .. } = problem;
-        let lengths = self.operands.each_ref().map(|operand| operand.buffer.len() / operand.ty.size());
+        let lengths = self.operands.iter().map(|operand| operand.buffer.len() / operand.ty.size());
+        let lengths = lengths.chain(self.updates.iter().flatten().map(AttentionUpdate::len));
         let written = (batches * queries).saturating_mul((values + 3) * strategy.splits);
         let scores = (batches * queries).saturating_mul(keys.saturating_add(strategy.tile.keys.into()));
         let programs = self.programs.iter().flatten();
-        let index64 = lengths.iter().chain([&written, &scores]).any(|&count| count >= 1 << 31)
+        let index64 = lengths.chain([written, scores]).any(|count| count >= 1 << 31)
             || programs.into_iter().any(|program| program.program.layout.index64);
         AttentionKernel {
             types: [self.operands[0].ty, self.operands[1].ty, self.operands[2].ty, self.ty],
@@ -182,6 +206,10 @@ impl Attention<'_> {
                 program.layout.index64 = index64;
                 Some(program)
             }),
+            updates: self
+                .updates
+                .each_ref()
+                .map(|update| update.as_ref().filter(|_| !combine).map(AttentionUpdate::kernel)),
             index64,
         }
     }
@@ -197,118 +225,11 @@ impl Attention<'_> {
         let others = self.batch.iter().chain(self.rows.iter().filter(|_| rows)).chain(key);
         let offset = self.operands.get(i).map_or(0, |operand| operand.offset);
         let aligned = |step: i64| step % run as i64 == 0;
+        let update = i.checked_sub(1).and_then(|i| self.updates.get(i)?.as_ref());
         along.dim.is_multiple_of(run)
+            && update.is_none_or(|update| update.has_runs(&self.batch, run))
             && along.strides[i] == 1
             && aligned(offset)
             && others.into_iter().all(|axis| axis.dim == 1 || aligned(axis.strides[i]))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Blocking;
-
-    /// Numbers between -1 and 1.
-    fn numbers(count: u64, seed: u64) -> Vec<f32> {
-        (seed..seed + count).map(|i| (i * 2_654_435_761 % 1000) as f32 / 500.0 - 1.0).collect()
-    }
-
-    /// Attention of dense tensors: batches, queries, keys, elements of a key and of a value.
-    struct Heads {
-        sizes: [u64; 5],
-        host: [Vec<f32>; 3],
-        buffers: [Buffer; 3],
-    }
-
-    impl Heads {
-        fn new(cx: &Context, sizes: [u64; 5]) -> Self {
-            let [batches, queries, keys, depth, values] = sizes;
-            let counts = [queries * depth, keys * depth, keys * values];
-            let host = [0, 1, 2].map(|i| numbers(batches * counts[i], i as u64 * 77));
-            let upload =
-                |data: &Vec<f32>| cx.uncaptured().upload(bytemuck::cast_slice(data), Blocking::Allowed).unwrap();
-            Self { sizes, buffers: host.each_ref().map(upload), host }
-        }
-
-        fn attention(&self) -> Attention<'_> {
-            let [batches, queries, keys, depth, values] = self.sizes.map(|size| size as i64);
-            let axis = |dim: i64, strides| AttentionAxis { dim: dim as u64, strides };
-            Attention {
-                ty: Type::F32,
-                operands: self.buffers.each_ref().map(|buffer| OperandView { buffer, ty: Type::F32, offset: 0 }),
-                batch: vec![axis(batches, [queries * depth, keys * depth, keys * values, queries * values])],
-                rows: vec![axis(queries, [depth, 0, 0, values])],
-                depth: axis(depth, [1, 1, 0, 0]),
-                keys: axis(keys, [0, depth, values, 0]),
-                columns: axis(values, [0, 0, 1, 1]),
-                programs: [None, None],
-            }
-        }
-
-        /// Fails where the result is off by more than some ulps of the largest value.
-        fn check(&self, cx: &Context, result: &Buffer, strategy: &AttentionStrategy) {
-            let [batches, queries, keys, depth, values] = self.sizes.map(|size| size as usize);
-            let read = cx.uncaptured().read(result, 0, result.len()).unwrap();
-            let result: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(read.bytes());
-            assert_eq!(result.len(), batches * queries * values);
-            for (row, results) in result.chunks(values).enumerate() {
-                let batch = row / queries;
-                let query = &self.host[0][row * depth..][..depth];
-                let weight = |key: usize| -> f64 {
-                    let key = &self.host[1][(batch * keys + key) * depth..][..depth];
-                    query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>().exp()
-                };
-                let weights: Vec<f64> = (0..keys).map(weight).collect();
-                for (column, &value) in results.iter().enumerate() {
-                    let of_key = |key: usize| f64::from(self.host[2][(batch * keys + key) * values + column]);
-                    let sum: f64 = weights.iter().enumerate().map(|(key, weight)| weight * of_key(key)).sum();
-                    let mean = sum / weights.iter().sum::<f64>();
-                    assert!(
-                        (f64::from(value) - mean).abs() < 1e-6,
-                        "{strategy:?}, row {row}, column {column}: {value} {mean}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn tiles_of_gpus_and_parts_of_the_keys_agree_with_means() {
-        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
-        let mut caps = cx.caps().clone();
-        caps.cpu = false;
-        // Whole and partial tiles, heads of whole vectors and others, and values narrower than a tile has threads.
-        for (sizes, splits) in
-            [([2, 20, 50, 12, 8], 1), ([1, 9, 70, 7, 70], 2), ([3, 1, 200, 16, 6], 3), ([1, 3, 90, 5, 64], 1)]
-        {
-            let heads = Heads::new(cx, sizes);
-            let mut chosen = None;
-            let result = heads.attention().run_by(cx, |problem| {
-                let mut strategy = choose(problem, &caps);
-                strategy.chunk = sizes[2].div_ceil(splits).next_multiple_of(strategy.tile.keys.into());
-                strategy.splits = sizes[2].div_ceil(strategy.chunk);
-                *chosen.insert(strategy)
-            });
-            heads.check(cx, &result.unwrap(), &chosen.unwrap());
-        }
-    }
-
-    #[test]
-    fn operands_that_are_too_small_are_refused() {
-        let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
-        let heads = Heads::new(cx, [2, 3, 4, 5, 6]);
-        for change in [
-            |attention: &mut Attention| attention.keys.dim = 5,
-            |attention: &mut Attention| attention.batch[0].strides[0] = 16,
-            |attention: &mut Attention| attention.columns.strides[3] = 2,
-            |attention: &mut Attention| attention.operands[2].offset = 1,
-            |attention: &mut Attention| attention.depth.dim = 0,
-            |attention: &mut Attention| attention.ty = Type::F64,
-        ] {
-            let mut attention = heads.attention();
-            change(&mut attention);
-            assert!(attention.run(cx).is_err());
-        }
     }
 }

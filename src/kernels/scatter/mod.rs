@@ -19,11 +19,11 @@ use super::sort::{self, Sort};
 use super::{Tensor, assemble, launch};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
-use crate::graph::{Context, Operand};
+use crate::graph::Context;
 use crate::memory::{AllocationHandle, Buffer, CheckedIndices};
 use crate::program::emit::sum_parts;
 use crate::program::types::Compute;
-use crate::program::{Axes, Input, Program, Source, Type, dense_strides};
+use crate::program::{Axes, Type, dense_strides};
 use crate::tuning::scatter::{MAX_COLUMNS, rows_in_flight, scatter_columns, sum_chunk};
 
 /// Whether rows of updates replace what was there or are added to it.
@@ -64,7 +64,7 @@ pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let &Scatter { mode, ty, target, indices, updates, axes, check } = scatter;
     let (updated, rows) = (updates.elements()?, updates.shape[0]);
     if elements == 0 || updated == 0 {
-        return copy(cx, &target, ty);
+        return assemble::copy(cx, &target, ty);
     }
     let shape = scatter.shape(elements, rows, updated / rows)?;
     let spec = |stage| scatter.kernel(cx.caps(), &shape, stage);
@@ -77,7 +77,7 @@ pub fn run(cx: &Context, scatter: &Scatter) -> Attempt<Buffer> {
     let keys = Tensor { buffer: &keys, ty: Type::U32, shape: &[rows] };
     let sorted = sort_rows(cx, &keys, shape.targets)?;
     // It runs beside the sort's last pass, which has few workgroups and takes longest.
-    let out = copy(cx, &target, ty)?;
+    let out = assemble::copy(cx, &target, ty)?;
     let (result, source) = (&*out.allocation()?, &*target.buffer.allocation()?);
     // The copy where it has the same elements: the target may be gone then.
     let source = if target.ty == ty { result } else { source };
@@ -132,15 +132,6 @@ fn sort_rows(cx: &Context, keys: &Tensor, targets: u64) -> Attempt<(Buffer, Buff
     let sorted = sort::run(cx, &by_target)?;
     let missing = || Error::DispatchFailed("a sort without its results".into());
     Ok((sorted.values.ok_or_else(missing)?, sorted.indices.ok_or_else(missing)?))
-}
-
-fn copy(cx: &Context, target: &Tensor, ty: Type) -> Attempt<Buffer> {
-    let &Tensor { buffer, ty: from, shape } = target;
-    let input = Input { ty: from, source: Source::View { offset: 0, strides: dense_strides(shape) } };
-    let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([assemble::copied(ty)]));
-    let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
-    let allocation = buffer.allocation()?;
-    super::fusion::run(cx, &program, &[Operand::Buffer(&allocation, buffer.len())])
 }
 
 /// Neighbours that are stepped through as one are joined.

@@ -23,6 +23,7 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
     AttentionMatch,
     AttentionProgram,
     AttentionScores,
+    AttentionUpdate,
     Fusion,
     FusionGroup
   }
@@ -67,9 +68,11 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
   end
 
   defp find_all(products, scope) do
-    for product <- products, {:ok, found} <- [find(product, scope)], into: %{} do
-      {found.result.data.id, found}
-    end
+    for product <- products,
+        {:ok, found} <- [find(product, scope)],
+        {out, position} <- Enum.with_index(found.outs),
+        into: %{},
+        do: {out.data.id, {found, position}}
   end
 
   # The attention that a product ends, with the views of it that nothing but the next view reads.
@@ -103,8 +106,8 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
          {:ok, values, [], match} <- AttentionMatch.source(values, values_axes, match),
          {:ok, match} <- AttentionScores.weights(weights, weights_axes, match),
          true <- needed_only_here?(result, match),
-         {:ok, group, inputs} <- group(result, axes, values, match) do
-      {:ok, %{result: result, group: group, inputs: inputs}}
+         {:ok, group, inputs, updated} <- group(result, axes, values, match) do
+      {:ok, %{outs: [result | updated], group: group, inputs: inputs, id: make_ref()}}
     else
       _ -> nil
     end
@@ -142,7 +145,17 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
 
   ## The group
 
-  defp group(result, result_axes, values, match) do
+  # With the updates of keys and values that the kernel can do, or without any.
+  defp group(result, axes, values, match) do
+    with {[_ | _] = updates, updated} <- AttentionUpdate.find(match, values),
+         {:ok, _, _, _} = found <- group(result, axes, values, updates, updated) do
+      found
+    else
+      _ -> group(result, axes, values, [], match)
+    end
+  end
+
+  defp group(result, result_axes, values, found, match) do
     indices = match.indices
     expand = &AttentionAxes.expand(&1, indices)
     [q, k, v] = for source <- [match.query, match.key, values], do: strides(source, indices)
@@ -158,7 +171,6 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
          {count, [k_key, v_key]} when count > 1 <- AttentionAxes.merge(keys, [k, v], indices),
          {width, [v_column, c_column]} <- AttentionAxes.merge(columns, [v, c], indices),
          true <- depth <= @most_head_elements and width <= @most_head_elements,
-         true <- length(inputs) <= FusionGroup.most_inputs(),
          [batches, queries] = for(axes <- [batch, rows], do: extent(axes, indices)),
          sizes = {batches, queries, count, depth, width},
          sources = [match.query, match.key, values],
@@ -166,7 +178,18 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
          {:ok, true} <- Native.call(attention_pays(Storage.default_device(), sizes, type)),
          order = batch ++ rows ++ keys,
          {:ok, programs} <- AttentionProgram.programs(match, order, inputs),
-         {:ok, operands} <- operands(sources, inputs) do
+         {:ok, operands} <- operands(sources, inputs),
+         options = [
+           indices: indices,
+           queries: queries,
+           batch: batch,
+           keys: keys,
+           heads: [expand.(match.depth), columns],
+           strides: [k, v],
+           reads: reads(operands, programs)
+         ],
+         {:ok, updates, inputs} <- AttentionUpdate.place(found, inputs, options),
+         true <- length(inputs) <= FusionGroup.most_inputs() do
       axis = fn index ->
         {AttentionAxes.extent(index, indices), stride(q, index), stride(k, index),
          stride(v, index), stride(c, index)}
@@ -176,8 +199,15 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
         {Enum.map(batch, axis), Enum.map(rows, axis), {depth, q_depth, k_depth, 0, 0},
          {count, 0, k_key, v_key, 0}, {width, 0, 0, v_column, c_column}}
 
-      group = %AttentionGroup{steps: steps, operands: operands, axes: axes, programs: programs}
-      {:ok, group, inputs}
+      group = %AttentionGroup{
+        steps: steps,
+        operands: operands,
+        axes: axes,
+        programs: programs,
+        updates: updates
+      }
+
+      {:ok, group, inputs, for(%{put: put} <- found, do: put)}
     else
       _ -> :error
     end
@@ -207,6 +237,17 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
     if Enum.any?(operands, &match?({nil, _}, &1)), do: :error, else: {:ok, operands}
   end
 
+  # The inputs that operands and programs read, each as often as it is read.
+  defp reads(operands, programs) do
+    of_programs =
+      for {_nodes, inputs, _shape, _element} <- programs,
+          input <- inputs,
+          {:input, index} <- [elem(input, 0)],
+          do: index
+
+    of_programs ++ for {index, _offset} <- operands, do: index
+  end
+
   ## The expression
 
   # A tensor is vectorized only outside of definitions.
@@ -233,9 +274,30 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
     {%{tensor | data: %{expr | args: args}}, done}
   end
 
-  defp rebuild_args(%{group: group, inputs: inputs}, %T{data: expr} = tensor, found, done) do
-    {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, found, &2))
-    args = [group, inputs, tensor, FusionGroup.default(length(inputs))]
+  defp rebuild_args({%{outs: [_]} = found, 0}, %T{data: expr} = tensor, all, done) do
+    {args, done} = block(found, tensor, all, done)
     {%{tensor | data: %{expr | op: :block, args: args}}, done}
+  end
+
+  # One of several results.
+  defp rebuild_args({%{outs: outs, id: id} = found, position}, %T{data: expr} = tensor, all, done) do
+    {block, done} =
+      case done do
+        %{^id => block} ->
+          {block, done}
+
+        %{} ->
+          {args, done} = block(found, List.to_tuple(outs), all, done)
+          data = %{hd(outs).data | id: id, op: :block, args: args}
+          block = %T{shape: {}, names: [], type: {:tuple, length(outs)}, data: data}
+          {block, Map.put(done, id, block)}
+      end
+
+    {%{tensor | data: %{expr | op: :elem, args: [block, position]}}, done}
+  end
+
+  defp block(%{group: group, inputs: inputs}, outs, all, done) do
+    {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, all, &2))
+    {[group, inputs, outs, FusionGroup.default(length(inputs))], done}
   end
 end

@@ -30,8 +30,15 @@ defmodule Nx.Vulkan.Compiler.AttentionMatch do
     results: %{weight: :element, score: :element}
   ]
 
-  @typedoc "A tensor that is read from the offset on, with the strides of indices, in elements."
-  @type source :: %{tensor: T.t(), offset: non_neg_integer(), strides: map()}
+  @typedoc """
+  A tensor that is read from the offset on, with the strides of indices, in elements. `axes` are those of one that is read whole.
+  """
+  @type source :: %{
+          tensor: T.t(),
+          offset: non_neg_integer(),
+          strides: map(),
+          axes: AttentionAxes.axes() | nil
+        }
 
   @typedoc """
   What was found: the product of scores with its axes, queries and keys, the indices along keys, heads and columns of
@@ -198,14 +205,14 @@ defmodule Nx.Vulkan.Compiler.AttentionMatch do
     strides = Enum.zip_with(dense, steps, &*/2)
     offset = Enum.zip_reduce(starts, dense, 0, &(&1 * &2 + &3))
     strides = AttentionAxes.strides(axes, strides, match.indices)
-    {:ok, %{tensor: operand, offset: offset, strides: strides}, scales, match}
+    {:ok, %{tensor: operand, offset: offset, strides: strides, axes: nil}, scales, match}
   end
 
   @doc "The tensor itself as it is read, in the form of `source/3`."
   @spec dense(T.t(), AttentionAxes.axes(), list(), t()) :: {:ok, source(), list(), t()}
   def dense(%T{shape: shape} = tensor, axes, scales, match) do
     strides = AttentionAxes.strides(axes, Movement.strides(shape), match.indices)
-    {:ok, %{tensor: tensor, offset: 0, strides: strides}, scales, match}
+    {:ok, %{tensor: tensor, offset: 0, strides: strides, axes: axes}, scales, match}
   end
 
   ## Nodes

@@ -8,6 +8,8 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   alias Nx.Vulkan.Backend.{Dispatch, ProgramRecorder, Storage}
 
   alias Nx.Vulkan.Compiler.{
+    AttentionGroup,
+    AttentionUpdate,
     ContractionGroup,
     Lowering,
     MapGroup,
@@ -95,6 +97,17 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
     update = Map.fetch!(values, {:step, length(steps) - 1})
     whole = target |> Nx.as_type(update.type) |> Nx.broadcast(group.shape)
     {Nx.put_slice(whole, UpdateGroup.starts(group.starts, inputs), update)}
+  end
+
+  defp default(%AttentionGroup{updates: [_ | _] = updates} = group, inputs) do
+    updated =
+      for %AttentionUpdate{steps: steps, value: value} = update <- updates,
+          do: AttentionUpdate.put(update, inputs, Map.fetch!(values(steps, inputs), value))
+
+    after_updates =
+      Enum.zip_reduce(updates, updated, inputs, &List.replace_at(&3, &1.input, &2))
+
+    List.to_tuple([default(%{group | updates: []}, after_updates) | updated])
   end
 
   defp default(%ContractionGroup{row: {index, row, count}} = group, inputs) do
