@@ -289,30 +289,27 @@ impl AttentionKernel {
         }
     }
 
-    /// The function that reads four elements along a head, in a buffer where they are `step` apart.
+    /// The macro that reads four elements along a head, in a buffer where they are `step` apart. No function: the parameters that name the buffer
+    /// may be in memory that is only read, which a function's parameter cannot say in SPIR-V.
     fn load(&self, text: &mut String, i: usize) {
         let (ty, name, len) = (self.types[i], NAMES[i], self.sizes[usize::from(i == 2)]);
         let storage = ty.storage();
-        // The parameters that name the buffer may be in memory that is only read.
-        let _ = writeln!(text, "vec4 {name}_at(readonly Buffer_{storage} b, IDX base, IDX step, uint d) {{");
-        if self.vectors[i] {
-            let value = |c: usize| load(ty, &format!("x[{c}]"));
-            let _ = writeln!(
+        let vector = |value: &dyn Fn(usize) -> String| format!("vec4({})", [0, 1, 2, 3].map(value).join(", "));
+        let _ = if self.vectors[i] {
+            let values = vector(&|c| load(ty, &format!("x[{c}]")));
+            writeln!(
                 text,
-                "  {} x = LOAD_VEC4({storage}, b, (base + d) / 4);\n  return vec4({}, {}, {}, {});\n}}",
-                vec4_of(storage),
-                value(0),
-                value(1),
-                value(2),
-                value(3),
-            );
-            return;
-        }
-        let value = |c: usize| {
-            let value = load(ty, &format!("AT({storage}, b, base + (d + {c}u) * step)"));
-            format!("d + {c}u < {len}u ? {value} : 0.0f")
+                "vec4 {name}_of({} x) {{ return {values}; }}\n\
+                 #define {name}_at(b, base, step, d) {name}_of(LOAD_VEC4({storage}, b, ((base) + (d)) / 4))",
+                vec4_of(storage)
+            )
+        } else {
+            let values = vector(&|c| {
+                let value = load(ty, &format!("AT({storage}, b, (base) + ((d) + {c}u) * (step))"));
+                format!("(d) + {c}u < {len}u ? {value} : 0.0f")
+            });
+            writeln!(text, "#define {name}_at(b, base, step, d) {values}")
         };
-        let _ = writeln!(text, "  return vec4({}, {}, {}, {});\n}}", value(0), value(1), value(2), value(3));
     }
 
     /// The macro that stores four elements along a head.
