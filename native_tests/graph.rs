@@ -224,6 +224,22 @@ fn recorded_calls_are_one_graph() {
 }
 
 #[test]
+fn what_nothing_reads_is_left_out() {
+    let [a, b] = [1f32, 2.0].map(|x| upload(&vec![x; N as usize]));
+    for (result, expected) in [(0, 12.0), (1, 5.0)] {
+        let (recording, sums) = record(&a, &b);
+        let graph = recording.graph(&[&sums[result]]).unwrap().0;
+        assert_eq!(graph.commands(), commands_of_scaled_sum());
+        let other = upload(&vec![4f32; N as usize]);
+        let allocations = [&other, &a].map(|buffer| buffer.allocation().unwrap());
+        let operands = [0, 1].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
+        let results = graph.replay_all(&context(), &operands, |_| None).unwrap();
+        assert_eq!(download::<f32>(&results[0]), [expected * N as f32]);
+    }
+    assert_eq!(record(&a, &b).0.graph(&[&a]).unwrap().0.commands(), 0);
+}
+
+#[test]
 fn a_recording_of_one_buffer_twice_is_for_one_buffer_twice() {
     let [a, b] = [1f32, 2.0].map(|x| upload(&vec![x; N as usize]));
     let allocations = [&a, &b].map(|buffer| buffer.allocation().unwrap());

@@ -3,7 +3,7 @@
 //
 // Algorithm: a workgroup goes through the keys in steps. It keeps for each query the largest score so far, the sum of exp(score -
 //   largest), and the weighted sum of the values, and scales both sums down when a larger score comes. Parts of the keys are combined in
-//   the same way by COMBINE.
+//   the same way by COMBINE, as attention_combine.glsl does.
 // Domain: all numbers. Scores of -Inf have no weight; a query of such scores alone, or with a score of NaN or +Inf, is NaN.
 // Error: that of the sums of type SUM, an ulp for each exp, and half an ulp for each time that the largest score changes.
 // Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018); T. Dao et al., "FlashAttention" (2022).
@@ -29,15 +29,12 @@
 //                          takes it from p.k_new in place of p.k, both of type KEY_BUFFER,
 //   STORE_VALUES(at, d, v) for the result's four elements from d on, of type TOTAL4.
 
-// Four partial sums. The macros of memory paste the name of a type, which SUM has to be replaced by first.
-#define LOAD_SUMS(T, at) LOAD_VEC4(T, p.sums, at)
-#define SET_SUMS(T, at, x) SET_VEC4(T, p.sums, at, x)
-
-const uint DEPTH4 = (DEPTH + 3) / 4, VALUES4 = (VALUES + 3) / 4;
-
 #if COMBINE
 
-const uint PARTS_AT_ONCE = min(SPLITS, 8);
+#define PARTIAL_SUMS p.sums
+#define PARTIAL_MAXIMA p.maxima
+#define PARTIAL_TOTALS p.totals
+#include "lib/attention_combine.glsl"
 
 // A query's column of four is a thread's.
 void main() {
@@ -48,38 +45,17 @@ void main() {
   if (item >= queries * VALUES4) return;
   IDX query = item / VALUES4;
   uint d = uint(item % VALUES4);
-  float largest = -F32_INF;
-  SUM4 sum = SUM4(0);
-  TOTAL total = TOTAL(0);
-  // Several parts at once, so that their loads overlap. Those beyond the last one repeat it, and are not added.
-  [[dont_unroll]] for (uint first = 0; first < SPLITS; first += PARTS_AT_ONCE) {
-    float maxima[PARTS_AT_ONCE];
-    TOTAL totals[PARTS_AT_ONCE];
-    SUM4 sums[PARTS_AT_ONCE];
-    float next = largest;
-    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) {
-      IDX at = min(first + part, SPLITS - 1) * queries + query;
-      maxima[part] = AT(float, p.maxima, at);
-      totals[part] = AT(TOTAL, p.totals, at);
-      sums[part] = LOAD_SUMS(SUM, at * VALUES4 + d);
-    }
-    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) next = max(next, maxima[part]);
-    float base = next == -F32_INF ? 0.0f : next, scale = nx_exp(largest - base);
-    largest = next;
-    total *= TOTAL(scale);
-    sum *= SUM(scale);
-    [[unroll]] for (uint part = 0; part < PARTS_AT_ONCE; part++) {
-      if (first + part >= SPLITS) break;
-      scale = nx_exp(maxima[part] - base);
-      total += TOTAL(scale) * totals[part];
-      sum += SUM(scale) * sums[part];
-    }
-  }
+  TOTAL4 mean = combined(query, d, queries);
   IDX batch = QUERIES == 1 ? query : query / p.queries;
-  STORE_VALUES(c_batch(batch) + c_row(query - batch * p.queries), d * 4, MEAN(sum, total));
+  STORE_VALUES(c_batch(batch) + c_row(query - batch * p.queries), d * 4, mean);
 }
 
 #else
+
+const uint DEPTH4 = (DEPTH + 3) / 4, VALUES4 = (VALUES + 3) / 4;
+
+// Four partial sums. The macros of memory paste the name of a type, which SUM has to be replaced by first.
+#define SET_SUMS(T, at, x) SET_VEC4(T, p.sums, at, x)
 
 const uint ROW_THREADS = QUERIES / ROWS, THREADS = ROW_THREADS * COLUMN_THREADS;
 const uint KEYS_OF_THREAD = KEYS * KEY_THREADS / COLUMN_THREADS, KEY_STEP = COLUMN_THREADS / KEY_THREADS;

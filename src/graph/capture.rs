@@ -1,5 +1,6 @@
 //! The capture of a call: its commands, and which of them read and write which allocation.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -59,7 +60,34 @@ pub(super) struct CapturedLaunch {
     pub operations: u64,
 }
 
+/// What a kernel computed an allocation's contents from.
+struct Producer {
+    id: u64,
+    /// How many commands there were then.
+    commands: usize,
+    value: Arc<dyn Any + Send + Sync>,
+}
+
 impl CapturedCommand {
+    /// Gives each allocation another index.
+    fn renumber(&mut self, number: impl Fn(Index) -> Index) {
+        let renumber = |index: &mut Index| *index = number(*index);
+        match self {
+            CapturedCommand::Launch(launch) => {
+                launch.reads.iter_mut().chain(&mut launch.writes).for_each(renumber);
+                launch.bindings.iter_mut().for_each(|binding| renumber(&mut binding.0));
+                launch.in_place.iter_mut().for_each(|(read, written)| [read, written].into_iter().for_each(renumber));
+                for (_, slot) in &mut launch.slots {
+                    if let Slot::Address(index) = slot {
+                        renumber(index);
+                    }
+                }
+            }
+            CapturedCommand::Zero { target, .. } => renumber(target),
+            CapturedCommand::Copy { from, to, .. } => [&mut from.0, &mut to.0].into_iter().for_each(renumber),
+        }
+    }
+
     /// The allocations that the command reads and writes.
     pub fn uses(&self) -> CommandUses {
         let one = |index| SmallVec::from_slice(&[index]);
@@ -98,6 +126,8 @@ pub(super) struct Capture {
     pub donated: Vec<(Index, u64)>,
     pub inner: SmallVec<[InnerAllocation; 4]>,
     pub commands: Vec<CapturedCommand>,
+    /// For allocations that a command wrote last, see [`Context::set_producer`](super::Context::set_producer).
+    producers: Vec<Producer>,
     /// Whether the commands are all that the call did, and can be replayed on other operands.
     pub complete: bool,
 }
@@ -116,6 +146,7 @@ impl Capture {
             donated: vec![],
             inner: SmallVec::new(),
             commands: vec![],
+            producers: vec![],
             complete: true,
         }
     }
@@ -146,6 +177,16 @@ impl Capture {
     pub fn truncate(&mut self, (commands, inner): (usize, usize)) {
         self.commands.truncate(commands);
         self.inner.truncate(inner);
+        self.producers.retain(|producer| producer.commands <= commands);
+    }
+
+    /// What the contents of an allocation were computed from, until a command writes it again.
+    pub fn set_producer(&mut self, allocation: &Allocation, value: Arc<dyn Any + Send + Sync>) {
+        self.producers.push(Producer { id: allocation.id, commands: self.commands.len(), value });
+    }
+
+    pub fn producer(&self, allocation: &Allocation) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.producers.iter().find(|producer| producer.id == allocation.id).map(|producer| producer.value.clone())
     }
 
     /// Gives the capture up, because the call does something that its commands do not show.
@@ -253,6 +294,7 @@ impl Capture {
 
     /// The index of an allocation that is written.
     fn written(&mut self, allocation: &Allocation) -> Index {
+        self.producers.retain(|producer| producer.id != allocation.id);
         self.read(allocation).unwrap_or_else(|Unreplayable| {
             self.inner.push(InnerAllocation { id: allocation.id, size: allocation.size, constant: None });
             self.operands.len() + self.inner.len() - 1
@@ -262,6 +304,39 @@ impl Capture {
     /// The position among the inner allocations of one that commands write.
     pub fn position_made(&self, allocation: &Allocation) -> Option<usize> {
         self.inner.iter().position(|inner| inner.id == allocation.id && inner.constant.is_none())
+    }
+
+    /// Leaves out commands that write nothing but what no later command reads, and what they wrote. Allocations of these identities are kept.
+    pub fn remove_unread(&mut self, kept: &[u64]) {
+        let operands = self.operands.len();
+        let mut read: Vec<bool> = self.inner.iter().map(|inner| kept.contains(&inner.id)).collect();
+        let mut needed = vec![false; self.commands.len()];
+        for (needed, command) in needed.iter_mut().zip(&self.commands).rev() {
+            let CommandUses { reads, writes, .. } = command.uses();
+            let checks = command.launch().is_some_and(|launch| !launch.checked.is_empty());
+            let inner = |index: &Index| index.checked_sub(operands);
+            *needed = checks || writes.iter().any(|write| inner(write).is_none_or(|write| read[write]));
+            if *needed {
+                reads.iter().filter_map(inner).for_each(|index| read[index] = true);
+            }
+        }
+        if needed.iter().all(|&needed| needed) {
+            return;
+        }
+        let mut needed = needed.into_iter();
+        self.commands.retain(|_| needed.next().unwrap_or(true));
+        let mut used: Vec<bool> = self.inner.iter().map(|inner| inner.constant.is_some()).collect();
+        let uses: Vec<_> = self.commands.iter().map(CapturedCommand::uses).collect();
+        uses.iter()
+            .flat_map(CommandUses::all)
+            .filter_map(|index| index.checked_sub(operands))
+            .for_each(|index| used[index] = true);
+        let count = |count: &mut usize, &used: &bool| Some(std::mem::replace(count, *count + usize::from(used)));
+        let positions: Vec<usize> = used.iter().scan(0, count).collect();
+        let number = |index: Index| index.checked_sub(operands).map_or(index, |inner| operands + positions[inner]);
+        self.commands.iter_mut().for_each(|command| command.renumber(number));
+        let mut used = used.into_iter();
+        self.inner.retain(|_| used.next().unwrap_or(true));
     }
 
     /// Puts commands that do not depend on each other beside each other. What a command writes decides whether it keeps its position.

@@ -1,5 +1,6 @@
 //! What a call carries through all that it calls.
 
+use std::any::Any;
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -212,6 +213,17 @@ impl<'a> Context<'a> {
         let bytes = reads.iter().chain(writes).map(|allocation| allocation.size).sum::<u64>();
         let reversed = bytes >= CACHE_EXCEEDED_BYTES && !self.gpu.reversed.fetch_xor(true, Relaxed);
         if reversed { groups.iter().product() } else { 0 }
+    }
+
+    /// Says what the contents of an allocation were just computed from, which later kernels of a recording may read in place of it: its own kernel
+    /// is left out of the graph where all do.
+    pub fn set_producer(&self, allocation: &Allocation, producer: Arc<impl Any + Send + Sync>) {
+        self.captured(|capture| capture.set_producer(allocation, producer));
+    }
+
+    /// What the contents of an allocation were computed from, where that is a `T`.
+    pub fn producer<T: Any + Send + Sync>(&self, allocation: &Allocation) -> Option<Arc<T>> {
+        self.capture.as_ref()?.borrow().producer(allocation)?.downcast().ok()
     }
 
     fn captured(&self, record: impl FnOnce(&mut Capture)) {

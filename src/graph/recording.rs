@@ -114,6 +114,7 @@ impl Recording {
         }
         // An input that is a result stays the caller's.
         self.capture.donated.retain(|&(position, _)| !sources.contains(&ResultSource::Input(position)));
+        self.capture.remove_unread(&made.iter().map(|made| made.0).collect::<Vec<_>>());
         self.capture.order_by_level();
         let alone = self.first_alone && sources.first() == Some(&ResultSource::Made(0));
         let graph = Graph::of(self.capture, made.iter().map(|made| made.1), GraphKind { batched: false, alone })?;

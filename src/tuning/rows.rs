@@ -80,11 +80,10 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
 pub fn prologue_schedule(
     rows: &RowProgram,
     problem: RowProblem,
-    (launch, accumulator): (&FusionLaunch, &Accumulator),
+    launch: (&FusionLaunch, &Accumulator),
     caps: &Capabilities,
 ) -> Option<RowSchedule> {
-    let LoopNest::Reduce(reduce) = launch.schedule.nest else { return None };
-    let threads = reduce.output_threads * reduce.reduction_threads;
+    let (threads, exchanged) = invocations_and_bytes(launch)?;
     // What the kernel shares with the prologue has no place for the index of an extreme, nor complex sums.
     let plain = |node: &Node| {
         !matches!(node.attribute, Attribute::Arg { .. })
@@ -101,8 +100,6 @@ pub fn prologue_schedule(
     let (_, lanes) = gpu_shape(1, problem.len, problem.kept, caps);
     let lanes = lanes.min(threads.into());
     let schedule = of_shape(problem, (u64::from(threads) / lanes, lanes), caps);
-    let outputs = u64::from(4 * reduce.output_vectors).max(1);
-    let exchanged = u64::from(threads / reduce.lanes) * outputs * accumulator.bytes();
     // A sum for each subgroup of each reduction, in doubles and compensated at most.
     let partials = rows.program.nodes.len() as u64 * u64::from(threads / schedule.subgroup_lanes) * 16;
     let kept = match schedule.kept {
@@ -112,6 +109,21 @@ pub fn prologue_schedule(
     };
     let row = problem.len.next_multiple_of(4) * result.size();
     (exchanged + partials + kept + row <= caps.max_shared.into()).then_some(schedule)
+}
+
+/// The invocations by which the workgroups of a reduction that reads a row of `bytes` bytes each combine it from attention's parts, where that is
+/// faster than a kernel of its own.
+pub fn combining_threads(bytes: u64, launch: (&FusionLaunch, &Accumulator), caps: &Capabilities) -> Option<u32> {
+    let (threads, exchanged) = invocations_and_bytes(launch)?;
+    (!caps.cpu && exchanged + bytes <= caps.max_shared.into()).then_some(threads)
+}
+
+/// The invocations of a reduction's workgroup, and the bytes of shared memory through which they exchange what they have.
+fn invocations_and_bytes((launch, accumulator): (&FusionLaunch, &Accumulator)) -> Option<(u32, u64)> {
+    let LoopNest::Reduce(reduce) = launch.schedule.nest else { return None };
+    let threads = reduce.output_threads * reduce.reduction_threads;
+    let outputs = u64::from(4 * reduce.output_vectors).max(1);
+    Some((threads, u64::from(threads / reduce.lanes) * outputs * accumulator.bytes()))
 }
 
 /// The schedule of workgroups of so many rows, with so many invocations for each.

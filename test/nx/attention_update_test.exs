@@ -178,6 +178,47 @@ defmodule Nx.Vulkan.AttentionUpdateTest do
     end
   end
 
+  # The kernels that combine parts of keys in a definition's third call, which is replayed; its results are `expected`.
+  defp combining(fun, args, expected) do
+    compiled = Nx.Defn.jit(fun, compiler: Compiler)
+    for _ <- 1..3, do: assert_same(apply(compiled, args), expected)
+    Enum.filter(kernels(fn -> apply(compiled, args) end), &(&1 =~ "combine attention"))
+  end
+
+  test "a product of a token's attention combines the parts of the keys" do
+    for type <- [:f32, :bf16, :f16], {heads, keys, head} <- [{4, 700, 16}, {3, 300, 64}] do
+      row = tensor({1, 3 * heads * head}, type)
+      [k, v] = for _ <- 1..2, do: tensor({heads, keys, head}, type)
+      [matrix, position] = [tensor({heads * head, 12}, type), to_device(Nx.tensor(keys - 2))]
+      project = fn x, matrix -> x |> Nx.reshape({1, heads * head}) |> Nx.dot(matrix) end
+
+      projected = fn row, k, v, position, matrix ->
+        {out, k, v} = token(row, k, v, position, [true, true])
+        {project.(out, matrix), k, v}
+      end
+
+      {out, new_k, new_v} = compiled(&token(&1, &2, &3, &4, [true, true])).(row, k, v, position)
+      product = compiled(project).(out, matrix)
+      args = [row, k, v, position, matrix]
+      by_product = combining(projected, args, {product, new_k, new_v})
+
+      # A result needs a kernel of its own.
+      with_result = fn row, k, v, position, matrix ->
+        {out, k, v} = token(row, k, v, position, [true, true])
+        {out, project.(out, matrix), k, v}
+      end
+
+      alone = combining(with_result, args, {out, product, new_k, new_v})
+
+      if System.get_env("NX_VULKAN_DISABLE") == "cpu" do
+        assert ["combine attention, reduce" <> _] = by_product
+        assert ["combine attention 1" <> _, "combine attention, reduce" <> _] = Enum.sort(alone)
+      else
+        assert Enum.all?(by_product, &String.starts_with?(&1, "combine attention, reduce"))
+      end
+    end
+  end
+
   # Caches as {batch, keys, heads, head}; each head of keys is that of `times` heads of queries.
   defp grouped(q, k, v, cached_k, cached_v, position, times) do
     [k, v] =

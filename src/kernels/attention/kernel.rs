@@ -224,32 +224,20 @@ impl AttentionKernel {
         if lanes > 1 {
             text.push_str("#include \"lib/exchange.glsl\"\n");
         }
-        let vector = |compute| if compute == Compute::Double { "dvec4" } else { "vec4" };
         let _ = write!(
             text,
-            "layout(local_size_x = {threads}) in;\n\
-             #define LOOP {}\n#define SUM {}\n#define SUM4 {}\n#define TOTAL {}\n#define MULTIPLY_ADD(a, b, c) {}\n",
+            "layout(local_size_x = {threads}) in;\n#define LOOP {}\n#define MULTIPLY_ADD(a, b, c) {}\n",
             // Compilers of GPUs unroll them to have loads ahead; a CPU driver would take seconds.
             match loads {
                 _ if caps.kind == "cpu" => "[[dont_unroll]]",
                 KeyLoads::Prefetched => "[[unroll]]",
                 _ => "",
             },
-            self.accumulator.glsl(),
-            vector(self.accumulator),
-            self.total.glsl(),
             multiply_add(caps, self.accumulator),
         );
-        // `AT` with 64-bit indices pastes the name that it gets.
-        let total = self.total.glsl();
-        let _ = writeln!(text, "#define Buffer_TOTAL Buffer_{total}\n#define SIZE_TOTAL SIZE_{total}");
-        let mean = match self.total {
-            // Off by two ulps of f32 at most: results have the operands' 16 bits.
-            _ if loads == KeyLoads::Matrices => "((s) * (1.0f / (t)))",
-            Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
-            _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
-        };
-        let _ = writeln!(text, "#define TOTAL4 {}\n#define MEAN(s, t) {mean}", vector(self.total));
+        // Off by two ulps of f32 at most: results have the operands' 16 bits.
+        let mean = (loads == KeyLoads::Matrices).then_some("((s) * (1.0f / (t)))");
+        sum_macros(text, self.accumulator, self.total, mean);
     }
 
     /// How elements are read and written, and where they are.
@@ -336,6 +324,23 @@ impl AttentionKernel {
         }
         text.push_str("}\n#define STORE_VALUES(at, d, v) store_values(at, d, v)\n");
     }
+}
+
+/// The macros of sums of products and of weights, and of their quotients, which are exact but for rounding unless `mean` is given.
+pub(super) fn sum_macros(text: &mut String, accumulator: Compute, total: Compute, mean: Option<&str>) {
+    let vector = |compute| if compute == Compute::Double { "dvec4" } else { "vec4" };
+    let mean = mean.unwrap_or(match total {
+        Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
+        _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
+    });
+    let (sum4, total4) = (vector(accumulator), vector(total));
+    let (sum, total) = (accumulator.glsl(), total.glsl());
+    // `AT` with 64-bit indices pastes the name that it gets.
+    let _ = write!(
+        text,
+        "#define SUM {sum}\n#define SUM4 {sum4}\n#define TOTAL {total}\n#define TOTAL4 {total4}\n\
+         #define Buffer_TOTAL Buffer_{total}\n#define SIZE_TOTAL SIZE_{total}\n#define MEAN(s, t) {mean}\n"
+    );
 }
 
 /// The function `name` of an index along several axes: the sum of its parts' strides `p.{name}{axis}`.

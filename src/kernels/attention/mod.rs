@@ -2,10 +2,13 @@
 //! `shaders/lib/attention.glsl` and `attention_matrix.glsl`; tiles and the split along the keys are the choice of `tuning::attention`, and where in an expression
 //! attention is, the compiler's.
 
+mod combination;
 mod kernel;
 #[cfg(test)]
 mod tests;
 mod update;
+
+use std::sync::Arc;
 
 use super::contraction::OperandView;
 use super::fusion::Epilogue;
@@ -17,6 +20,7 @@ use crate::program::layout::check_bounds;
 use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type, elements};
 use crate::tuning::attention::{AttentionProblem, AttentionStrategy, KeyLoads, choose};
+pub use combination::{Combination, CombinationText};
 use kernel::{AttentionArgs, AttentionKernel};
 use update::UpdateMemory;
 pub use update::{AttentionUpdate, RowPosition};
@@ -107,6 +111,13 @@ impl Attention<'_> {
         launch(cx, &self.kernel(&problem, &strategy, total, false), &args)?;
         if splits > 1 {
             launch(cx, &self.kernel(&problem, &strategy, total, true), &args)?;
+        }
+        if let Some(partials) = partials
+            && self.is_in_order(&problem)
+        {
+            let (ty, accumulator, queries) = (self.ty, strategy.accumulator, batches * queries);
+            let text = CombinationText { ty, accumulator, total, splits, queries, values };
+            cx.set_producer(&result, Arc::new(Combination { partials, text }));
         }
         let result = Buffer::new(bytes, result);
         let updated = memory.into_iter().flatten().map(|memory| memory.updated);

@@ -1,6 +1,8 @@
 //! Attention against means that the host computes, of tiles and updates that devices would not choose here.
 
 use super::*;
+use crate::graph::{Operand, Recording};
+use crate::kernels::contraction::{Axis, Contraction};
 use crate::memory::Blocking;
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, dense_strides, op};
@@ -220,6 +222,77 @@ fn an_attention_that_puts_rows_has_the_bits_of_one_that_reads_them() {
             assert_eq!(bits(cx, buffer), bits(cx, &upload(cx, host)));
         }
     }
+}
+
+/// Products of the result of an attention, as one row, with a matrix, in recordings: the number of commands where the parts of the keys must be combined
+/// by a kernel of their own, and where the product's kernel may do that.
+fn products_of_parts(cx: &Context, ty: Type, sizes: [u64; 5], splits: u64, along_k: bool) -> [usize; 2] {
+    let heads = Heads::new(cx, sizes);
+    let len = sizes[0] * sizes[1] * sizes[4];
+    let outputs = 12;
+    let narrow = |x: &f32| (x.to_bits() >> 16) as u16;
+    let numbers = numbers(len * outputs, 5);
+    let matrix = match ty {
+        Type::F32 => upload(cx, &numbers),
+        _ => upload(cx, &numbers.iter().map(narrow).collect::<Vec<_>>()),
+    };
+    let mut caps = cx.caps().clone();
+    caps.cpu = false;
+    let attend = |cx: &Context| {
+        let attention = Attention { ty, ..heads.attention() };
+        attention.run_by(cx, |problem| {
+            let mut strategy = choose(problem, &caps);
+            strategy.chunk = sizes[2].div_ceil(splits).next_multiple_of(strategy.tile.keys.into());
+            strategy.splits = sizes[2].div_ceil(strategy.chunk);
+            strategy
+        })
+    };
+    let [k_step, n_step] = if along_k { [1, len as i64] } else { [outputs as i64, 1] };
+    let axis = |dim, [a, b, c]: [i64; 3]| vec![Axis { dim, a, b, c, padded: None }];
+    let multiply = |cx: &Context, row: &Buffer| {
+        let view = |buffer| OperandView { buffer, ty, offset: 0 };
+        let (columns, depth) = (axis(outputs, [0, n_step, 1]), axis(len, [1, k_step, 0]));
+        let (a, b) = (view(row), view(&matrix));
+        let product = Contraction { ty, a, b, batch: vec![], rows: vec![], columns, depth, padded_axes: vec![] };
+        Ok([product.run(cx, None)?.result])
+    };
+    let operands = heads.buffers.each_ref().map(|buffer| (buffer.allocation().unwrap(), buffer.len()));
+    let given = matrix.allocation().unwrap();
+    let inputs: Vec<_> = operands.iter().map(|(allocation, len)| Operand::Buffer(allocation, *len)).collect();
+    let inputs = [inputs, vec![Operand::Buffer(&given, matrix.len())]].concat();
+    let expected = {
+        let row = &attend(cx).unwrap()[0];
+        let [product] = multiply(cx, row).unwrap();
+        (bits(cx, row), bits(cx, &product))
+    };
+    let record = |keeps_row: bool| {
+        let (recording, row) = Recording::new(&inputs, &[], true).call(cx, attend);
+        let row = &row.unwrap()[0];
+        let (recording, product) = recording.unwrap().call(cx, |cx| multiply(cx, row));
+        let product = &product.unwrap()[0];
+        let results = if keeps_row { vec![product, row] } else { vec![product] };
+        let graph = recording.unwrap().graph(&results).unwrap().0;
+        let replayed = graph.replay_all(cx, &inputs, |_| None).unwrap();
+        for (result, expected) in [product].into_iter().chain(&replayed).zip([&expected.1, &expected.1, &expected.0]) {
+            assert!(bits(cx, result) == *expected, "{ty:?} {sizes:?} in {splits} parts, along k: {along_k}");
+        }
+        graph.commands()
+    };
+    [record(true), record(false)]
+}
+
+#[test]
+fn products_combine_the_parts_of_keys_to_the_same_bits() {
+    let cx = &Context::new(crate::gpu::gpu().unwrap(), Blocking::Allowed);
+    for (sizes, splits) in [([3, 1, 200, 16, 8], 3), ([2, 1, 900, 8, 64], 12), ([4, 2, 90, 12, 4], 2)] {
+        for (ty, along_k) in [(Type::F32, true), (Type::F32, false), (Type::BF16, true)] {
+            let [with_row, without] = products_of_parts(cx, ty, sizes, splits, along_k);
+            assert_eq!(without, with_row - usize::from(!cx.caps().cpu), "{ty:?} {sizes:?}");
+        }
+    }
+    // Rows of other vectors, and of values that are not in their order, are read.
+    let [with_row, without] = products_of_parts(cx, Type::F32, [3, 1, 200, 16, 6], 3, true);
+    assert_eq!(without, with_row);
 }
 
 #[test]

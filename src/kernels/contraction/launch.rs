@@ -8,7 +8,7 @@ use super::panels::{MatmulOperand, PanelResult, Panels};
 use super::stores::KernelEpilogue;
 use crate::error::Attempt;
 use crate::graph::{Context, Operand};
-use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, Row};
+use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, RowSource};
 use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::types::Compute;
@@ -54,19 +54,19 @@ pub fn with_prologue(
     cx: &Context,
     strategy: &Strategy,
     operands: [&AllocationHandle; 2],
-    (row, position): (&Row, usize),
+    (source, position): (RowSource, usize),
     epilogue: Option<&Epilogue>,
 ) -> Attempt<Option<EpilogueResults>> {
     let Method::Reduction(ty) = strategy.method else { return Ok(None) };
     let separate =
         |epilogue: &Epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()) == EpilogueUse::Separate;
-    let whole = strategy.shape.operands[position].offset == 0;
+    let whole = strategy.shape.operands[position].offset == 0 && strategy.shape.padded_axes.is_empty();
     if !strategy.copies.is_empty() || !whole || epilogue.is_some_and(separate) {
         return Ok(None);
     }
     let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
     let (program, operands) = contraction.reduction(ty);
-    fusion::run_with_prologue(cx, &program, &[operands[1 - position]], (row, position), epilogue)
+    fusion::run_with_prologue(cx, &program, &[operands[1 - position]], (source, position), epilogue)
 }
 
 /// Memory for the copies that a strategy asks for.

@@ -22,7 +22,8 @@ mod stores;
 
 use crate::error::Attempt;
 use crate::graph::Context;
-use crate::kernels::fusion::{Epilogue, EpilogueResults, Row};
+use crate::kernels::attention::Combination;
+use crate::kernels::fusion::{Epilogue, EpilogueResults, Row, RowSource};
 use crate::memory::Buffer;
 use crate::program::Type;
 pub use crate::tuning::contraction::{Axis, PaddedAxis};
@@ -66,20 +67,18 @@ pub struct Contraction<'a> {
 impl Contraction<'_> {
     /// Computes the dense tensor `c` or, with an epilogue, what that makes of it.
     pub fn run(self, cx: &Context, epilogue: Option<&Epilogue>) -> Attempt<EpilogueResults> {
-        let [a, b] = [self.a.buffer, self.b.buffer];
-        let shape = self.checked_shape(cx)?;
-        if let Some(epilogue) = epilogue {
-            epilogue.check(cx, shape.ty, shape.groups().elements())?;
-        }
-        let strategy = choose(shape, cx.caps())?;
-        launch::run(cx, &strategy, [&*a.allocation()?, &*b.allocation()?], epilogue)
+        self.run_with(cx, None, epilogue)
     }
 
     /// As [`Self::run`], of a contraction whose operand of that position, `a` or `b`, is a row that is not computed yet, and has memory for it.
-    pub fn run_on_row(
+    pub fn run_on_row(self, cx: &Context, row: (&Row, usize), epilogue: Option<&Epilogue>) -> Attempt<EpilogueResults> {
+        self.run_with(cx, Some(row), epilogue)
+    }
+
+    fn run_with(
         self,
         cx: &Context,
-        (row, position): (&Row, usize),
+        row: Option<(&Row, usize)>,
         epilogue: Option<&Epilogue>,
     ) -> Attempt<EpilogueResults> {
         let memory = [self.a, self.b].map(|operand| operand.buffer);
@@ -89,10 +88,24 @@ impl Contraction<'_> {
         }
         let strategy = choose(shape, cx.caps())?;
         let [a, b] = [memory[0].allocation()?, memory[1].allocation()?];
-        if let Some(results) = launch::with_prologue(cx, &strategy, [&*a, &*b], (row, position), epilogue)? {
+        let produced = [&a, &b].map(|operand| cx.producer::<Combination>(operand));
+        let combination = |position: usize| {
+            let combination = produced[position].as_deref()?;
+            let same = combination.text().ty == strategy.shape.operands[position].ty;
+            same.then_some((RowSource::Combination(combination), position))
+        };
+        let source = match row {
+            Some((row, position)) => Some((RowSource::Program(row), position)),
+            None => combination(0).or_else(|| combination(1)),
+        };
+        if let Some(source) = source
+            && let Some(results) = launch::with_prologue(cx, &strategy, [&*a, &*b], source, epilogue)?
+        {
             return Ok(results);
         }
-        row.write(cx, [&a, &b][position])?;
+        if let Some((row, position)) = row {
+            row.write(cx, [&a, &b][position])?;
+        }
         launch::run(cx, &strategy, [&*a, &*b], epilogue)
     }
 

@@ -116,7 +116,7 @@ fn check(cx: &Context, (ty, position): (Type, usize), [n, k]: [u64; 2], along_k:
     let strategy = choose(contraction().checked_shape(cx).unwrap(), cx.caps()).unwrap();
     let [row_memory, matrix_memory] = [&memory, &matrix].map(|buffer| buffer.allocation().unwrap());
     let [a, b] = if position == 0 { [&*row_memory, &*matrix_memory] } else { [&*matrix_memory, &*row_memory] };
-    let one = launch::with_prologue(cx, &strategy, [a, b], (&row, position), None).unwrap();
+    let one = launch::with_prologue(cx, &strategy, [a, b], (RowSource::Program(&row), position), None).unwrap();
     let takes = matches!(strategy.method, Method::Reduction(_)) && !cx.caps().cpu;
     // Longer rows may be split over workgroups, or keep too much for shared memory.
     assert!(if n == FEW && k <= 1024 { one.is_some() == takes } else { one.is_none() || takes }, "{name}");

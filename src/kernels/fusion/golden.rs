@@ -10,6 +10,7 @@ use std::{env, fs};
 use smallvec::SmallVec;
 
 use super::kernel::FusionKernel;
+use super::prologue::Prologue;
 use super::rows::Row;
 use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
@@ -239,9 +240,15 @@ fn kernels(program: &Program, row: Option<&RowProgram>, caps: &Capabilities) -> 
     let text = |launch: &FusionLaunch| {
         let prologue = row.and_then(|rows| {
             let (sound, accumulator) = (rows.check().unwrap(), Accumulator::of(program, &layout, caps)?);
-            Row { rows, sound, operands: &[] }.prologue(0, (&layout, launch), &accumulator, caps)
+            Row { rows, sound, operands: &[] }.prologue((&layout, launch), &accumulator, caps)
         });
-        let kernel = FusionKernel::new(program, &layout, launch.schedule, prologue, None);
+        let kernel = FusionKernel::new(
+            program,
+            &layout,
+            launch.schedule,
+            prologue.map(|rows| (0, Prologue::Program(rows.into()))),
+            None,
+        );
         let text = kernel.source(caps, PARAMETERS);
         let (_, text) = text.split_once(PARAMETERS).unwrap();
         format!("// {} workgroups, chunk {}\n{text}", launch.groups, launch.chunk)

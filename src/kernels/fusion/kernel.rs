@@ -1,12 +1,12 @@
 //! The kernel of a program: what its text depends on, and its parameters.
 
 use super::epilogue::Destination;
-use super::rows::PrologueArgs;
+use super::prologue::{Prologue, PrologueArgs};
 use crate::device::Capabilities;
 use crate::graph::{Name, Operand, Params};
 use crate::kernels::KernelSpec;
 use crate::memory::{Allocation, AllocationHandle};
-use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, RowPrologue, Schedule, emit};
+use crate::program::emit::{LoopNest, MapTraversal, ReduceSchedule, Schedule, emit};
 use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::{Layout, Pattern, View};
 use crate::program::op::Typing;
@@ -19,7 +19,8 @@ pub(super) struct FusionKernel {
     program: Program,
     layout: Layout,
     schedule: Schedule,
-    prologue: Option<RowPrologue>,
+    /// The prologue, and the input that it computes.
+    prologue: Option<(usize, Prologue)>,
     epilogue: Option<EpilogueProgram>,
 }
 
@@ -59,7 +60,7 @@ impl FusionKernel {
         program: &Program,
         layout: &Layout,
         schedule: Schedule,
-        prologue: Option<RowPrologue>,
+        prologue: Option<(usize, Prologue)>,
         epilogue: Option<EpilogueProgram>,
     ) -> Self {
         let window = matches!(schedule.nest, LoopNest::Window(_));
@@ -79,7 +80,8 @@ impl KernelSpec for FusionKernel {
 
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         let Self { program, layout, schedule, prologue, epilogue } = self;
-        emit(program, layout, *schedule, prologue.as_ref(), epilogue.as_ref(), parameters, caps)
+        let prologue = prologue.as_ref().map(|(input, prologue)| (*input, prologue.emit(caps)));
+        emit(program, layout, *schedule, prologue, epilogue.as_ref(), parameters, caps)
     }
 
     fn name(&self) -> String {
@@ -90,7 +92,7 @@ impl KernelSpec for FusionKernel {
             LoopNest::Map { .. } => "map",
             LoopNest::Tile { .. } => "transposing map",
         };
-        let prologue = self.prologue.as_ref().map(|prologue| format!("rows {}, ", prologue.rows.program.summary()));
+        let prologue = self.prologue.as_ref().map(|(_, prologue)| format!("{}, ", prologue.name()));
         format!("{}{kind} {}", prologue.unwrap_or_default(), self.program.summary())
     }
 
@@ -106,7 +108,7 @@ impl KernelSpec for FusionKernel {
             LoopNest::Fold { .. } => 0,
             _ if from_partial => layout.outputs() * args.partials.map_or(0, |partials| partials.chunks),
             _ => {
-                let of_prologue = args.prologue.map_or(0, |prologue| prologue.row.operations() * args.groups);
+                let of_prologue = args.prologue.map_or(0, |prologue| prologue.operations() * args.groups);
                 of_prologue + args.program.arithmetic_nodes() * layout.outputs() * layout.reduced()
             }
         });
@@ -135,7 +137,7 @@ impl KernelSpec for FusionKernel {
         let program = args.program();
         program.inputs(params);
         if let Some(prologue) = &args.prologue {
-            prologue.program().inputs(params);
+            prologue.inputs(params);
         }
         if let (LoopNest::Map { .. }, Destination::Buffer(out)) = (self.schedule.nest, args.destination) {
             let output = layout.views.last().filter(|_| args.program.output.is_some());
@@ -157,7 +159,7 @@ impl KernelSpec for FusionKernel {
         }
         program.steps(params);
         if let Some(prologue) = &args.prologue {
-            prologue.program().steps(params);
+            prologue.steps(params);
         }
         if !to_partial {
             args.destination.indices(index64, params);

@@ -6,9 +6,11 @@ mod epilogue;
 mod golden;
 mod kernel;
 mod maps;
+mod prologue;
 mod rows;
 
 pub use maps::run_maps;
+pub use prologue::RowSource;
 pub use rows::{Row, run_rows};
 
 use smallvec::SmallVec;
@@ -26,7 +28,7 @@ use crate::tuning::fusion::{
 };
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
-use rows::PrologueArgs;
+use prologue::PrologueArgs;
 
 /// Runs a program on operands of its inputs' kinds; the result is a new dense buffer. Fails where the program is not sound, the
 /// device cannot run it, or the operands are too small for it.
@@ -76,7 +78,7 @@ pub fn run_with_prologue(
     cx: &Context,
     program: &Program,
     operands: &[Operand],
-    (row, input): (&Row, usize),
+    (source, input): (RowSource, usize),
     epilogue: Option<&Epilogue>,
 ) -> Attempt<Option<EpilogueResults>> {
     let mut layout = check_program(cx, program)?;
@@ -86,12 +88,12 @@ pub fn run_with_prologue(
     else {
         return Ok(None);
     };
-    let Some(prologue) = row.prologue(input, (&layout, &one), &accumulator, cx.caps()) else { return Ok(None) };
+    let Some(prologue) = source.prologue((&layout, &one), &accumulator, cx.caps()) else { return Ok(None) };
     let pass = |destination: Destination| {
         let epilogue = destination.epilogue(layout.index64);
-        let kernel = FusionKernel::new(program, &layout, one.schedule, Some(prologue), epilogue);
+        let kernel = FusionKernel::new(program, &layout, one.schedule, Some((input, prologue)), epilogue);
         let FusionLaunch { chunk, groups, .. } = one;
-        let (prologue, layout) = (Some(PrologueArgs { row, input }), &layout);
+        let (prologue, layout) = (Some(PrologueArgs { source, input }), &layout);
         let (partials, others) = (None, &[][..]);
         launch(
             cx,

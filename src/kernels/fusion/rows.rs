@@ -7,7 +7,7 @@ use crate::graph::{Context, Operand, Params};
 use crate::kernels::{KernelSpec, launch};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
-use crate::program::emit::{Accumulator, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, emit_rows, kept_in_memory};
+use crate::program::emit::{Accumulator, RowPrologue, RowSchedule, emit_rows, kept_in_memory};
 use crate::program::layout::Layout;
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
@@ -105,10 +105,9 @@ impl<'a> Row<'a> {
         self.sound.operations(&self.rows.program)
     }
 
-    /// As a prologue of a reduction's kernel that reads it as `input`, where that is faster.
+    /// As a prologue of a reduction's kernel that reads it, where that is faster.
     pub(super) fn prologue(
         &self,
-        input: usize,
         (layout, launch): (&Layout, &FusionLaunch),
         accumulator: &Accumulator,
         caps: &Capabilities,
@@ -118,23 +117,7 @@ impl<'a> Row<'a> {
         let schedule = prologue_schedule(self.rows, problem, (launch, accumulator), caps).filter(|_| fits)?;
         let rows = RowProgram { program: self.rows.program.without_parameters(), ..self.rows.clone() };
         let vectors = problem.len.div_ceil(4) as u32;
-        Some(RowPrologue { rows, sound: self.sound.without_parameters(), schedule, input, vectors })
-    }
-}
-
-/// What a launch of a kernel with a prologue reads for it.
-#[derive(Clone, Copy)]
-pub(super) struct PrologueArgs<'a> {
-    pub row: &'a Row<'a>,
-    /// The kernel's input that the row is.
-    pub input: usize,
-}
-
-impl<'a> PrologueArgs<'a> {
-    pub fn program(&self) -> ProgramArgs<'a> {
-        let Row { rows, sound: SoundRows { layout, .. }, operands } = self.row;
-        let (program, index64) = (&rows.program, layout.index64);
-        ProgramArgs { program, layout, operands, prefix: PROLOGUE_PARAMETERS, given: None, index64 }
+        Some(RowPrologue { rows, sound: self.sound.without_parameters(), schedule, vectors })
     }
 }
 

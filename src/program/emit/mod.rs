@@ -31,8 +31,8 @@ pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue, StoredElements};
 pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{
-    EmittedPrologue, KeptBytes, KeptValues, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, emit_rows, kept_bytes,
-    kept_in_memory,
+    EmittedPrologue, KeptBytes, KeptValues, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, SHARED_ROW, emit_rows,
+    kept_bytes, kept_in_memory,
 };
 pub use schedule::{
     LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile, VECTORS_PER_THREAD,
@@ -61,16 +61,16 @@ struct Emitter<'a> {
     vector_axis: Option<usize>,
     /// Whether the reduced axes are a window, see [`WindowSchedule`].
     window: bool,
-    /// The input whose elements are in shared memory, see [`RowPrologue`].
+    /// The input whose elements are in shared memory, see [`EmittedPrologue`].
     shared_input: Option<usize>,
 }
 
-/// Writes the kernel's source from the GLSL of its parameters' block. Reductions may have a prologue and an epilogue.
+/// Writes the kernel's source from the GLSL of its parameters' block. Reductions may have a prologue, which computes an input, and an epilogue.
 pub fn emit(
     program: &Program,
     layout: &Layout,
     schedule: Schedule,
-    prologue: Option<&RowPrologue>,
+    prologue: Option<(usize, EmittedPrologue)>,
     epilogue: Option<&EpilogueProgram>,
     parameters: &str,
     caps: &Capabilities,
@@ -84,11 +84,10 @@ pub fn emit(
         LoopNest::Fold { .. } => (VectorInputs::default(), 0),
     };
     let window = matches!(schedule.nest, LoopNest::Window(_));
-    let shared_input = prologue.map(|prologue| prologue.input);
+    let (shared_input, prologue) = prologue.unzip();
     let emitter = Emitter { program, layout, caps, vectors, vector_axis: end.checked_sub(1), window, shared_input };
     let accumulator = Accumulator::of(program, layout, caps);
     let epilogue = epilogue.map(|epilogue| EmittedEpilogue::new(epilogue, "result", StoredElements::default(), caps));
-    let prologue = prologue.map(|prologue| EmittedPrologue::new(prologue, caps));
     let mut text = emitter.head(accumulator.as_ref(), prologue.as_ref(), epilogue.as_ref(), parameters);
     let group = if schedule.reversible {
         "p.reversed != 0 ? p.reversed - 1 - workgroup() : workgroup()"

@@ -29,8 +29,6 @@ pub struct RowPrologue {
     pub sound: SoundRows,
     /// How the kernel's workgroup goes through the row; its invocations are those of the kernel.
     pub schedule: RowSchedule,
-    /// The kernel's input that the result is.
-    pub input: usize,
     /// Vectors of four that hold the row.
     pub vectors: u32,
 }

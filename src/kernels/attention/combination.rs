@@ -1,0 +1,114 @@
+//! The combination of attention's parts within a kernel that reads the result. This module owns what such a kernel reads for it and its text, which is
+//! around `shaders/lib/attention_combine.glsl`; which kernels do it is the choice of `tuning::rows`.
+
+use std::fmt::Write as _;
+
+use super::kernel::sum_macros;
+use super::{Attention, AttentionAxis, AttentionProblem};
+use crate::graph::{Name, Params};
+use crate::memory::AllocationHandle;
+use crate::program::Type;
+use crate::program::emit::{EmittedPrologue, PROLOGUE_PARAMETERS, SHARED_ROW, of_compute, stored, vec4_of};
+use crate::program::types::Compute;
+
+/// The parts of the keys that a result of attention was combined from, whose elements are in the order of its queries.
+pub struct Combination {
+    /// Sums, largest scores and sums of weights.
+    pub(super) partials: [AllocationHandle; 3],
+    /// What the text of a kernel depends on.
+    pub(super) text: CombinationText,
+}
+
+/// What the text of a combination depends on.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct CombinationText {
+    /// The type of the result.
+    pub ty: Type,
+    pub(super) accumulator: Compute,
+    /// The type of sums of weights.
+    pub(super) total: Compute,
+    /// How many parts there are.
+    pub(super) splits: u64,
+    /// Of all batches.
+    pub(super) queries: u64,
+    /// Elements of a value, a multiple of four.
+    pub(super) values: u64,
+}
+
+impl Attention<'_> {
+    /// Whether the result is in the order of its batches and queries, each with whole vectors.
+    pub(super) fn is_in_order(&self, problem: &AttentionProblem) -> bool {
+        let mut stride = problem.values as i64;
+        let axes = self.batch.iter().chain(&self.rows).rev().filter(|axis| axis.dim != 1);
+        let mut next = |axis: &AttentionAxis| {
+            let expected = stride;
+            stride = stride.saturating_mul(axis.dim as i64);
+            axis.strides[3] == expected
+        };
+        problem.values.is_multiple_of(4) && axes.into_iter().all(&mut next)
+    }
+}
+
+impl Combination {
+    /// What the text of a kernel depends on.
+    pub fn text(&self) -> CombinationText {
+        self.text
+    }
+
+    /// A multiplication and an addition for each element of a part.
+    pub fn operations(&self) -> u64 {
+        2 * self.text.splits * self.text.elements()
+    }
+
+    /// The buffers that it reads.
+    pub fn inputs<'a>(&'a self, params: &mut Params<'a>) {
+        let storages = self.text.storages();
+        for ((partial, storage), name) in self.partials.iter().zip(storages).zip(["sums", "maxima", "totals"]) {
+            params.read(partial, storage, Name::from(name).after(PROLOGUE_PARAMETERS));
+        }
+    }
+}
+
+impl CombinationText {
+    /// Elements of the result.
+    pub fn elements(&self) -> u64 {
+        self.queries * self.values
+    }
+
+    fn storages(&self) -> [&'static str; 3] {
+        [self.accumulator.glsl(), "float", self.total.glsl()]
+    }
+
+    /// The prologue by workgroups of so many invocations.
+    pub fn emit(&self, threads: u32) -> EmittedPrologue {
+        let &Self { ty, accumulator, total, splits, queries, values } = self;
+        let (vectors, vector) = (self.elements() / 4, vec4_of(ty.storage()));
+        let mut text = String::new();
+        sum_macros(&mut text, accumulator, total, None);
+        for (name, number) in [("SPLITS", splits), ("VALUES", values)] {
+            let _ = writeln!(text, "#define {name} {number}u");
+        }
+        for (name, buffer) in [("SUMS", "sums"), ("MAXIMA", "maxima"), ("TOTALS", "totals")] {
+            let _ = writeln!(text, "#define PARTIAL_{name} p.{PROLOGUE_PARAMETERS}{buffer}");
+        }
+        let element = |c: usize| stored(ty, (format!("x[{c}]"), of_compute(total)));
+        let elements = [0, 1, 2, 3].map(element).join(", ");
+        let _ = write!(
+            text,
+            "#include \"lib/attention_combine.glsl\"\n\
+             void prologue() {{\n  for (uint i = INVOCATION; i < {vectors}u; i += {threads}u) {{\n    \
+             TOTAL4 x = combined(i / VALUES4, i % VALUES4, {queries}u);\n    \
+             {SHARED_ROW}[i] = {vector}({elements});\n  }}\n}}\n"
+        );
+        for name in ["SUM", "SUM4", "TOTAL", "TOTAL4", "Buffer_TOTAL", "SIZE_TOTAL", "MEAN", "SPLITS", "VALUES"] {
+            let _ = writeln!(text, "#undef {name}");
+        }
+        EmittedPrologue {
+            storages: self.storages().into_iter().chain([ty.storage()]).collect(),
+            computes: vec![Compute::Float, accumulator, total],
+            files: vec!["math/exp.glsl"],
+            memory: format!("shared {vector} {SHARED_ROW}[{vectors}];\n"),
+            function: text,
+        }
+    }
+}
