@@ -183,4 +183,47 @@ defmodule Nx.Vulkan.SumGroupTest do
           do: assert_same(given, expected, :sum)
     end
   end
+
+  # Steps of an expression on two tensors of one shape: an operation, and the indices of what it is of.
+  defp drawn_steps do
+    for count <- 2..(4 + :rand.uniform(10)) do
+      op = Enum.random([:sum, :sum, :sum, :add, :multiply, :max, :scan])
+      {op, :rand.uniform(count) - 1, :rand.uniform(count) - 1}
+    end
+  end
+
+  # Small whole numbers, of which sums are exact in any order. The results are all sums.
+  defp run_steps(steps, x, y) do
+    {values, sums} =
+      Enum.reduce(steps, {[x, y], []}, fn {op, i, j}, {values, sums} ->
+        [a, b] = for index <- [i, j], do: Enum.at(values, index)
+
+        value =
+          case op do
+            :sum -> Nx.sum(Nx.broadcast(a, x), axes: [0], keep_axes: true)
+            :scan -> Nx.cumulative_max(Nx.broadcast(a, x), axis: 0)
+            op -> apply(Nx, op, [a, b])
+          end
+          |> Nx.clip(-9, 9)
+
+        {values ++ [value], if(op == :sum, do: [value | sums], else: sums)}
+      end)
+
+    List.to_tuple([List.last(values) | sums])
+  end
+
+  test "expressions of sums that depend on each other in drawn ways" do
+    for _ <- 1..25 do
+      steps = drawn_steps()
+      shape = Enum.random([{40, 12}, {300, 5}, {9, 33}])
+      [x, y] = for _ <- 1..2, do: to_device(Generators.tensor(shape, {:f, 32}, {:integer, -4..4}))
+      fun = &run_steps(steps, &1, &2)
+      numbers = fn tensors -> for x <- Tuple.to_list(tensors), do: Nx.to_flat_list(x) end
+      exact = Nx.Defn.jit(fun, compiler: Nx.Defn.Evaluator).(host(x), host(y))
+
+      # The third call is replayed.
+      for _ <- 1..3,
+          do: assert(numbers.(Nx.Vulkan.jit(fun).(x, y)) == numbers.(exact), inspect(steps))
+    end
+  end
 end
