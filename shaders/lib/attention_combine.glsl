@@ -1,9 +1,10 @@
 // The results of attention from those of parts of the keys, each of which has for a query the largest score, the sum of exp(score - largest), and
 // the sums of the values with these weights.
 //
-// Algorithm: both sums of each part are scaled to the largest score of all parts, and added up.
+// Algorithm: parts are taken eight at a time. Both sums of each are scaled to the largest score so far, and added to those of the parts before, which
+//   are scaled down when a larger score comes.
 // Domain: all numbers, as in attention.glsl.
-// Error: that of the sums, an ulp for exp, and half an ulp for each part.
+// Error: that of the sums, an ulp for each exp, and half an ulp for each part and each time that the largest score changes.
 // Source: T. Dao et al., "Flash-Decoding for long-context inference" (2023).
 //
 // The kernel defines

@@ -192,7 +192,7 @@ defmodule Nx.Vulkan.SumGroupTest do
     end
   end
 
-  # Small whole numbers, of which sums are exact in any order. The results are all sums.
+  # Small whole numbers, of which sums are exact in any order. The results are the last step and all sums.
   defp run_steps(steps, x, y) do
     {values, sums} =
       Enum.reduce(steps, {[x, y], []}, fn {op, i, j}, {values, sums} ->
