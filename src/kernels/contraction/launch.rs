@@ -60,7 +60,7 @@ pub fn with_prologue(
     let Method::Reduction(ty) = strategy.method else { return Ok(None) };
     let separate =
         |epilogue: &Epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()) == EpilogueUse::Separate;
-    let whole = strategy.shape.operands[position].offset == 0 && strategy.shape.padded_axes.is_empty();
+    let whole = strategy.shape.operands[position].offset == 0;
     if !strategy.copies.is_empty() || !whole || epilogue.is_some_and(separate) {
         return Ok(None);
     }
