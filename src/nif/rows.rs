@@ -8,7 +8,7 @@ use super::*;
 use crate::graph::Context;
 use crate::kernels::fusion;
 use crate::memory::Blocking;
-use crate::program::rows::RowProgram;
+use crate::program::rows::{RowOutput, RowProgram};
 
 mod names {
     rustler::atoms! { rows }
@@ -17,21 +17,21 @@ mod names {
 pair!(run_rows, run_rows_dirty, (nodes, inputs, shape, device), reply, run);
 
 /// The terms of a row program. `nodes` is `{nodes, row_axes, outputs}`: the nodes of a program, the number of its last axes that make a row, and
-/// the indices among inputs and nodes of the values that are results.
+/// for each result `{index, of_element}`: its index among inputs and nodes, and whether it has a value for each element, else one for each row.
 pub(super) struct RowTerms<'a> {
     nodes: Term<'a>,
     shape: Term<'a>,
     inputs: SmallVec<[InputTerms<'a>; 4]>,
     list: Term<'a>,
     row_axes: Term<'a>,
-    outputs: Vec<usize>,
+    outputs: Vec<RowOutput>,
 }
 
 impl<'a> RowTerms<'a> {
     pub fn new(nodes: Term<'a>, inputs: Term<'a>, shape: Term<'a>) -> Result<Self> {
         let invalid = || wrong("nodes", "{nodes, row_axes, outputs}");
         let (list, row_axes, outputs): (Term, Term, Term) = nodes.decode().map_err(|_| invalid())?;
-        let outputs = indices_arg(outputs, "outputs")?;
+        let outputs = list_arg(outputs, "outputs")?.map(output_arg).collect::<Result<_>>()?;
         Ok(Self { nodes, shape, inputs: input_terms(inputs)?, list, row_axes, outputs })
     }
 
@@ -50,6 +50,11 @@ impl<'a> RowTerms<'a> {
         let row_axes = size_arg(self.row_axes, "row_axes")? as usize;
         Ok(RowProgram { program, row_axes, outputs: self.outputs.clone() })
     }
+}
+
+fn output_arg(term: Term) -> Result<RowOutput> {
+    let (value, of_element): (Term, Term) = term.decode().map_err(|_| wrong("outputs", "{index, of_element}"))?;
+    Ok(RowOutput { value: size_arg(value, "outputs")? as usize, of_element: bool_arg(of_element, "outputs")? })
 }
 
 /// The answer is a tuple of references; see [`RowTerms`] for the arguments. `device` is the one that a program without buffers runs on.

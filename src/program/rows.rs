@@ -19,8 +19,17 @@ pub struct RowProgram {
     pub program: Program,
     /// How many of the last axes make a row; at least one.
     pub row_axes: usize,
-    /// The values that are results, by their indices among inputs and nodes: each goes to dense memory of its own.
-    pub outputs: Vec<usize>,
+    /// The results: each goes to dense memory of its own.
+    pub outputs: Vec<RowOutput>,
+}
+
+/// A result of a row program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowOutput {
+    /// Its index among inputs and nodes.
+    pub value: usize,
+    /// Whether it has one value for each element, else one for each row. A row's value that is stored for each element is an element's.
+    pub of_element: bool,
 }
 
 /// What a sound row program goes through.
@@ -62,7 +71,8 @@ impl RowProgram {
             return argument("rows: expected some of the axes of the iteration space");
         }
         let values = program.inputs.len()..program.inputs.len() + program.nodes.len();
-        if outputs.is_empty() || outputs.len() > MAX_OUTPUTS || !outputs.iter().all(|value| values.contains(value)) {
+        let of_values = outputs.iter().all(|output| values.contains(&output.value));
+        if outputs.is_empty() || outputs.len() > MAX_OUTPUTS || !of_values {
             return argument("outputs: expected up to eight nodes");
         }
         program.check_nodes()?;
@@ -94,17 +104,21 @@ impl RowProgram {
         let varies = |view: &View| view.strides[layout.kept..].iter().any(|&step| step != 0);
         let varying: Vec<bool> = layout.views.iter().map(varies).collect();
         let of_element = self.of_element(&varying);
+        if outputs.iter().any(|output| output.of_element != of_element[output.value]) {
+            return argument("outputs: expected what reduces a row, or is computed of such values alone, for each row");
+        }
         Ok(SoundRows { layout, of_element, varying })
     }
 
-    /// Of each value whether it differs within a row.
+    /// Of each value whether it is an element's: it differs within a row, or is a result for each element.
     fn of_element(&self, varying: &[bool]) -> Vec<bool> {
         let Program { inputs, nodes, .. } = &self.program;
         let mut views = varying.iter();
         let mut varies = || views.next() == Some(&true);
         let mut of_element: Vec<bool> =
             inputs.iter().map(|input| matches!(input.source, Source::View { .. }) && varies()).collect();
-        for node in nodes {
+        for (index, node) in nodes.iter().enumerate() {
+            let stored = RowOutput { value: inputs.len() + index, of_element: true };
             let own = match node.op.typing {
                 Typing::Iota => varies(),
                 Typing::Eye => {
@@ -114,14 +128,15 @@ impl RowProgram {
                 _ => false,
             };
             let reduces = matches!(node.op.typing, Typing::Reduce(_));
-            let value = own || !reduces && node.args.iter().any(|&arg| of_element[arg]);
+            let value =
+                own || !reduces && (self.outputs.contains(&stored) || node.args.iter().any(|&arg| of_element[arg]));
             of_element.push(value);
         }
         of_element
     }
 
     /// The type of each result, and whether it has one value for each element, else one for each row.
-    pub fn results<'a>(&'a self, sound: &'a SoundRows) -> impl Iterator<Item = (Type, bool)> + 'a {
-        self.outputs.iter().map(|&value| (self.program.type_of(value), sound.of_element[value]))
+    pub fn results(&self) -> impl Iterator<Item = (Type, bool)> {
+        self.outputs.iter().map(|output| (self.program.type_of(output.value), output.of_element))
     }
 }

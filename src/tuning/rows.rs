@@ -57,8 +57,7 @@ impl RowProblem {
 fn vectors(rows: &RowProgram, sound: &SoundRows, caps: &Capabilities) -> Option<VectorInputs> {
     let (program, layout) = (&rows.program, &sound.layout);
     let mut vectors = super::fusion::row_vectors(program, layout, caps)?;
-    let stored = rows.outputs.iter().filter(|&&value| sound.of_element[value]);
-    if stored.into_iter().any(|&value| program.type_of(value).compute().is_emulated()) {
+    if rows.results().any(|(ty, of_element)| of_element && ty.compute().is_emulated()) {
         return None;
     }
     // What is the same for a whole row is read once.
@@ -89,7 +88,7 @@ pub fn prologue_schedule(
         !matches!(node.attribute, Attribute::Arg { .. })
             && rows.program.reduction_of(node).is_none_or(|(_, ty)| !ty.is_complex())
     };
-    let result = rows.program.type_of(rows.outputs[0]);
+    let result = rows.program.type_of(rows.outputs[0].value);
     let takes = !caps.cpu
         && threads.is_power_of_two()
         && rows.program.nodes.iter().all(plain)
@@ -180,6 +179,7 @@ fn cpu_shape(len: u64, caps: &Capabilities) -> (u64, u64) {
 mod tests {
     use super::*;
     use crate::program::layout::Layout;
+    use crate::program::rows::RowOutput;
     use crate::program::{Axes, Input, Program, Source, Type, op};
     use crate::tuning::devices::{h200, lavapipe};
     use crate::tuning::fusion::choose_with_prologue;
@@ -254,7 +254,11 @@ mod tests {
         let multiply = |ty, args: &[usize]| node("multiply", ty, args, Attribute::None);
         let nodes = vec![reduction, multiply(Type::F32, &[0, 1])];
         let program_of_row = program(&[&[len as i64, 1]], nodes, [1, len]);
-        let rows = RowProgram { program: program_of_row, row_axes: 1, outputs: vec![2] };
+        let rows = RowProgram {
+            program: program_of_row,
+            row_axes: 1,
+            outputs: vec![RowOutput { value: 2, of_element: true }],
+        };
         let sound = rows.check().unwrap();
         let sum = node("sum", Type::F32, &[2], Attribute::Axes(Axes::from_slice(&[1])));
         let product =

@@ -23,32 +23,36 @@ defmodule Nx.Vulkan.BadProgramTest do
     rows = fn nodes -> Native.call(run_rows(nodes, [input], {2, 2})) end
     # A driver may be unable to build kernels of several loops: row_group_test.exs says which.
     unsupported? = &match?({:error, :unsupported, _}, &1)
-    right = rows.({[max, less], 1, [1, 2]})
+    right = rows.({[max, less], 1, [{1, false}, {2, true}]})
     assert match?({:ok, {_, _}}, right) or unsupported?.(right)
 
     for nodes <- [
           :rows,
           {[max, less], 1},
-          {[], 1, [0]},
-          {[max, less], 0, [2]},
-          {[max, less], 3, [2]},
-          {[max, less], -1, [2]},
-          {[max, less], 2 ** 70, [2]},
+          {[], 1, [{0, true}]},
+          {[max, less], 0, [{2, true}]},
+          {[max, less], 3, [{2, true}]},
+          {[max, less], -1, [{2, true}]},
+          {[max, less], 2 ** 70, [{2, true}]},
           {[max, less], 1, []},
-          {[max, less], 1, [0]},
-          {[max, less], 1, [3]},
-          {[max, less], 1, [2, 2, 2, 2, 2, 2, 2, 2, 2]},
+          {[max, less], 1, [2]},
+          {[max, less], 1, [{2, :all}]},
+          {[max, less], 1, [{2, false}]},
+          {[max, less], 1, [{1, true}]},
+          {[max, less], 1, [{0, true}]},
+          {[max, less], 1, [{3, true}]},
+          {[max, less], 1, List.duplicate({2, true}, 9)},
           {[max, less], 1, :all},
-          {[{:reduce_max, @f32, [0], [0]}, less], 1, [2]},
-          {[{:reduce_max, @f32, [0], [0, 1]}, less], 1, [2]},
-          {[{:argmax, @f32, [0], {nil, :low}}, less], 1, [2]},
-          {[{:accumulator, @f32, [0]}, {:fold, @f32, [1, 0], [1]}], 1, [2]},
-          {[{:subtract, @f32, [0, 1]}], 1, [1]}
+          {[{:reduce_max, @f32, [0], [0]}, less], 1, [{2, true}]},
+          {[{:reduce_max, @f32, [0], [0, 1]}, less], 1, [{2, true}]},
+          {[{:argmax, @f32, [0], {nil, :low}}, less], 1, [{2, true}]},
+          {[{:accumulator, @f32, [0]}, {:fold, @f32, [1, 0], [1]}], 1, [{2, false}]},
+          {[{:subtract, @f32, [0, 1]}], 1, [{1, true}]}
         ] do
       assert_refused(fn -> rows.(nodes) end, nodes)
     end
 
-    short = Native.call(run_rows({[max, less], 1, [2]}, [{a, @f32, {3, 3}}], {3, 3}))
+    short = Native.call(run_rows({[max, less], 1, [{2, true}]}, [{a, @f32, {3, 3}}], {3, 3}))
     assert short == {:error, :size_mismatch} or unsupported?.(short)
   end
 
@@ -167,7 +171,7 @@ defmodule Nx.Vulkan.BadProgramTest do
 
     padded = {a, @f32, 0, [0], {zero, [{-1, 4, 1, [1]}]}}
     assert {:ok, _ref} = Native.call(run([add], [padded], {4}))
-    rows = {[{:reduce_max, @f32, [0], [1]}, {:subtract, @f32, [0, 1]}], 1, [1, 2]}
+    rows = {[{:reduce_max, @f32, [0], [1]}, {:subtract, @f32, [0, 1]}], 1, [{2, true}]}
     row = {a, @f32, 0, [2, 0], {zero, [{-1, 2, 1, [0, 1]}]}}
     assert {:error, :unsupported, _} = Native.call(run_rows(rows, [row], {2, 2}))
     gather = {:gather, @f32, [0, 1], [{4, 1}]}
@@ -187,7 +191,7 @@ defmodule Nx.Vulkan.BadProgramTest do
 
   test "products of rows that make no sense", %{a: a} do
     nodes = [{:reduce_max, @f32, [0], [1]}, {:subtract, @f32, [0, 1]}]
-    [row, inputs] = [{nodes, 1, [2]}, [{a, @f32, {1, 4}}]]
+    [row, inputs] = [{nodes, 1, [{2, true}]}, [{a, @f32, {1, 4}}]]
     data = {a, @f32, 0}
     axes = fn k -> {[], [], [{2, 0, 1, 1}], [{k, 1, 2, 0}], []} end
 
@@ -198,13 +202,13 @@ defmodule Nx.Vulkan.BadProgramTest do
     for {a, b, axes} <- [
           # Two rows, a row of too few elements, and of none.
           {{row, [{a, @f32, {2, 2}}], {2, 2}}, data, axes.(2)},
-          {{{nodes, 1, [2]}, [{a, @f32, {1, 1}}], {1, 1}}, data, axes.(2)},
+          {{{nodes, 1, [{2, true}]}, [{a, @f32, {1, 1}}], {1, 1}}, data, axes.(2)},
           {{row, [], {1, 4}}, data, axes.(2)},
           # More results than a row, and one that is none.
-          {{{nodes, 1, [2, 2]}, inputs, {1, 4}}, data, axes.(2)},
-          {{{nodes, 1, [1]}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, [{2, true}, {2, true}]}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, [{1, false}]}, inputs, {1, 4}}, data, axes.(2)},
           {{{nodes, 1, []}, inputs, {1, 4}}, data, axes.(2)},
-          {{{nodes, 1, [7]}, inputs, {1, 4}}, data, axes.(2)},
+          {{{nodes, 1, [{7, true}]}, inputs, {1, 4}}, data, axes.(2)},
           {{row, inputs, {1, 4}}, {row, inputs, {1, 4}}, axes.(2)},
           {{row, inputs, {1, 4}}, data, axes.(8)},
           {{row, [{a, @f32, {1, 400}}], {1, 400}}, data, axes.(2)},

@@ -49,9 +49,21 @@ defmodule Nx.Vulkan.RowGroupTest do
   # A result without the rows' axis comes back with it, and is no row of the last axis where both are of one length.
   defn(dropped_axis(x), do: x - Nx.new_axis(Nx.reduce_max(x, axes: [-1]), -1))
   defn(broadcast_last(x, row), do: x + Nx.reduce_min(x, axes: [-1]) * row)
+
+  # What is the same for a whole row, and stored for each of its elements.
+  defn spread_mean(x) do
+    mean = x |> Nx.mean(axes: [-1], keep_axes: true) |> Nx.broadcast(x)
+    {mean * 2, Nx.reduce_max(x - mean, axes: [-1])}
+  end
+
+  defn spread_number(x, number) do
+    row = Nx.broadcast(number, x) * 2
+    {row, Nx.sum(row, axes: [-1]), Nx.reduce_max(row, axes: [-1])}
+  end
+
   defn(extrema(x), do: {Nx.argmax(x, axis: -1), Nx.reduce_min(x, axes: [-1])})
 
-  # With `:tensor` and `:row` for the inputs: a tensor, and one of its last axis alone.
+  # For the inputs `:tensor`, `:row` of its last axis alone, and `:number` of one element.
   @patterns [
     {&__MODULE__.softmax/1, [:tensor], 1},
     {&__MODULE__.masked_softmax/2, [:tensor, :row], 1},
@@ -67,6 +79,8 @@ defmodule Nx.Vulkan.RowGroupTest do
     {&__MODULE__.layer_norm_gradient/2, [:tensor, :tensor], 1},
     {&__MODULE__.cross_entropy_gradient/2, [:tensor, :tensor], 2},
     {&__MODULE__.dropped_axis/1, [:tensor], 1},
+    {&__MODULE__.spread_mean/1, [:tensor], 1},
+    {&__MODULE__.spread_number/2, [:tensor, :number], 1},
     {&__MODULE__.extrema/1, [:tensor], 1}
   ]
 
@@ -77,11 +91,8 @@ defmodule Nx.Vulkan.RowGroupTest do
   @error 512 * 2.0 ** -23
 
   defp inputs(kinds, shape, type) do
-    row = {elem(shape, tuple_size(shape) - 1)}
-
-    for kind <- kinds do
-      Generators.tensor(if(kind == :row, do: row, else: shape), type, {:float, -3.0, 3.0})
-    end
+    shapes = %{tensor: shape, row: {elem(shape, tuple_size(shape) - 1)}, number: {}}
+    for kind <- kinds, do: Generators.tensor(shapes[kind], type, {:float, -3.0, 3.0})
   end
 
   defp results(container), do: Nx.Defn.Composite.flatten_list([container])

@@ -4,7 +4,7 @@ use super::*;
 use crate::graph::Operand;
 use crate::kernels::fusion::run;
 use crate::memory::Blocking;
-use crate::program::rows::RowProgram;
+use crate::program::rows::{RowOutput, RowProgram};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, op};
 use crate::tuning::contraction::Method;
 
@@ -59,7 +59,7 @@ fn norm(ty: Type, len: u64) -> RowProgram {
         shape: [1, len].into_iter().collect(),
         output: None,
     };
-    RowProgram { program, row_axes: 1, outputs: vec![10] }
+    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 10, of_element: true }] }
 }
 
 /// A row of `k` numbers, the operand of that position, with a matrix whose neighbours in memory are those along k or the other way.
@@ -142,7 +142,7 @@ fn rows_of_other_lengths_are_refused_or_read_in_part() {
     let expected = of_length(50).run(cx, None).unwrap().result;
     assert_eq!(bits(cx, &result), bits(cx, &expected));
 
-    let results = RowProgram { outputs: vec![3], ..program.clone() };
+    let results = RowProgram { outputs: vec![RowOutput { value: 3, of_element: false }], ..program.clone() };
     assert!(Row::new(cx, &results, &operands).is_err());
     assert!(Row::new(cx, &program, &operands[..1]).is_err());
 }

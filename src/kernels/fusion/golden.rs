@@ -17,7 +17,7 @@ use crate::kernels::KernelSpec;
 use crate::program::emit::Accumulator;
 use crate::program::layout::Layout;
 use crate::program::op;
-use crate::program::rows::RowProgram;
+use crate::program::rows::{RowOutput, RowProgram};
 use crate::program::{
     Attribute, Axes, DynamicOffset, Input, Node, OutputView, PaddedCoordinate, PaddedView, Program, Source, Type,
     dense_strides,
@@ -217,7 +217,10 @@ fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
         ];
         let row = program(&[1, 768], &[dense(ty, &[1, 768])], &row);
         let inputs = [view(ty, 0, &[0, 1]), view(ty, 0, &strides)];
-        (program(&[columns, 768], &inputs, &nodes), RowProgram { program: row, row_axes: 1, outputs: vec![6] })
+        (
+            program(&[columns, 768], &inputs, &nodes),
+            RowProgram { program: row, row_axes: 1, outputs: vec![RowOutput { value: 6, of_element: true }] },
+        )
     };
     let [(leading, norm), (last, narrow)] = [product(Type::F32, 1024, [1, 1024]), product(Type::BF16, 512, [768, 1])];
     vec![("prologue_leading", leading, norm), ("prologue_last_bf16", last, narrow)]

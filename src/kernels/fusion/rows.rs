@@ -46,7 +46,7 @@ fn allocate_results(cx: &Context, rows: &RowProgram, sound: &SoundRows) -> Attem
         let elements = if of_element { program.elements() } else { outer };
         elements * ty.size()
     };
-    rows.results(sound).map(bytes).map(|bytes| Ok(Buffer::new(bytes, cx.allocate(bytes)?))).collect()
+    rows.results().map(bytes).map(|bytes| Ok(Buffer::new(bytes, cx.allocate(bytes)?))).collect()
 }
 
 fn launch_rows(
@@ -78,7 +78,7 @@ impl<'a> Row<'a> {
     /// Fails as [`run_rows`] does, and where the program has other results than a row.
     pub fn new(cx: &Context, rows: &'a RowProgram, operands: &'a [Operand<'a>]) -> Result<Self> {
         let sound = check(cx, rows, operands)?;
-        if rows.results(&sound).map(|(_, of_element)| of_element).ne([true]) || sound.layout.outputs() != 1 {
+        if rows.results().map(|(_, of_element)| of_element).ne([true]) || sound.layout.outputs() != 1 {
             return Err(Error::Argument("rows: expected the elements of one row as the result".into()));
         }
         Ok(Self { rows, sound, operands })
@@ -86,7 +86,7 @@ impl<'a> Row<'a> {
 
     /// The type of its elements.
     pub fn ty(&self) -> Type {
-        self.rows.program.type_of(self.rows.outputs[0])
+        self.rows.program.type_of(self.rows.outputs[0].value)
     }
 
     /// Memory for it.
@@ -174,7 +174,7 @@ impl KernelSpec for RowKernel {
     fn params<'a>(&self, args: &RowArgs<'a>, params: &mut Params<'a>) {
         let (program, layout, operands) = (&args.rows.program, &args.sound.layout, args.operands);
         let program = ProgramArgs { program, layout, operands, prefix: "", given: None, index64: layout.index64 };
-        for (position, (&result, (ty, _))) in args.results.iter().zip(args.rows.results(args.sound)).enumerate() {
+        for (position, (&result, (ty, _))) in args.results.iter().zip(args.rows.results()).enumerate() {
             params.write(result, ty.storage(), ("result", position));
         }
         params.operations(args.sound.operations(&args.rows.program));

@@ -54,11 +54,12 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   @doc """
   The row program of the steps, any of which may reduce the last `row_axes` axes of the iteration space, and the
-  values of those steps that are results, by their indices: the arguments of `Nx.Vulkan.Native.run_rows/3`.
+  values of those steps that are results, with whether they are computed for each element: the arguments of `Nx.Vulkan.Native.run_rows/3`.
   """
   @spec row_program([row_step()], [T.t()], [non_neg_integer()], {tuple(), pos_integer()}) ::
           {:ok,
-           {{[tuple()], pos_integer(), [non_neg_integer()]}, [ProgramBuilder.operand()], tuple()}}
+           {{[tuple()], pos_integer(), [{non_neg_integer(), boolean()}]},
+            [ProgramBuilder.operand()], tuple()}}
           | {:error, String.t()}
   def row_program(steps, inputs, results, {shape, row_axes}) do
     start = {ProgramBuilder.new(shape), values(inputs)}
@@ -71,13 +72,15 @@ defmodule Nx.Vulkan.Compiler.Lowering do
           {builder, Map.put(values, {:step, index}, value)}
       end
 
-    keys = for index <- results, {:node, _} = key <- [Map.fetch!(values, {:step, index})], do: key
+    outputs =
+      for index <- results, {:node, _} = key <- [Map.fetch!(values, {:step, index})] do
+        {_op, _out, _args, kind} = Enum.at(steps, index)
+        {ProgramBuilder.index(builder, key), kind == :element}
+      end
 
-    if ProgramBuilder.fits?(builder) and length(keys) == length(results) do
+    if ProgramBuilder.fits?(builder) and length(outputs) == length(results) do
       {nodes, inputs, shape} = ProgramBuilder.program(builder)
-
-      {:ok,
-       {{nodes, row_axes, Enum.map(keys, &ProgramBuilder.index(builder, &1))}, inputs, shape}}
+      {:ok, {{nodes, row_axes, outputs}, inputs, shape}}
     else
       {:error, "too many values"}
     end

@@ -70,8 +70,8 @@ impl RowEmitter<'_> {
                 ),
             };
         }
-        let outputs: Vec<(usize, usize)> = self.rows.outputs.iter().copied().enumerate().collect();
-        let outputs: Vec<_> = outputs.into_iter().filter(|(_, v)| last && self.sound.of_element[*v]).collect();
+        let outputs = self.rows.outputs.iter().enumerate().filter(|(_, output)| last && output.of_element);
+        let outputs: Vec<(usize, usize)> = outputs.map(|(position, output)| (position, output.value)).collect();
         for (position, value) in &outputs {
             let storage = self.program().type_of(*value).storage();
             let names: Vec<String> = (0..self.width()).map(|c| format!("r{position}_{c}")).collect();

@@ -196,8 +196,7 @@ impl<'a> RowEmitter<'a> {
     /// The values of elements that a pass computes for its reductions or, in the last one, for the results.
     fn computed(&self, pass: usize) -> Vec<usize> {
         if pass + 1 == self.passes() {
-            let outputs = self.rows.outputs.iter().copied();
-            return outputs.filter(|&value| self.sound.of_element[value]).collect();
+            return self.rows.outputs.iter().filter(|output| output.of_element).map(|output| output.value).collect();
         }
         self.reductions(pass).into_iter().filter_map(|value| Some(self.node(value)?.args[0])).collect()
     }
@@ -246,7 +245,7 @@ impl<'a> RowEmitter<'a> {
         let program = self.program();
         let (mut storages, mut computes) = self.emitter.types(None);
         let mut files = vec!["indices.glsl"];
-        storages.extend(self.rows.outputs.iter().map(|&value| program.type_of(value).storage()));
+        storages.extend(self.rows.results().map(|(ty, _)| ty.storage()));
         let accumulators = program.nodes.iter().filter_map(|node| self.accumulator(node));
         if self.schedule.kept == KeptValues::Memory {
             storages.extend(self.kept.iter().map(|&value| program.type_of(value).compute().glsl()));
@@ -306,8 +305,8 @@ impl<'a> RowEmitter<'a> {
             self.pass(text, pass, &mut stored);
         }
         text.push_str("  if (lane == 0 && row < p.rows) {\n");
-        for (position, &value) in self.rows.outputs.iter().enumerate().filter(|(_, v)| !self.sound.of_element[**v]) {
-            let ty = self.program().type_of(value);
+        for (position, output) in self.rows.outputs.iter().enumerate().filter(|(_, output)| !output.of_element) {
+            let (value, ty) = (output.value, self.program().type_of(output.value));
             let stored = assign(ty, &format!("result{position}"), "row", (format!("v{value}"), ty));
             let _ = writeln!(text, "  {stored};");
         }

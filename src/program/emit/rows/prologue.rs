@@ -54,7 +54,7 @@ impl EmittedPrologue {
         let emitter = RowEmitter { is_prologue: true, ..RowEmitter::new(rows, sound, *schedule, caps) };
         let (storages, computes, mut files) = emitter.uses();
         files.retain(|&file| file != "reduce.glsl");
-        let result = rows.program.type_of(rows.outputs[0]).storage();
+        let result = rows.program.type_of(rows.outputs[0].value).storage();
         let memory = format!("shared {} {SHARED_ROW}[{vectors}];\n", vec4_of(result));
         let mut text = String::new();
         emitter.macros(&mut text);
