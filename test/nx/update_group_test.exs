@@ -19,7 +19,11 @@ defmodule Nx.Vulkan.UpdateGroupTest do
         Nx.put_slice(
           cache,
           [0, at, 0],
-          Nx.add(Nx.transpose(Nx.reshape(new, {2, heads, head}), axes: [1, 0, 2]), 1)
+          new
+          |> Nx.reshape({2, heads, head})
+          |> Nx.transpose(axes: [1, 0, 2])
+          |> Nx.add(1)
+          |> Nx.multiply(2)
         )
       end
 

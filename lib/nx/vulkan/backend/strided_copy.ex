@@ -91,6 +91,24 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
     {operands ++ indices, over, offset, strides, starts_at}
   end
 
+  @doc "The region with the elements that nodes compute of its operands, but for the indices of its starts."
+  def computed({operands, shape, offset, strides, starts}, nodes) do
+    indices = length(starts)
+    inputs = length(operands) - indices
+
+    # Nodes are counted after all operands.
+    after_indices = fn node ->
+      put_elem(
+        node,
+        2,
+        for(arg <- elem(node, 2), do: if(arg < inputs, do: arg, else: arg + indices))
+      )
+    end
+
+    nodes = if indices == 0, do: nodes, else: Enum.map(nodes, after_indices)
+    {nodes, operands, shape, offset, strides, starts}
+  end
+
   # The tensor broadcast over the whole result.
   def whole(%T{type: type, shape: shape}, tensor),
     do: {[operand(tensor, type)], shape, 0, Movement.strides(shape), []}

@@ -62,7 +62,7 @@ defmodule Nx.Vulkan.Compiler.UpdateGroup do
       for input <- inputs, do: put_elem(FusionGroup.bind(input, operands), 1, elem(input, 1))
 
     region = StridedCopy.at(out, starts(group.starts, args), inputs, shape)
-    regions = [StridedCopy.whole(out, target), Tuple.insert_at(region, 0, nodes)]
+    regions = [StridedCopy.whole(out, target), StridedCopy.computed(region, nodes)]
 
     with %T{} = result <- Dispatch.block(StridedCopy.assemble(out, regions), :fused, out),
          do: {result}
