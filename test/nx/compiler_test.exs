@@ -36,6 +36,31 @@ defmodule Nx.Vulkan.CompilerTest do
         compare(steps, inputs, [{:steps, steps}, {:definition, n}], :near)
       end
     end
+
+    test "of all kinds of operations on small integers are exact, also of other inputs" do
+      for n <- 1..@definitions do
+        {steps, inputs} =
+          Definitions.draw(Generators.pick([{:f, 32}, {:bf, 16}, {:s, 32}]), &Definitions.exact/1)
+
+        fun = Definitions.fun(steps)
+        compiled = compiled(fun)
+
+        # Evaluated, recorded, and replayed.
+        for call <- 1..3 do
+          inputs =
+            for %{shape: shape, type: type} <- inputs,
+                do: Generators.tensor(shape, type, {:integer, -4..4})
+
+          inputs = List.to_tuple(inputs)
+          got = compiled.(Nx.backend_copy(inputs, VulkanoBackend))
+
+          want = compiled(fun, Evaluator).(inputs)
+
+          for {got, want} <- Enum.zip(Tuple.to_list(got), Tuple.to_list(want)),
+              do: assert_near(got, want, 0.0, steps: steps, definition: n, call: call)
+        end
+      end
+    end
   end
 
   describe "kernels" do

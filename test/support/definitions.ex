@@ -30,6 +30,10 @@ defmodule Nx.Vulkan.Test.Definitions do
   @unary [:negate, :abs, :sign, :is_nan, :sin, :exp, :tanh, :floor]
   @binary [:add, :subtract, :multiply, :max, :min, :greater, :equal, :logical_and]
 
+  @views [:transpose, :reverse, :row, :part, :column, :broadcast, :flat]
+  @others [:fold, :sort, :argsort, :cumulative, :twice, :product, :window, :write, :take] ++
+            [:captured, :centred, :heads, :moved]
+
   @doc "The numbers of some steps, the last one always first, whose values are a definition's results."
   def results(steps) do
     count = length(steps)
@@ -111,7 +115,7 @@ defmodule Nx.Vulkan.Test.Definitions do
       {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2, 0.5])},
       {:select, a, index(values), index(values)},
       {:type, a, Generators.pick(Generators.all_types())},
-      {:view, Generators.pick([:transpose, :reverse, :row, :part, :column, :broadcast, :flat]), a}
+      {:view, Generators.pick(@views), a}
     ])
   end
 
@@ -123,20 +127,32 @@ defmodule Nx.Vulkan.Test.Definitions do
 
   @doc "An operation with a kernel of its own, or a loop whose condition is read."
   def other(values) do
-    names = [
-      :fold,
-      :sort,
-      :argsort,
-      :cumulative,
-      :twice,
-      :product,
-      :window,
-      :write,
-      :take,
-      :captured
-    ]
+    {:other, Generators.pick([:loop | @others ++ @others]), index(values)}
+  end
 
-    {:other, Generators.pick([:loop | names ++ names]), index(values)}
+  @doc """
+  An operation of any kind whose result is exact where its operands are small integers. The result is one, too.
+  """
+  def exact(values) do
+    {a, b} = {index(values), index(values)}
+    keep = Generators.pick([true, false])
+
+    Generators.pick([
+      {:unary, Generators.pick([:negate, :abs, :sign, :floor]), a},
+      {:small, {:binary, Generators.pick(@binary), a, b}},
+      {:small, {:binary, Generators.pick(@binary), a, b}},
+      {:small, {:number, Generators.pick(@binary), a, Generators.pick([0, 1, -2])}},
+      {:select, a, b, index(values)},
+      {:type, a, Generators.pick([{:f, 32}, {:bf, 16}, {:f, 16}, {:s, 32}, {:s, 8}])},
+      {:view, Generators.pick(@views), a},
+      {:view, Generators.pick(@views), a},
+      {:reduce, Generators.pick([:reduce_max, :any]), a, keep},
+      {:small, {:reduce, Generators.pick([:sum, :argmin]), a, keep}},
+      {:small, {:other, Generators.pick(@others), a}},
+      {:small, {:pair, :product, a, b}},
+      {:pair, Generators.pick([:concatenate, :put, :like]), a, b},
+      {:pair, Generators.pick([:concatenate, :put, :like]), a, b}
+    ])
   end
 
   @doc "A loop or a condition of steps, among which are more of them, to that depth."
@@ -172,6 +188,8 @@ defmodule Nx.Vulkan.Test.Definitions do
       {:view, view, a} -> view(view, at.(a))
       {:reduce, op, a, keep} -> reduce(op, at.(a), keep)
       {:other, name, a} -> other(name, at.(a))
+      {:pair, name, a, b} -> pair(name, at.(a), at.(b))
+      {:small, step} -> step |> perform(values, hook) |> limited()
       {:repeat, a, most, steps} -> repeat(at.(a), most: most, steps: steps, hook: hook)
       {:branch, a, _, _, _} -> branch(at.(a), step: step, hook: hook)
     end
@@ -247,6 +265,40 @@ defmodule Nx.Vulkan.Test.Definitions do
   defp other(:take, x), do: Nx.take(x, Nx.tensor([0, 0]), axis: -1)
   defp other(:captured, x), do: Nx.add(x, Nx.tensor(3)) |> Nx.multiply(Nx.tensor([2]))
   defp other(:loop, x), do: halve(x)
+  defp other(:centred, x), do: Nx.subtract(x, Nx.reduce_max(x, axes: [-1], keep_axes: true))
+  # Two heads of each row, before the rows.
+  defp other(:heads, x), do: x |> Nx.reshape(halves(x.shape)) |> Nx.transpose()
+
+  defp other(:moved, x),
+    do: Nx.slice_along_axis(x, place(x), Nx.axis_size(x, -1) - 1, axis: -1)
+
+  defp pair(:product, x, y) do
+    axes = for i <- Nx.axes(x), j <- Nx.axes(y), elem(x.shape, i) == elem(y.shape, j), do: {i, j}
+    {i, j} = Enum.max_by(axes, fn {i, _j} -> elem(x.shape, i) end, fn -> raise ArgumentError end)
+    x |> Nx.dot([i], y, [j]) |> small()
+  end
+
+  defp pair(:concatenate, x, y), do: Nx.concatenate([x, y]) |> small()
+  defp pair(:like, x, y), do: Nx.broadcast(x, y)
+
+  defp pair(:put, x, y),
+    do: Nx.put_slice(x, [place(x) | List.duplicate(0, Nx.rank(x) - 1)], y)
+
+  # An index that is known on the device alone.
+  defp place(x), do: x |> Nx.flatten() |> Nx.slice([0], [1]) |> Nx.squeeze() |> Nx.as_type(:s32)
+
+  defp halves(shape) do
+    {last, outer} = shape |> Tuple.to_list() |> List.pop_at(-1)
+
+    if rem(last, 2) == 0,
+      do: List.to_tuple(outer ++ [2, div(last, 2)]),
+      else: raise(ArgumentError, "odd")
+  end
+
+  defp limited(%{type: {kind, _} = type} = x) do
+    least = if kind == :u, do: 0, else: -8
+    Nx.clip(x, Nx.tensor(least, type: type), Nx.tensor(8, type: type))
+  end
 
   defp one(x),
     do: x |> Nx.shape() |> Tuple.to_list() |> Enum.map(fn _ -> 1 end) |> List.to_tuple()
