@@ -199,12 +199,13 @@ impl Program {
         if self.nodes.split_last().is_some_and(|(_, before)| before.iter().any(reduces)) {
             return Err(Error::Argument("nodes: only the last node may be a reduction".into()));
         }
+        self.check_nodes()?;
         if !self.folds_soundly() {
             return Err(Error::Argument(
                 "nodes: a fold has one accumulator of its type, which starts with an input of one value".into(),
             ));
         }
-        self.check_nodes()
+        Ok(())
     }
 
     /// As [`Program::check`], of a program in which any node may be a reduction.

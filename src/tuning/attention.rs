@@ -83,6 +83,9 @@ pub struct AttentionTile {
     pub lanes: u32,
 }
 
+/// The most elements of a key and of a value: workgroups hold whole ones.
+const MAX_HEAD_ELEMENTS: u64 = 256;
+
 /// The sizes of an attention, which its strategy is chosen by.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionProblem {
@@ -97,6 +100,13 @@ pub struct AttentionProblem {
     pub values: u64,
     /// The type of queries, keys, values and the result, where it is one and runs of eight elements are aligned in all operands.
     pub matrix_type: Option<Type>,
+}
+
+impl AttentionProblem {
+    /// Whether there are keys, and heads whose elements kernels take.
+    pub fn is_sound(&self) -> bool {
+        self.keys != 0 && (1..=MAX_HEAD_ELEMENTS).contains(&self.depth) && self.values <= MAX_HEAD_ELEMENTS
+    }
 }
 
 /// How attention is computed.
@@ -192,6 +202,9 @@ impl AttentionTile {
 /// Whether one kernel should take the place of two products and a softmax. On a CPU device, products of many queries by panels are faster;
 /// on a GPU, large products are where they alone have cooperative matrices. Without loops there is no kernel.
 pub fn pays(problem: &AttentionProblem, caps: &Capabilities) -> bool {
+    if !problem.is_sound() {
+        return false;
+    }
     let fast = if caps.cpu {
         problem.queries <= MAX_UNSTAGED_QUERIES
     } else {

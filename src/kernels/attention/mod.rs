@@ -25,9 +25,6 @@ use kernel::{AttentionArgs, AttentionKernel};
 use update::UpdateMemory;
 pub use update::{AttentionUpdate, RowPosition};
 
-/// The most elements of a key and of a value: workgroups hold whole ones.
-pub const MAX_HEAD_ELEMENTS: u64 = 256;
-
 /// An axis with its strides in the queries, the keys, the values and the result, in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionAxis {
@@ -138,7 +135,8 @@ impl Attention<'_> {
         let count = |axes: &[AttentionAxis]| elements(&axes.iter().map(|axis| axis.dim).collect::<Vec<_>>());
         let (batches, queries, keys) = (count(&self.batch)?, count(&self.rows)?, self.keys.dim);
         let (depth, values) = (self.depth.dim, self.columns.dim);
-        if keys == 0 || !(1..=MAX_HEAD_ELEMENTS).contains(&depth) || values > MAX_HEAD_ELEMENTS {
+        let problem = AttentionProblem { batches, queries, keys, depth, values, matrix_type: None };
+        if !problem.is_sound() {
             return argument("attention: expected keys, and heads of 1 to 256 elements");
         }
         elements(&[batches, queries, values])?;
@@ -165,7 +163,7 @@ impl Attention<'_> {
         let all = self.operands.iter().enumerate().all(|(i, operand)| operand.ty == ty && self.has_runs(i, 8));
         // Cooperative matrices are loaded from one buffer.
         let whole = all && self.ty == ty && self.updates.iter().all(Option::is_none);
-        Ok(AttentionProblem { batches, queries, keys, depth, values, matrix_type: Some(ty).filter(|_| whole) })
+        Ok(AttentionProblem { matrix_type: Some(ty).filter(|_| whole), ..problem })
     }
 
     /// Whether the strides of the result are those of a dense tensor with its axes in some order.
