@@ -275,6 +275,12 @@ fn furthest(start: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
     u64::try_from(most).ok().filter(|&most| most <= MAX_STEP).ok_or(Error::SizeMismatch)
 }
 
+/// Whether vectors of `run` elements are apart by whole ones along an axis with this stride, or begin after this offset. A kernel divides the index of
+/// an element, a number without a sign, for that of a vector.
+pub fn is_whole(step: i64, run: u64) -> bool {
+    u64::try_from(step).is_ok_and(|step| step.is_multiple_of(run))
+}
+
 /// Fails where a view would leave its buffer of `len` elements. `axes` are extents with their strides.
 pub fn check_bounds(offset: i64, axes: impl Iterator<Item = (u64, i64)>, len: u64) -> Result<()> {
     if required_length(offset, axes)? > len { Err(Error::SizeMismatch) } else { Ok(()) }

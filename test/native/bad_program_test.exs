@@ -239,6 +239,16 @@ defmodule Nx.Vulkan.BadProgramTest do
 
     [input, one] = [{a, @f32, {2}}, {a, {:s, 32}, {}}]
 
+    # Two queries, and keys and values that are such strides apart from `first` on.
+    attention = fn first, keys, values ->
+      axes =
+        {[], [{2, 2, 0, 0, 2}], {2, 1, 1, 0, 0}, {2, 0, keys, values, 0}, {2, 0, 0, 1, 1}}
+
+      from = {a, @f32, first}
+      Native.call(attention(@f32, {data, from, from}, axes, {nil, nil}, {nil, nil}))
+    end
+
+    assert {:ok, _} = attention.(0, 2, 2)
     assert {:ok, _} = Native.call(contract(@f32, data, data, row.({2, 2, 0, 2})))
     {column, depth} = {{2, 0, 1, 1, 0, 1}, {2, 2, 1, 0, 0, 1}}
 
@@ -250,6 +260,9 @@ defmodule Nx.Vulkan.BadProgramTest do
     for call <- [
           fn -> Native.call(contract(@f32, {a, @f32, 1}, data, row.({2, 2, 0, 2}))) end,
           fn -> Native.call(contract(@f32, {a, @f32, -1}, data, row.({2, 2, 0, 2}))) end,
+          fn -> attention.(1, 2, 2) end,
+          fn -> attention.(1, -2, 0) end,
+          fn -> Native.call(contract(@f32, {a, @f32, 1}, data, row.({2, -2, 0, 2}))) end,
           fn -> Native.call(contract(@f32, data, data, row.({2, 2, 0, 3}))) end,
           fn -> Native.call(contract(@f32, data, data, row.({2, 2, 1, 2}))) end,
           fn -> Native.call(contract(@f32, data, data, row.({2 ** 62, 0, 0, 2}))) end,
@@ -290,6 +303,50 @@ defmodule Nx.Vulkan.BadProgramTest do
         ] do
       assert_refused(call, call)
     end
+  end
+
+  test "operands in reverse are read as they are, also where vectors are loaded" do
+    numbers = fn count -> for _ <- 1..count, do: :rand.uniform(9) - 5.0 end
+
+    [x, y] =
+      for {rows, columns} <- [{12, 8}, {8, 16}], do: for(_ <- 1..rows, do: numbers.(columns))
+
+    [a, b] = Enum.map([x, y], &uploaded/1)
+    axes = {[], [{12, -8, 0, 16}], [{16, 0, 1, 1}], [{8, 1, 16, 0}], []}
+    {:ok, ref} = Native.call(contract(@f32, {a, @f32, 88}, {b, @f32, 0}, axes))
+    columns = Enum.zip_with(y, & &1)
+
+    assert read(ref) ==
+             for(
+               row <- Enum.reverse(x),
+               column <- columns,
+               do: Enum.sum(Enum.zip_with(row, column, &*/2))
+             )
+
+    # Three batches of a query, and four keys and values of the first or the last batch first.
+    attention = fn ref, first, batch ->
+      axes =
+        {[{3, 8, batch, batch, 8}], [{1, 0, 0, 0, 8}], {8, 1, 1, 0, 0}, {4, 0, 8, 8, 0},
+         {8, 0, 0, 1, 1}}
+
+      from = {ref, @f32, first}
+      operands = {{a, @f32, 0}, from, from}
+      {:ok, {ref}} = Native.call(attention(@f32, operands, axes, {nil, nil}, {nil, nil}))
+      read(ref)
+    end
+
+    reversed = x |> Enum.chunk_every(4) |> Enum.reverse() |> Enum.concat() |> uploaded()
+    assert attention.(a, 64, -32) == attention.(reversed, 0, 32)
+  end
+
+  defp uploaded(rows) do
+    {:ok, ref} = Native.call(buf_upload(floats(Enum.concat(rows))))
+    ref
+  end
+
+  defp read(ref) do
+    {:ok, binary} = Native.call(buf_download(ref))
+    list(binary)
   end
 
   defp scatter(a, window, strides, padding) do

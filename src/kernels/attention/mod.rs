@@ -16,7 +16,7 @@ use super::launch;
 use crate::error::{Attempt, Error};
 use crate::graph::Context;
 use crate::memory::Buffer;
-use crate::program::layout::check_bounds;
+use crate::program::layout::{check_bounds, is_whole};
 use crate::program::types::Compute;
 use crate::program::{MAX_RANK, Type, elements};
 use crate::tuning::attention::{AttentionProblem, AttentionStrategy, KeyLoads, choose};
@@ -233,12 +233,11 @@ impl Attention<'_> {
         };
         let others = self.batch.iter().chain(self.rows.iter().filter(|_| rows)).chain(key);
         let offset = self.operands.get(i).map_or(0, |operand| operand.offset);
-        let aligned = |step: i64| step % run as i64 == 0;
         let update = i.checked_sub(1).and_then(|i| self.updates.get(i)?.as_ref());
         along.dim.is_multiple_of(run)
             && update.is_none_or(|update| update.has_runs(&self.batch, run))
             && along.strides[i] == 1
-            && aligned(offset)
-            && others.into_iter().all(|axis| axis.dim == 1 || aligned(axis.strides[i]))
+            && is_whole(offset, run)
+            && others.into_iter().all(|axis| axis.dim == 1 || is_whole(axis.strides[i], run))
     }
 }

@@ -12,7 +12,7 @@ use crate::kernels::{Tensor, assemble};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
 use crate::program::emit::element;
-use crate::program::layout::check_bounds;
+use crate::program::layout::{check_bounds, is_whole};
 
 /// A row of keys or of values, one for each batch, that is put at one position along the keys.
 pub struct AttentionUpdate<'a> {
@@ -96,9 +96,8 @@ impl AttentionUpdate<'_> {
 
     /// Whether runs of neighbours along a head are contiguous and aligned.
     pub(super) fn has_runs(&self, batch: &[AttentionAxis], run: u64) -> bool {
-        let aligned = |step: i64| step % run as i64 == 0;
         let across = batch.iter().zip(&self.batch).filter(|(axis, _)| axis.dim != 1);
-        self.head == 1 && aligned(self.row.offset) && across.into_iter().all(|(_, &stride)| aligned(stride))
+        self.head == 1 && is_whole(self.row.offset, run) && across.into_iter().all(|(_, &stride)| is_whole(stride, run))
     }
 
     /// Fails where a buffer is too small, or what is put is no row of the operand `into` with heads of `head` elements.

@@ -1,6 +1,7 @@
 //! The axes of a contraction, and those as the axes of a batch of matrix products. Geometry alone: extents and strides.
 
 use super::padding::{PaddedAxis, Padding};
+use crate::program::layout::is_whole;
 
 /// Elements with a larger stride than this share few of the bytes that memory transfers at once.
 const MAX_CLOSE_STRIDE: i64 = 2;
@@ -134,7 +135,7 @@ impl AxisGroups {
             };
             let inner = if *name == group { axes.iter().rev().take_while(inner).count() } else { 0 };
             let whole = *name != group || (inner > 0 && contiguous % run == 0);
-            whole && axes[..axes.len() - inner].iter().all(|axis| axis.stride(tensor) % run as i64 == 0)
+            whole && axes[..axes.len() - inner].iter().all(|axis| is_whole(axis.stride(tensor), run))
         })
     }
 
