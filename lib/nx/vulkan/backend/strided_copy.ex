@@ -97,15 +97,8 @@ defmodule Nx.Vulkan.Backend.StridedCopy do
     inputs = length(operands) - indices
 
     # Nodes are counted after all operands.
-    after_indices = fn node ->
-      put_elem(
-        node,
-        2,
-        for(arg <- elem(node, 2), do: if(arg < inputs, do: arg, else: arg + indices))
-      )
-    end
-
-    nodes = if indices == 0, do: nodes, else: Enum.map(nodes, after_indices)
+    moved = &if(&1 < inputs, do: &1, else: &1 + indices)
+    nodes = for node <- nodes, do: put_elem(node, 2, Enum.map(elem(node, 2), moved))
     {nodes, operands, shape, offset, strides, starts}
   end
 
