@@ -275,8 +275,8 @@ fn furthest(start: i64, axes: impl Iterator<Item = (u64, i64)>) -> Result<u64> {
     u64::try_from(most).ok().filter(|&most| most <= MAX_STEP).ok_or(Error::SizeMismatch)
 }
 
-/// Whether vectors of `run` elements are apart by whole ones along an axis with this stride, or begin after this offset. A kernel divides the index of
-/// an element, a number without a sign, for that of a vector.
+/// Whether a stride or an offset is one of whole vectors of `run` elements. Kernels divide the index of an element, which has no sign, for that of its
+/// vector: a stride must not be negative.
 pub fn is_whole(step: i64, run: u64) -> bool {
     u64::try_from(step).is_ok_and(|step| step.is_multiple_of(run))
 }

@@ -54,7 +54,8 @@ defmodule Nx.Vulkan.Compiler.Lowering do
 
   @doc """
   The row program of the steps, any of which may reduce the last `row_axes` axes of the iteration space, and the
-  values of those steps that are results, with whether they are computed for each element: the arguments of `Nx.Vulkan.Native.run_rows/3`.
+  values of those steps that are results, by their indices and whether they have a value for each element: the
+  arguments of `Nx.Vulkan.Native.run_rows/3`.
   """
   @spec row_program([row_step()], [T.t()], [non_neg_integer()], {tuple(), pos_integer()}) ::
           {:ok,
