@@ -122,6 +122,8 @@ defmodule Nx.Vulkan.BadProgramTest do
           {[{:argmax, {:s, 32}, [0], {1, :low}}], [input], {4}},
           {[{:argmax, {:s, 32}, [0], {0, :middle}}], [input], {4}},
           {[{:argmax, {:s, 32}, [0], 0}], [input], {4}},
+          {[{:fold, @f32, [], [0]}], [input], {4}},
+          {[{:accumulator, @f32, [0]}, {:fold, @f32, [1], [0]}], [input], {4}},
           {[{:iota, @f32, [], 1}], [], {4}},
           {[{:eye, @f32, []}], [], {4}},
           {[{:bitcast, {:f, 64}, [0]}], [input], {4}},
@@ -249,6 +251,10 @@ defmodule Nx.Vulkan.BadProgramTest do
     end
 
     assert {:ok, _} = attention.(0, 2, 2)
+    # No keys, and heads of no elements and of more than kernels take.
+    for sizes <- [{2, 4, 0, 8, 8}, {2, 4, 4, 0, 8}, {2, 4, 4, 8, 2 ** 40}],
+        do: assert({:ok, false} == Native.call(attention_pays(nil, sizes, nil)))
+
     assert {:ok, _} = Native.call(contract(@f32, data, data, row.({2, 2, 0, 2})))
     {column, depth} = {{2, 0, 1, 1, 0, 1}, {2, 2, 1, 0, 0, 1}}
 
