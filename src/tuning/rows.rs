@@ -110,8 +110,8 @@ pub fn prologue_schedule(
     (exchanged + partials + kept + row <= caps.max_shared.into()).then_some(schedule)
 }
 
-/// The invocations by which the workgroups of a reduction that reads a row of `bytes` bytes each combine it from attention's parts, where that is
-/// faster than a kernel of its own.
+/// The invocations by which the workgroups of a reduction each combine a row from attention's parts, in `bytes` bytes of shared memory, where that
+/// is faster than a kernel of its own.
 pub fn combining_threads(bytes: u64, launch: (&FusionLaunch, &Accumulator), caps: &Capabilities) -> Option<u32> {
     let (threads, exchanged) = invocations_and_bytes(launch)?;
     (!caps.cpu && exchanged + bytes <= caps.max_shared.into()).then_some(threads)

@@ -8,7 +8,9 @@ use super::{Attention, AttentionAxis, AttentionProblem};
 use crate::graph::{Name, Params};
 use crate::memory::AllocationHandle;
 use crate::program::Type;
-use crate::program::emit::{EmittedPrologue, PROLOGUE_PARAMETERS, SHARED_ROW, of_compute, stored, vec4_of};
+use crate::program::emit::{
+    EmittedPrologue, PROLOGUE_PARAMETERS, SHARED_ROW, of_compute, shared_element, stored, vec4_of,
+};
 use crate::program::types::Compute;
 
 /// The parts of the keys that a result of attention was combined from, whose elements are in the order of its queries.
@@ -79,35 +81,41 @@ impl CombinationText {
         [self.accumulator.glsl(), "float", self.total.glsl()]
     }
 
+    /// Bytes of shared memory for the row, the scales of the parts, and the divisors.
+    pub fn shared_bytes(&self) -> u64 {
+        self.elements() * self.ty.size() + self.queries * (self.splits * 4 + self.total.size())
+    }
+
     /// The prologue by workgroups of so many invocations.
     pub fn emit(&self, threads: u32) -> EmittedPrologue {
         let &Self { ty, accumulator, total, splits, queries, values } = self;
-        let (vectors, vector) = (self.elements() / 4, vec4_of(ty.storage()));
+        let vector = vec4_of(ty.storage());
         let mut text = String::new();
         sum_macros(&mut text, accumulator, total, None);
-        for (name, number) in [("SPLITS", splits), ("VALUES", values)] {
+        let numbers = [
+            ("SPLITS", splits),
+            ("VALUES", values),
+            ("QUERIES", queries),
+            ("ELEMENTS", self.elements()),
+            ("PROLOGUE_THREADS", threads.into()),
+        ];
+        for (name, number) in numbers {
             let _ = writeln!(text, "#define {name} {number}u");
         }
         for (name, buffer) in [("SUMS", "sums"), ("MAXIMA", "maxima"), ("TOTALS", "totals")] {
             let _ = writeln!(text, "#define PARTIAL_{name} p.{PROLOGUE_PARAMETERS}{buffer}");
         }
-        let element = |c: usize| stored(ty, (format!("x[{c}]"), of_compute(total)));
-        let elements = [0, 1, 2, 3].map(element).join(", ");
+        let element = stored(ty, ("(x)".into(), of_compute(total)));
         let _ = write!(
             text,
-            "#include \"lib/attention_combine.glsl\"\n\
-             void prologue() {{\n  for (uint i = INVOCATION; i < {vectors}u; i += {threads}u) {{\n    \
-             TOTAL4 x = combined(i / VALUES4, i % VALUES4, {queries}u);\n    \
-             {SHARED_ROW}[i] = {vector}({elements});\n  }}\n}}\n"
+            "#define SET_ELEMENT(i, x) {} = {element}\n#include \"lib/attention_combine.glsl\"\n",
+            shared_element("i")
         );
-        for name in ["SUM", "SUM4", "TOTAL", "TOTAL4", "Buffer_TOTAL", "SIZE_TOTAL", "MEAN", "SPLITS", "VALUES"] {
-            let _ = writeln!(text, "#undef {name}");
-        }
         EmittedPrologue {
             storages: self.storages().into_iter().chain([ty.storage()]).collect(),
             computes: vec![Compute::Float, accumulator, total],
             files: vec!["math/exp.glsl"],
-            memory: format!("shared {vector} {SHARED_ROW}[{vectors}];\n"),
+            memory: format!("shared {vector} {SHARED_ROW}[{}];\n", self.elements() / 4),
             function: text,
         }
     }

@@ -329,17 +329,23 @@ impl AttentionKernel {
 /// The macros of sums of products and of weights, and of their quotients, which are exact but for rounding unless `mean` is given.
 pub(super) fn sum_macros(text: &mut String, accumulator: Compute, total: Compute, mean: Option<&str>) {
     let vector = |compute| if compute == Compute::Double { "dvec4" } else { "vec4" };
-    let mean = mean.unwrap_or(match total {
-        Compute::Double => "(dvec4(s) * (1.0lf / (t)))",
-        _ => "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))",
-    });
+    let (exact, divisor, quotient) = match total {
+        Compute::Double => ("(dvec4(s) * (1.0lf / (t)))", "(1.0lf / (t))", "(double(s) * (t))"),
+        _ => {
+            let quotients = "vec4(nx_divide(s.x, t), nx_divide(s.y, t), nx_divide(s.z, t), nx_divide(s.w, t))";
+            (quotients, "(t)", "nx_divide(s, t)")
+        }
+    };
+    let mean = mean.unwrap_or(exact);
     let (sum4, total4) = (vector(accumulator), vector(total));
     let (sum, total) = (accumulator.glsl(), total.glsl());
     // `AT` with 64-bit indices pastes the name that it gets.
     let _ = write!(
         text,
         "#define SUM {sum}\n#define SUM4 {sum4}\n#define TOTAL {total}\n#define TOTAL4 {total4}\n\
-         #define Buffer_TOTAL Buffer_{total}\n#define SIZE_TOTAL SIZE_{total}\n#define MEAN(s, t) {mean}\n"
+         #define Buffer_TOTAL Buffer_{total}\n#define SIZE_TOTAL SIZE_{total}\n\
+         #define Buffer_SUM Buffer_{sum}\n#define SIZE_SUM SIZE_{sum}\n\
+         #define MEAN(s, t) {mean}\n#define DIVISOR(t) {divisor}\n#define SUM_OVER(s, t) {quotient}\n"
     );
 }
 

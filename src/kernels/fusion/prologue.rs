@@ -49,7 +49,7 @@ impl<'a> RowSource<'a> {
             }
             Self::Combination(combination) => {
                 let text = combination.text();
-                let threads = combining_threads(text.elements() * text.ty.size(), (launch, accumulator), caps);
+                let threads = combining_threads(text.shared_bytes(), (launch, accumulator), caps);
                 let fits = !layout.index64 && layout.reduced() == text.elements();
                 threads.filter(|_| fits).map(|threads| Prologue::Combination(text, threads))
             }

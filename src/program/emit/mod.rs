@@ -32,7 +32,7 @@ pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{
     EmittedPrologue, KeptBytes, KeptValues, PROLOGUE_PARAMETERS, RowPrologue, RowSchedule, SHARED_ROW, emit_rows,
-    kept_bytes, kept_in_memory,
+    kept_bytes, kept_in_memory, shared_element,
 };
 pub use schedule::{
     LoopNest, MapTraversal, ReduceSchedule, SCALARS_PER_THREAD, Schedule, Staging, TransposeTile, VECTORS_PER_THREAD,

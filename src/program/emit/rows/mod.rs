@@ -18,8 +18,7 @@ use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
 use crate::program::{Node, Program, Source};
 
-pub(super) use prologue::shared_element;
-pub use prologue::{EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue, SHARED_ROW};
+pub use prologue::{EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue, SHARED_ROW, shared_element};
 
 /// Where the values of elements are kept from one pass to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
