@@ -25,7 +25,7 @@ defmodule Nx.Vulkan do
   | `NX_VULKAN_CACHE_LIMIT` | bytes that the files of the pipeline cache may take |
   | `NX_VULKAN_HOLD_CLOCK` | `1` or `0`: whether a CUDA context holds the device's clock up; by default NVIDIA's |
   | `NX_VULKAN_TIMEOUT` | seconds that the device may finish nothing while a call waits; then it counts as lost |
-  | `NX_VULKAN_DISABLE` | features not to use, to test what other devices do: some of `float64`, `int64`, `int8`, `int16`, `float16`, `denorm_preserve`, `compares_subnormals`, `fma`, `fast_float64`, `push_descriptor`, `conditional_rendering`, `subgroup`, `cooperative_matrix`, `cooperative_matrix2`, `cpu`, separated by commas |
+  | `NX_VULKAN_DISABLE` | features not to use, to test what other devices do: some of `float64`, `int64`, `int8`, `int16`, `float16`, `denorm_preserve`, `compares_subnormals`, `subnormal_doubles`, `fma`, `fast_float64`, `push_descriptor`, `conditional_rendering`, `subgroup`, `cooperative_matrix`, `cooperative_matrix2`, `cpu`, separated by commas |
 
   They are read once, when the first device is made.
 

@@ -99,6 +99,14 @@ float to_f32(float x) { return x; }
 #if defined HAS_FLOAT64 || defined FAST_FLOAT64
 #ifdef KEEPS_SUBNORMALS
 double to_f64(float x) { return double(x); }
+#elif defined SUBNORMAL_DOUBLES
+// The device may convert subnormals to zero. The bits of x in a double's places are x 2^-896, a subnormal double where x is one. An exponent of
+// ones stays one of infinities and NaN.
+double to_f64(float x) {
+  uint b = floatBitsToUint(x), high = uint(int(b) >> 3) & 0x8fffffffu;
+  high = (b & 0x7fffffffu) >= 0x7f800000u ? high | 0x70000000u : high;
+  return packDouble2x32(uvec2(b << 29, high)) * 5.2829453113566525e269lf;
+}
 #else
 // The device may convert subnormals to zero. The subnormal m 2^-149 is found by putting m into the last bits of 2^-97 and
 // subtracting 2^-97. The selection is between words, not doubles, to keep compilers from fusing the subtraction with what
@@ -110,6 +118,10 @@ double to_f64(float x) {
   return packDouble2x32((b & 0x7f800000u) != 0u ? unpackDouble2x32(double(x)) : words);
 }
 #endif
+#ifdef SUBNORMAL_DOUBLES
+float to_f32_from_positive(double x) { return float(x); }
+float to_f32(double x) { return float(x); }
+#else
 // For x >= 0.
 float to_f32_from_positive(double x) {
   // A subnormal result is a whole number of 2^-149. Scaling by 2^149 and adding 2^52 rounds to it and leaves it in the low word.
@@ -122,6 +134,7 @@ float to_f32(double x) {
   float v = to_f32_from_positive(packDouble2x32(uvec2(b.x, b.y & 0x7fffffffu)));
   return uintBitsToFloat((b.y & 0x80000000u) | floatBitsToUint(v));
 }
+#endif
 #endif
 
 // float(x) rounded once. SwiftShader rounds unsigned integers from 2^31 on twice. Half of such an integer, with the bit that is lost

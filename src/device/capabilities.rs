@@ -36,6 +36,8 @@ pub struct Capabilities {
     /// The device's own comparisons tell subnormal 32-bit floats from each other and from zeros, as measured. Elsewhere kernels compare
     /// their bits.
     pub compares_subnormals: bool,
+    /// Products of doubles and their conversion to 32-bit floats keep subnormals, as measured. Elsewhere conversions go by the bits.
+    pub subnormal_doubles: bool,
     /// 32-bit floats can be rounded to even.
     pub round_to_even: bool,
     /// Signed zeros, infinities and NaN of 32-bit floats can be kept.
@@ -85,6 +87,8 @@ pub struct ProbedFeatures {
     pub fast_float64: bool,
     /// Whether comparisons tell subnormals from zeros.
     pub compares_subnormals: bool,
+    /// Whether doubles keep subnormals.
+    pub subnormal_doubles: bool,
 }
 
 /// Multiprocessors of a device that has no extension to tell their number.
@@ -96,7 +100,7 @@ const DEFAULT_MULTIPROCESSORS: u64 = 32;
 pub struct DisabledFeatures(Vec<String>);
 
 impl DisabledFeatures {
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "float64",
         "fast_float64",
         "int64",
@@ -105,6 +109,7 @@ impl DisabledFeatures {
         "float16",
         "denorm_preserve",
         "compares_subnormals",
+        "subnormal_doubles",
         "fma",
         "push_descriptor",
         "conditional_rendering",
@@ -168,6 +173,7 @@ impl Capabilities {
             ("int16", self.int16),
             ("denorm_preserve", self.denorm_preserve),
             ("compares_subnormals", self.compares_subnormals),
+            ("subnormal_doubles", self.subnormal_doubles),
             ("fma", self.fma),
             ("push_descriptor", self.push_descriptor),
             ("conditional_rendering", self.conditional_rendering),
@@ -214,6 +220,7 @@ impl Capabilities {
             denorm_preserve: p.shader_denorm_preserve_float32.unwrap_or(false) && !disabled.has("denorm_preserve"),
             denorm_preserve64: p.shader_denorm_preserve_float64.unwrap_or(false) && !disabled.has("denorm_preserve"),
             compares_subnormals: probed.compares_subnormals,
+            subnormal_doubles: probed.subnormal_doubles && !disabled.has("float64"),
             round_to_even: p.shader_rounding_mode_rte_float32.unwrap_or(false),
             signed_zero_inf_nan: p.shader_signed_zero_inf_nan_preserve_float32.unwrap_or(false),
             signed_zero_inf_nan64: p.shader_signed_zero_inf_nan_preserve_float64.unwrap_or(false),

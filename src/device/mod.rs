@@ -18,7 +18,7 @@ pub use clock::{Clock, ClockState};
 pub use failure::failure;
 pub use matrix::MatrixTypes;
 pub use open::{Queues, open};
-pub use probe::{Probed, compares_subnormals, doubles_are_fast, fma_rounds_once};
+pub use probe::{Probed, compares_subnormals, doubles_are_fast, fma_rounds_once, keeps_subnormal_doubles};
 pub use probe_process::{
     DEVICE, Findings, ProbeRun, SUPERVISE, TRY, TRY_AT_ONCE, Verdict, beginning, built, confine, end,
     ends_by_its_own_fault, line, probe_executable, set_probe_executable, supervise,

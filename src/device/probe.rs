@@ -39,6 +39,10 @@ mod comparisons {
     vulkano_shaders::shader! { ty: "compute", path: "src/device/compares.comp", include: ["shaders"] }
 }
 
+mod conversions {
+    vulkano_shaders::shader! { ty: "compute", path: "src/device/converts.comp", include: ["shaders"] }
+}
+
 mod float {
     vulkano_shaders::shader! { ty: "compute", define: [("REAL", "float")], path: "src/device/rate.comp" }
 }
@@ -69,6 +73,28 @@ pub fn compares_subnormals(queue: &Arc<Queue>) -> Probed<bool> {
     let words: Vec<u32> = values.map(f32::to_bits).into_iter().chain([0; 64]).collect();
     let (data, _) = Probe::new(queue, comparisons::load(queue.device().clone())?, 72, 1)?.run(&words)?;
     Ok(data[8..].iter().all(|&right| right == 1))
+}
+
+/// Whether products of doubles and the conversion to 32-bit floats keep subnormals in a kernel that does not ask to preserve them. The device
+/// must have doubles.
+pub fn keeps_subnormal_doubles(queue: &Arc<Queue>) -> Probed<bool> {
+    let others = [0.0, f32::MIN_POSITIVE, 1.5, f32::MAX, f32::INFINITY, 0.1, 3e-38, 1e-37];
+    let subnormals = (0..24).map(|i| f32::from_bits(0x7F_FFFF >> i));
+    let narrow: Vec<f32> = subnormals.chain(others).flat_map(|x| [x, -x]).collect();
+    // Quarters of the least subnormal: ties, and numbers on either side of one.
+    let quarter = |i: usize| (i / 2 % 4) as f64 * f64::from(f32::from_bits(1)) / 4.0;
+    let wide: Vec<f64> = narrow.iter().enumerate().map(|(i, &x)| f64::from(x) + quarter(i)).collect();
+    let words = |bits: u64| [bits as u32, (bits >> 32) as u32];
+    let data: Vec<u32> = narrow
+        .iter()
+        .flat_map(|&x| words(f64::from(x).to_bits()))
+        .chain(wide.iter().flat_map(|x| words(x.to_bits())))
+        .chain(narrow.iter().map(|x| x.to_bits()))
+        .chain(wide.iter().map(|&x| (x as f32).to_bits()))
+        .chain([0; 64])
+        .collect();
+    let (data, _) = Probe::new(queue, conversions::load(queue.device().clone())?, data.len() as u64, 1)?.run(&data)?;
+    Ok(data[data.len() - 64..].iter().all(|&right| right == 1))
 }
 
 /// Whether a double operation takes less than [`FAST`] times a float's. It does on devices made for computing; on most others it takes 16

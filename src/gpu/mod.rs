@@ -86,6 +86,7 @@ impl Gpu {
         let probed = ProbedFeatures {
             fma: probe("fma", device::fma_rounds_once),
             fast_float64: doubles && probe("fast_float64", device::doubles_are_fast),
+            subnormal_doubles: doubles && probe("subnormal_doubles", device::keeps_subnormal_doubles),
             compares_subnormals: keeps_unasked && probe("compares_subnormals", device::compares_subnormals),
         };
         let mut caps = Capabilities::of(&physical, &probed, &disabled);

@@ -77,6 +77,7 @@ fn prelude(caps: &Capabilities, index64: bool, qualifier: &str, storages: &[&str
         (caps.fast_float64, "FAST_FLOAT64"),
         (caps.denorm_preserve, "KEEPS_SUBNORMALS"),
         (caps.compares_subnormals, "COMPARES_SUBNORMALS"),
+        (caps.subnormal_doubles, "SUBNORMAL_DOUBLES"),
         // Of the drivers that were tried, the one without 64-bit integers converts unsigned ones inexactly.
         (!caps.int64, "UINT_BY_INT"),
     ] {
