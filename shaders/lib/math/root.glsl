@@ -4,7 +4,7 @@
 //   sqrt    the device's root of m, corrected by a Newton step. A y within an ulp of the root is the nearest one unless
 //           m - y^2, which is exact, exceeds y ulp(y) in magnitude. The device's own sqrt need not be correctly rounded.
 //   cbrt    y = m z^2 with z = 1/cbrt(m), then one Newton step in double words
-//   rsqrt   of floats, the device's inversesqrt y of m, then y + y (r/2 + 3 r^2/8) with r = 1 - m y^2, in double words;
+//   rsqrt   of floats, the device's inversesqrt y of m, then y + y (r/2 + 3 r^2/8) with r = 1 - m y^2, in double words, or of x in double;
 //           of doubles, the quotient of 1 and sqrt, as Nx.BinaryBackend computes it, to print the same digits
 // Domain: x >= 0 for sqrt and rsqrt, NaN below; all numbers for cbrt. sqrt(-0) = -0 and rsqrt(±0) = ±Inf. cbrt(-0) = +0, as in
 //   BinaryBackend.
@@ -92,7 +92,15 @@ NX_CBRT(double, dvec2, F64_INF, F64_NAN, 0.33333333333333331lf, 0.79370052598409
 
 #ifdef FAST_FLOAT64
 float nx_rsqrt(float x) {
-  float v = float(1.0lf / sqrt(to_f64(x)));
+  double d = to_f64(x);
+#ifdef HAS_FMA
+  // The device's inversesqrt takes subnormals for zeros.
+  if (x >= 1.17549435e-38f && x < F32_INF) {
+    double y = double(inversesqrt(x)), r = fma(-d * y, y, 1.0lf);
+    return float(fma(y * r, fma(0.375lf, r, 0.5lf), y));
+  }
+#endif
+  float v = float(1.0lf / sqrt(d));
   v = is_negative(x) || is_nan(x) ? F32_NAN : (is_infinity(x) ? 0.0f : v);
   return is_zero(x) ? fp_copysign(F32_INF, x) : v;
 }
