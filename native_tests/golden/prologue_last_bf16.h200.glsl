@@ -99,10 +99,12 @@ void prologue() {
       barrier();
     }
   }
+  precise float v3;
+  precise float v4;
   a3_0_0 = partial3_0[own * PARTIALS + 0];
   [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) combine_sum(a3_0_0, partial3_0[own * PARTIALS + s]);
-  precise float v3 = to_f32(a3_0_0);
-  precise float v4 = nx_rsqrt(v3);
+  v3 = to_f32(a3_0_0);
+  v4 = nx_rsqrt(v3);
   [[unroll]] for (uint k = 0; k < 1u; k++) {
   IDX first = (lane + k * LANES) * 4u;
   if (first >= n) continue;

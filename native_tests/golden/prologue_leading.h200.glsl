@@ -85,12 +85,14 @@ void prologue() {
   combine_sum(a3_3_0, double(v2));
   }
   }
+  if (own == 0) {
   combine_sum(a3_0_0, a3_1_0);
   combine_sum(a3_2_0, a3_3_0);
   combine_sum(a3_0_0, a3_2_0);
   [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) { double b0 = from_lane(a3_0_0, s); combine_sum(a3_0_0, b0); }
   a3_0_0 = from_lane(a3_0_0, lane % SUBGROUP_LANES);
   if (lane % SUBGROUP_LANES == 0) { partial3_0[own * PARTIALS + lane / SUBGROUP_LANES] = a3_0_0; }
+  }
   barrier();
   if (PARTIALS > 8u) {
     if (lane < PARTIALS) { a3_0_0 = partial3_0[own * PARTIALS + lane]; }
@@ -99,10 +101,14 @@ void prologue() {
       barrier();
     }
   }
+  precise float v3;
+  precise float v4;
+  if (own == 0) {
   a3_0_0 = partial3_0[own * PARTIALS + 0];
   [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) combine_sum(a3_0_0, partial3_0[own * PARTIALS + s]);
-  precise float v3 = to_f32(a3_0_0);
-  precise float v4 = nx_rsqrt(v3);
+  v3 = to_f32(a3_0_0);
+  v4 = nx_rsqrt(v3);
+  }
   [[unroll]] for (uint k = 0; k < 1u; k++) {
   IDX first = (lane + k * LANES) * 4u;
   if (first >= n) continue;

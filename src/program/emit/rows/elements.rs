@@ -9,11 +9,10 @@ use super::super::vec4_of;
 use super::{KeptValues, RowAccumulator, RowEmitter, SHARED_ROW, shared_element};
 
 impl RowEmitter<'_> {
-    /// Writes an input or a node as the local value `v{value}`.
-    pub(super) fn value(&self, text: &mut String, value: usize) {
+    /// An input or a node, as an expression.
+    pub(super) fn expression(&self, value: usize) -> String {
         let program = self.program();
-        let ty = program.type_of(value);
-        let expression = match self.node(value) {
+        match self.node(value) {
             None => self.input(value),
             Some(node) => {
                 let position = value - program.inputs.len();
@@ -22,12 +21,11 @@ impl RowEmitter<'_> {
                 let mut views = self.node_views[position]..self.sound.layout.views.len();
                 let expression = self.emitter.node(node, &before, &mut views);
                 match self.emitter.may_be_known(node) {
-                    true => format!("{expression} + {}(gl_WorkGroupID.z)", ty.compute().glsl()),
+                    true => format!("{expression} + {}(gl_WorkGroupID.z)", program.type_of(value).compute().glsl()),
                     false => expression,
                 }
             }
-        };
-        let _ = writeln!(text, "  {} v{value} = {expression};", ty.compute().precise());
+        }
     }
 
     fn input(&self, input: usize) -> String {
@@ -152,7 +150,8 @@ impl RowEmitter<'_> {
                 let _ = writeln!(text, "  precise {} v{value} = {};", self.glsl(value), kept(value));
                 continue;
             }
-            self.value(text, value);
+            let ty = self.program().type_of(value).compute().precise();
+            let _ = writeln!(text, "  {ty} v{value} = {};", self.expression(value));
             if self.kept.contains(&value) {
                 let _ = writeln!(text, "  {} = v{value};", kept(value));
                 before.insert(value);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::values::{convert, of_compute};
-use super::{RowAccumulator, RowEmitter};
+use super::{RowAccumulator, RowEmitter, RowStatements};
 use crate::program::op::Reduction;
 use crate::program::{Attribute, Node};
 
@@ -48,23 +48,31 @@ impl RowEmitter<'_> {
         let _ = writeln!(text, "  {}({}, {contributed}{second});", accumulator.function(), own.parts(c));
     }
 
-    /// Combines the accumulators of a row, and declares the value of the row for all its invocations.
-    pub(super) fn exchange(&self, text: &mut String, own: &RowAccumulator) {
+    /// Combines the accumulators of a row. The value of the row is one of the statements that follow for all its invocations.
+    pub(super) fn exchange(&self, text: &mut String, own: &RowAccumulator, of_row: &mut RowStatements) {
         let (accumulator, combine) = (&own.accumulator, own.accumulator.function());
-        own.set_last_wins(text);
+        let shares_memory = self.schedule.lanes > self.schedule.subgroup_lanes;
+        let mut before = String::new();
+        own.set_last_wins(&mut before);
         for (to, from) in [(0, 1), (2, 3), (0, 2)].into_iter().filter(|_| self.width() == 4) {
-            let _ = writeln!(text, "  {combine}({}, {});", own.parts(to), own.parts(from));
+            let _ = writeln!(before, "  {combine}({}, {});", own.parts(to), own.parts(from));
         }
         if self.schedule.subgroup_lanes > 1 {
-            subgroup_exchange(text, own);
+            subgroup_exchange(&mut before, own);
         }
-        if self.schedule.lanes > self.schedule.subgroup_lanes {
-            shared_exchange(text, own);
+        if shares_memory {
+            put_shared(&mut before, own);
+        }
+        self.with_row(text, &before);
+        if shares_memory {
+            exchange_shared(text, own);
+            own.set_last_wins(&mut of_row.statements);
+            get_shared(&mut of_row.statements, own);
         }
         let (finished, part) = accumulator.finished(0);
         let finished = finished.replace("a##_", &format!("a{}_0_", own.value));
         let result = convert((finished, of_compute(part)), own.node.ty);
-        let _ = writeln!(text, "  {} v{} = {result};", own.node.ty.compute().precise(), own.value);
+        of_row.set_value(own.value, own.node.ty, &result);
     }
 }
 
@@ -83,23 +91,45 @@ fn subgroup_exchange(text: &mut String, own: &RowAccumulator) {
     );
 }
 
-/// All invocations of a row add up what its subgroups, or its invocations, have, in the same order.
-fn shared_exchange(text: &mut String, own: &RowAccumulator) {
+/// The place of a part of the accumulator in shared memory.
+fn partial(value: usize, part: usize, index: &str) -> String {
+    format!("partial{value}_{part}[own * PARTIALS + {index}]")
+}
+
+/// Puts what a subgroup, or an invocation, has into shared memory.
+fn put_shared(text: &mut String, own: &RowAccumulator) {
     let RowAccumulator { value, accumulator, .. } = own;
-    let at = |i: usize, index: &str| format!("partial{value}_{i}[own * PARTIALS + {index}]");
-    let put = accumulator.join(" ", |i, _| format!("{} = a{value}_0_{i};", at(i, "lane / SUBGROUP_LANES")));
+    let put =
+        accumulator.join(" ", |i, _| format!("{} = a{value}_0_{i};", partial(*value, i, "lane / SUBGROUP_LANES")));
+    let _ = writeln!(text, "  if (lane % SUBGROUP_LANES == 0) {{ {put} }}");
+}
+
+/// Waits for all of these, and adds up many until eight are left.
+fn exchange_shared(text: &mut String, own: &RowAccumulator) {
+    let RowAccumulator { value, accumulator, .. } = own;
+    let at = |i: usize, index: &str| partial(*value, i, index);
     let next = accumulator.join(", ", |i, _| at(i, "lane + s"));
     let put_own = accumulator.join(" ", |i, _| format!("{} = a{value}_0_{i};", at(i, "lane")));
     let get_own = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = {};", at(i, "lane")));
-    let first = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = {};", at(i, "0")));
-    let others = accumulator.join(", ", |i, _| at(i, "s"));
     let (combine, parts) = (accumulator.function(), own.parts(0));
     let _ = writeln!(
         text,
-        "  if (lane % SUBGROUP_LANES == 0) {{ {put} }}\n  barrier();\n  \
+        "  barrier();\n  \
          if (PARTIALS > 8u) {{\n    if (lane < PARTIALS) {{ {get_own} }}\n    \
          for (uint s = PARTIALS / 2u; s > 4u; s /= 2u) {{\n      \
-         if (lane < s) {{ {combine}({parts}, {next}); {put_own} }}\n      barrier();\n    }}\n  }}\n  \
-         {first}\n  [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) {combine}({parts}, {others});"
+         if (lane < s) {{ {combine}({parts}, {next}); {put_own} }}\n      barrier();\n    }}\n  }}"
+    );
+}
+
+/// All invocations of a row add up what is left, in the same order.
+fn get_shared(text: &mut String, own: &RowAccumulator) {
+    let RowAccumulator { value, accumulator, .. } = own;
+    let first = accumulator.join(" ", |i, _| format!("a{value}_0_{i} = {};", partial(*value, i, "0")));
+    let others = accumulator.join(", ", |i, _| partial(*value, i, "s"));
+    let _ = writeln!(
+        text,
+        "  {first}\n  [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) {}({}, {others});",
+        accumulator.function(),
+        own.parts(0)
     );
 }

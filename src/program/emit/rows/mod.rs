@@ -16,7 +16,7 @@ use crate::device::Capabilities;
 use crate::program::op::Typing;
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
-use crate::program::{Node, Program, Source};
+use crate::program::{Node, Program, Source, Type};
 
 pub use prologue::{EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue, SHARED_ROW, shared_element};
 
@@ -298,10 +298,11 @@ impl<'a> RowEmitter<'a> {
                 let _ = writeln!(text, "  {} kept{value}[{count}];", self.glsl(value));
             }
         }
-        let mut stored = BTreeSet::new();
+        let (mut stored, mut of_row) = (BTreeSet::new(), RowStatements::default());
         for pass in 0..self.passes() {
-            self.row_values(text, pass);
-            self.pass(text, pass, &mut stored);
+            self.row_values(&mut of_row, pass);
+            self.row_statements(text, std::mem::take(&mut of_row));
+            self.pass(text, pass, &mut stored, &mut of_row);
         }
         text.push_str("  if (lane == 0 && row < p.rows) {\n");
         for (position, output) in self.rows.outputs.iter().enumerate().filter(|(_, output)| !output.of_element) {
@@ -349,14 +350,36 @@ impl<'a> RowEmitter<'a> {
     }
 
     /// The values of rows that are known before a pass and not before the one before it, but for reductions.
-    fn row_values(&self, text: &mut String, pass: usize) {
+    fn row_values(&self, of_row: &mut RowStatements, pass: usize) {
         let own =
             |&value: &usize| !self.sound.of_element[value] && self.levels[value] == pass && !self.is_reduction(value);
-        (0..self.levels.len()).filter(own).for_each(|value| self.value(text, value));
+        for value in (0..self.levels.len()).filter(own) {
+            of_row.set_value(value, self.program().type_of(value), &self.expression(value));
+        }
     }
 
-    /// One pass over the row. `stored` are the values that passes before have kept.
-    fn pass(&self, text: &mut String, pass: usize, stored: &mut BTreeSet<usize>) {
+    /// Whether workgroups have more invocations than those of their rows: those of a prologue, which has one row.
+    fn has_idle_invocations(&self) -> bool {
+        self.is_prologue && self.schedule.rows > 1
+    }
+
+    /// Writes statements for the invocations that have a row. The others would take a multiprocessor as long again.
+    fn with_row(&self, text: &mut String, statements: &str) {
+        match self.has_idle_invocations() {
+            true => text.extend(["  if (own == 0) {\n", statements, "  }\n"]),
+            false => text.push_str(statements),
+        }
+    }
+
+    fn row_statements(&self, text: &mut String, of_row: RowStatements) {
+        text.push_str(&of_row.declarations);
+        if !of_row.statements.is_empty() {
+            self.with_row(text, &of_row.statements);
+        }
+    }
+
+    /// One pass over the row. `stored` are the values that passes before have kept, `of_row` gets what follows for a row.
+    fn pass(&self, text: &mut String, pass: usize, stored: &mut BTreeSet<usize>, of_row: &mut RowStatements) {
         let accumulators: Vec<RowAccumulator> = self
             .reductions(pass)
             .into_iter()
@@ -373,8 +396,23 @@ impl<'a> RowEmitter<'a> {
             self.step(text, &roots, pass + 1 == self.passes(), &accumulators, stored);
         }
         for own in &accumulators {
-            self.exchange(text, own);
+            self.exchange(text, own, of_row);
         }
+    }
+}
+
+/// What all invocations of a row compute alike between two passes.
+#[derive(Default)]
+struct RowStatements {
+    declarations: String,
+    statements: String,
+}
+
+impl RowStatements {
+    /// Declares a value of the row and assigns it.
+    fn set_value(&mut self, value: usize, ty: Type, expression: &str) {
+        let _ = writeln!(self.declarations, "  {} v{value};", ty.compute().precise());
+        let _ = writeln!(self.statements, "  v{value} = {expression};");
     }
 }
 
