@@ -18,18 +18,10 @@ const uint VALUES4 = (VALUES + 3) / 4, PARTS_AT_ONCE = min(SPLITS, 8);
 // The place of a part of one of so many queries; that of the last part for those beyond it.
 IDX part_at(uint part, IDX query, IDX queries) { return min(part, SPLITS - 1) * queries + query; }
 
-// The largest score of all parts, or 0 where all are -Inf.
-float largest_score(IDX query, IDX queries) {
-  float largest = -F32_INF;
-  [[unroll]] for (uint part = 0; part < SPLITS; part++) {
-    largest = max(largest, AT(float, PARTIAL_MAXIMA, part_at(part, query, queries)));
-  }
-  return largest == -F32_INF ? 0.0f : largest;
-}
-
 #ifdef ELEMENTS
 // The prologue of a kernel that reads ELEMENTS elements of QUERIES queries as one row. It further defines
 //   PROLOGUE_THREADS       its invocations,
+//   QUERY_LANES            invocations of a subgroup that share a query's scales, a power of two; more than 1 needs lib/exchange.glsl,
 //   SET_ELEMENT(i, x)      for the element i of the row, from x of type TOTAL.
 
 // Elements of an invocation whose first parts are loaded before the scales are known.
@@ -46,17 +38,34 @@ void load_parts(uint i, uint first, out SUM sums[PARTS_AT_ONCE]) {
   }
 }
 
-// The scales of a query's parts, and what its sums are divided by.
-void find_scales(uint query) {
-  float largest = largest_score(query, QUERIES);
-  TOTAL total = TOTAL(0);
-  [[unroll]] for (uint part = 0; part < SPLITS; part++) {
-    IDX at = part_at(part, query, QUERIES);
-    float scale = nx_exp(AT(float, PARTIAL_MAXIMA, at) - largest);
-    scales[query * SPLITS + part] = scale;
-    total += TOTAL(scale) * AT(TOTAL, PARTIAL_TOTALS, at);
+const uint PARTS_OF_LANE = (SPLITS + QUERY_LANES - 1) / QUERY_LANES;
+
+// The scales of a query's parts, and what its sums are divided by. Of each QUERY_LANES parts one is this lane's.
+void find_scales(uint query, uint lane) {
+  float largest = -F32_INF, maxima[PARTS_OF_LANE];
+  TOTAL total = TOTAL(0), totals[PARTS_OF_LANE];
+  [[unroll]] for (uint k = 0; k < PARTS_OF_LANE; k++) {
+    IDX at = part_at(k * QUERY_LANES + lane, query, QUERIES);
+    maxima[k] = AT(float, PARTIAL_MAXIMA, at);
+    totals[k] = AT(TOTAL, PARTIAL_TOTALS, at);
+    largest = max(largest, maxima[k]);
   }
-  divisors[query] = DIVISOR(total);
+#if QUERY_LANES > 1
+  [[unroll]] for (uint s = 1; s < QUERY_LANES; s *= 2) largest = max(largest, from_lane(largest, s));
+#endif
+  largest = largest == -F32_INF ? 0.0f : largest;
+  [[unroll]] for (uint k = 0; k < PARTS_OF_LANE; k++) {
+    uint part = k * QUERY_LANES + lane;
+    if (part < SPLITS) {
+      float scale = nx_exp(maxima[k] - largest);
+      scales[query * SPLITS + part] = scale;
+      total += TOTAL(scale) * totals[k];
+    }
+  }
+#if QUERY_LANES > 1
+  [[unroll]] for (uint s = 1; s < QUERY_LANES; s *= 2) total += from_lane(total, s);
+#endif
+  if (lane == 0) divisors[query] = DIVISOR(total);
 }
 
 // Sets an element of the row from what its first parts have.
@@ -77,7 +86,7 @@ void prologue() {
   [[unroll]] for (uint k = 0; k < AHEAD; k++) {
     load_parts(min(INVOCATION + k * PROLOGUE_THREADS, ELEMENTS - 1), 0, sums[k]);
   }
-  for (uint query = INVOCATION; query < QUERIES; query += PROLOGUE_THREADS) find_scales(query);
+  for (uint i = INVOCATION; i < QUERIES * QUERY_LANES; i += PROLOGUE_THREADS) find_scales(i / QUERY_LANES, i % QUERY_LANES);
   barrier();
   [[unroll]] for (uint k = 0; k < AHEAD; k++) {
     uint i = INVOCATION + k * PROLOGUE_THREADS;
@@ -90,6 +99,15 @@ void prologue() {
 }
 
 #else
+
+// The largest score of all parts, or 0 where all are -Inf.
+float largest_score(IDX query, IDX queries) {
+  float largest = -F32_INF;
+  [[unroll]] for (uint part = 0; part < SPLITS; part++) {
+    largest = max(largest, AT(float, PARTIAL_MAXIMA, part_at(part, query, queries)));
+  }
+  return largest == -F32_INF ? 0.0f : largest;
+}
 
 // Four sums. The macros of memory paste the name of a type, which SUM has to be replaced by first.
 #define LOAD_SUMS(T, at) LOAD_VEC4(T, PARTIAL_SUMS, at)

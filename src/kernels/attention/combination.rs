@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::kernel::sum_macros;
 use super::{Attention, AttentionAxis, AttentionProblem};
+use crate::device::Capabilities;
 use crate::graph::{Name, Params};
 use crate::memory::AllocationHandle;
 use crate::program::Type;
@@ -87,9 +88,11 @@ impl CombinationText {
     }
 
     /// The prologue by workgroups of so many invocations.
-    pub fn emit(&self, threads: u32) -> EmittedPrologue {
+    pub fn emit(&self, threads: u32, caps: &Capabilities) -> EmittedPrologue {
         let &Self { ty, accumulator, total, splits, queries, values } = self;
         let vector = vec4_of(ty.storage());
+        let whole = caps.subgroup.is_power_of_two() && threads.is_multiple_of(caps.subgroup);
+        let lanes = if whole { splits.next_power_of_two().min(caps.subgroup.into()) } else { 1 };
         let mut text = String::new();
         sum_macros(&mut text, accumulator, total, None);
         let numbers = [
@@ -102,6 +105,7 @@ impl CombinationText {
         for (name, number) in numbers {
             let _ = writeln!(text, "#define {name} {number}u");
         }
+        let _ = writeln!(text, "#define QUERY_LANES {lanes}");
         for (name, buffer) in [("SUMS", "sums"), ("MAXIMA", "maxima"), ("TOTALS", "totals")] {
             let _ = writeln!(text, "#define PARTIAL_{name} p.{PROLOGUE_PARAMETERS}{buffer}");
         }
@@ -114,7 +118,7 @@ impl CombinationText {
         EmittedPrologue {
             storages: self.storages().into_iter().chain([ty.storage()]).collect(),
             computes: vec![Compute::Float, accumulator, total],
-            files: vec!["math/exp.glsl"],
+            files: vec!["math/exp.glsl"].into_iter().chain((lanes > 1).then_some("exchange.glsl")).collect(),
             memory: format!("shared {vector} {SHARED_ROW}[{}];\n", self.elements() / 4),
             function: text,
         }

@@ -61,7 +61,7 @@ impl Prologue {
     pub fn emit(&self, caps: &Capabilities) -> EmittedPrologue {
         match self {
             Self::Program(rows) => EmittedPrologue::new(rows, caps),
-            Self::Combination(text, threads) => text.emit(*threads),
+            Self::Combination(text, threads) => text.emit(*threads, caps),
         }
     }
 
