@@ -67,19 +67,32 @@ pub(super) fn open(
 const SMALLEST: &str = "#version 460\nlayout(local_size_x = 1) in;\nvoid main() {}\n";
 
 /// The smallest kernel, which is compiled on a thread: the compiler's own start takes as long as some kernels.
-pub(super) struct SmallestKernel(JoinHandle<Result<Vec<u32>>>);
+pub(super) struct SmallestKernel(Option<JoinHandle<Result<Vec<u32>>>>);
 
 impl SmallestKernel {
     /// Starts compiling. `None` where there is no thread for it.
     pub fn compile() -> Option<Self> {
-        std::thread::Builder::new().name("nx_vulkan build".into()).spawn(|| glsl::compile(SMALLEST)).ok().map(Self)
+        let thread = std::thread::Builder::new().name("nx_vulkan build".into());
+        thread.spawn(|| glsl::compile(SMALLEST)).ok().map(|thread| Self(Some(thread)))
+    }
+
+    /// Waits for the compiler.
+    fn join(&mut self) -> Option<Result<Vec<u32>>> {
+        self.0.take()?.join().ok()
     }
 
     /// Has the driver build the kernel: one that loads its compiler for the first kernel has it then.
-    pub fn build(self, device: &Arc<Device>) -> Result<()> {
-        let panicked = |_| Err(Error::DispatchFailed("the compiler panicked".into()));
+    pub fn build(mut self, device: &Arc<Device>) -> Result<()> {
+        let panicked = || Err(Error::DispatchFailed("the compiler panicked".into()));
         let info = PipelineCreateInfo { push_bytes: 0, bindings: 0, entry_point: "main", name: "the smallest" };
-        Pipeline::build_now(device, &self.0.join().unwrap_or_else(panicked)?, &info, &[]).map(drop)
+        Pipeline::build_now(device, &self.join().unwrap_or_else(panicked)?, &info, &[]).map(drop)
+    }
+}
+
+impl Drop for SmallestKernel {
+    /// A process that ends while its compiler works takes the compiler's tables from it, and crashes.
+    fn drop(&mut self) {
+        self.join();
     }
 }
 
