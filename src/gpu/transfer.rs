@@ -58,6 +58,11 @@ impl Readback {
     }
 }
 
+fn require_within(buffer: &Buffer, offset: u64, len: u64) -> Result<()> {
+    let within = offset.checked_add(len).is_some_and(|end| end <= buffer.len());
+    if within { Ok(()) } else { Err(Error::SizeMismatch) }
+}
+
 /// Bytes on their way to staging memory.
 pub struct PendingRead {
     readback: Readback,
@@ -157,16 +162,14 @@ impl Gpu {
         if self.stream.has_transferred() { Ok(()) } else { Err(Retry::Blocking.into()) }
     }
 
-    /// Reads what a normal scheduler may: a few bytes if the device has them soon, else [`Retry::Later`]. For more bytes the device starts
-    /// and the retry tells whether garbage should be collected before a dirty scheduler waits.
-    pub fn try_read(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<Readback> {
+    /// Starts to read what a normal scheduler may: a few bytes. For more bytes the device starts on what comes before, and the retry tells
+    /// whether garbage should be collected before a dirty scheduler waits.
+    pub fn try_read(&self, buffer: &Buffer, offset: u64, len: u64) -> Attempt<PendingRead> {
+        require_within(buffer, offset, len)?;
         // A device that is the CPU needs this scheduler's core.
         if len <= MAX_NONBLOCKING_READ_BYTES && !self.stream.timeline().on_cpu() {
-            match self.record_read(buffer, offset, len, Blocking::Refused) {
-                Ok((readback, _)) => {
-                    self.stream.submit_and_poll()?;
-                    return Ok(readback.visible()?);
-                }
+            match self.readback(len, Blocking::Refused) {
+                Ok(readback) => return Ok(self.start_read(buffer, offset, readback)?),
                 Err(Unfinished::Retry(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -201,9 +204,7 @@ impl Gpu {
         len: u64,
         blocking: Blocking,
     ) -> Attempt<(Readback, Option<Transfer>)> {
-        if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
-            return Err(Error::SizeMismatch.into());
-        }
+        require_within(buffer, offset, len)?;
         let readback = self.readback(len, blocking)?;
         if readback.len < MIN_CONCURRENT_BYTES {
             self.record_readback(buffer, offset, &readback)?;
@@ -230,9 +231,10 @@ impl Gpu {
         self.stream.copy(&Copy { from, from_offset, to, to_offset: 0, len, to_host: true })
     }
 
-    /// Records a copy of all bytes of a buffer to staging memory of its size, and has the device start on all that is recorded.
-    pub fn start_read(&self, buffer: &Buffer, readback: Readback) -> Result<PendingRead> {
-        self.record_readback(buffer, 0, &readback)?;
+    /// Records a copy of a buffer's bytes from `offset` on to staging memory of their size, and has the device start on all that is recorded.
+    /// The caller has checked the range.
+    pub fn start_read(&self, buffer: &Buffer, offset: u64, readback: Readback) -> Result<PendingRead> {
+        self.record_readback(buffer, offset, &readback)?;
         Ok(PendingRead { readback, value: self.stream.start()? })
     }
 

@@ -169,7 +169,7 @@ impl Iterations {
         }
         let recorded = values.len();
         if recorded > 0 {
-            let conditions = gpu.start_read(&conditions, readback)?;
+            let conditions = gpu.start_read(&conditions, 0, readback)?;
             self.chunks.push_back(Chunk { conditions, values, _transferred: transferred });
         }
         Ok(recorded)

@@ -58,7 +58,8 @@ defmodule Nx.Vulkan.Native.SchedulerTest do
 
       # Waiting for the device: a CPU device needs the scheduler's core.
       busy = if device.type == :cpu, do: [:defer], else: [:defer, :pending]
-      true = match?({:ok, _}, Native.buf_download(sum)) or Native.buf_download(sum) in busy
+      answer = Native.buf_download(sum)
+      true = match?({:ok, _}, answer) or match?({:pending, _}, answer) or answer == :defer
       true = Native.sync(nil) in [:ok | busy]
       IO.puts("release")
       receive do: ({:DOWN, ^builder, :process, _, :normal} -> :ok)

@@ -28,6 +28,15 @@ defmodule Nx.Vulkan.ProfileTest do
     assert profile.dropped == 0
   end
 
+  test "has one copy of a read that waits for long" do
+    x = to_device(Nx.broadcast(0.001, {1000, 1000}))
+    product = fn -> Enum.reduce(1..20, x, fn _, y -> Nx.dot(y, x) end)[0][0] |> Nx.to_number() end
+    product.()
+    profile = Nx.Vulkan.profile(product)
+    assert_in_delta profile.result, 0.001, 1.0e-6
+    assert [%{runs: 1}] = kernel(profile, "copy to host")
+  end
+
   test "has the kernels of a definition that is replayed" do
     fun = Nx.Vulkan.jit(fn x -> {Nx.tanh(Nx.add(x, 1)), Nx.dot(x, x)} end)
     x = to_device(Nx.iota({8, 8}, type: :f32))

@@ -7,7 +7,8 @@ defmodule Nx.Vulkan.Native do
 
   # These run on a normal scheduler and answer `:defer` instead of doing their work when they would have to
   # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
-  # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`. They answer `:move` where an
+  # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`; reads answer `{:pending, read}`, which
+  # `read_finish` goes on with, as the copy is recorded. They answer `:move` where an
   # operand that came from the host is not on the device of the others.
   @deferring [
     sync: 1,
@@ -17,6 +18,7 @@ defmodule Nx.Vulkan.Native do
     buf_upload_into: 2,
     buf_download: 1,
     buf_read: 3,
+    read_finish: 1,
     apply_binary: 6,
     apply_unary: 5,
     reduce_axis: 7,
@@ -147,6 +149,9 @@ defmodule Nx.Vulkan.Native do
         why when why in [:defer, :pending, :collect, :move] ->
           unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
+        {:pending, _read} = why ->
+          unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
+
         {:error, :out_of_memory, _} = why ->
           unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
@@ -170,6 +175,9 @@ defmodule Nx.Vulkan.Native do
   end
 
   def again(:pending, names, args), do: poll(names, args, @most_polls)
+
+  def again({:pending, read}, _names, _args),
+    do: again(read_finish(read), {:read_finish, :read_finish_dirty}, [read])
 
   # Most garbage was made since the last collection. Its memory is free once this process has left its
   # scheduler.
