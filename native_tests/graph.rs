@@ -218,7 +218,7 @@ fn recorded_calls_are_one_graph() {
     let allocations = buffers.each_ref().map(|buffer| buffer.allocation().unwrap());
     let operands = [2, 0].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
     assert!(graph.fits(&operands));
-    let results = graph.replay_all(&context(), &operands, |_| None).unwrap();
+    let results = graph.replay_all(&context(), &operands, |_| Err(Error::Deallocated.into())).unwrap();
     let expected = [5.0, 12.0].map(|x| vec![x * N as f32]);
     assert_eq!([0, 1].map(|i: usize| download::<f32>(&results[i])), expected);
 }
@@ -233,7 +233,7 @@ fn what_nothing_reads_is_left_out() {
         let other = upload(&vec![4f32; N as usize]);
         let allocations = [&other, &a].map(|buffer| buffer.allocation().unwrap());
         let operands = [0, 1].map(|i: usize| Operand::Buffer(&allocations[i], 4 * N));
-        let results = graph.replay_all(&context(), &operands, |_| None).unwrap();
+        let results = graph.replay_all(&context(), &operands, |_| Err(Error::Deallocated.into())).unwrap();
         assert_eq!(download::<f32>(&results[0]), [expected * N as f32]);
     }
     assert_eq!(record(&a, &b).0.graph(&[&a]).unwrap().0.commands(), 0);
@@ -267,7 +267,7 @@ fn constants_are_kept_and_what_is_unknown_is_not_recorded() {
     ones.free();
     // Other memory is not that of the constant.
     let _others: Vec<_> = (0..3).map(|_| upload(&vec![7f32; N as usize])).collect();
-    let results = graph.replay_all(&context(), &[], |_| None).unwrap();
+    let results = graph.replay_all(&context(), &[], |_| Err(Error::Deallocated.into())).unwrap();
     assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32]);
     // The result must be made by the calls.
     let other = upload(&[1f32]);
@@ -301,8 +301,11 @@ fn what_is_computed_of_constants_alone_is_computed_once() {
         let graph = recording.graph(&[&both]).unwrap().0;
         assert_eq!(graph.commands(), commands);
         let other = upload(&vec![5f32; N as usize]);
-        let results =
-            graph.replay_all(&context(), &[Operand::Buffer(&other.allocation().unwrap(), 4 * N)], |_| None).unwrap();
+        let results = graph
+            .replay_all(&context(), &[Operand::Buffer(&other.allocation().unwrap(), 4 * N)], |_| {
+                Err(Error::Deallocated.into())
+            })
+            .unwrap();
         assert_eq!(download::<f32>(&results[0]), [2.0 * N as f32, 5.0]);
     }
     // A result has memory of its own.

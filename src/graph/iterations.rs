@@ -79,18 +79,21 @@ pub struct Iterations {
     free: Vec<Arc<AllocationHandle>>,
     check: OnceCell<Arc<BoundsCheck>>,
     chunks: VecDeque<Chunk>,
+    /// Whether the values that iterations change are the caller's.
+    kept: bool,
 }
 
 impl Iterations {
     /// A loop with this graph, whose first result is the condition of the next iteration, an integer of at most 32 bits, and whose others are
-    /// the next values. It begins with `operands`, the values and what the loop captured, in an iteration that runs in any case. The
-    /// memory of values that do not stay the same is the loop's to write. `None` where its iterations cannot be under a predicate, or have more
-    /// commands than a chunk.
+    /// the next values. It begins with `operands`, the values and what the loop captured, in an iteration that runs in any case. `donate`
+    /// says whether the memory of values that do not stay the same is the loop's to write. `None` where its iterations cannot be under a
+    /// predicate, or have more commands than a chunk.
     pub fn new(
         gpu: &'static Gpu,
         graph: &Arc<Graph>,
         results: &[ResultSource],
         operands: Vec<(Arc<AllocationHandle>, u64)>,
+        donate: bool,
     ) -> Option<Self> {
         let [ResultSource::Made(condition), next @ ..] = results else { return None };
         if !gpu.caps.conditional_rendering
@@ -141,7 +144,27 @@ impl Iterations {
             free: vec![],
             check: OnceCell::new(),
             chunks: VecDeque::new(),
+            kept: !donate,
         })
+    }
+
+    /// Makes the values that iterations change the loop's, by copies, where they are the caller's. It comes before the first chunk.
+    pub fn own_values(
+        &mut self,
+        copy: impl Fn(&Context, &Arc<AllocationHandle>) -> Attempt<Arc<AllocationHandle>>,
+        blocking: Blocking,
+    ) -> Attempt<()> {
+        if !self.kept {
+            return Ok(());
+        }
+        let cx = Context::new(self.gpu, blocking);
+        for (position, (next, value)) in self.next.iter().zip(&mut self.operands).enumerate() {
+            if *next != ResultSource::Input(position) && value.given.is_some() {
+                (value.allocation, value.given) = (copy(&cx, &value.allocation)?, None);
+            }
+        }
+        self.kept = false;
+        Ok(())
     }
 
     /// Records up to `count` iterations as a chunk, at least one, and has the device start on them. Returns how many there are: none where the graph does

@@ -171,16 +171,16 @@ impl Graph {
     /// Records the commands on operands that fit; the results are new dense buffers.
     pub fn replay<const N: usize>(&self, cx: &Context, operands: &[Operand]) -> Attempt<[Buffer; N]> {
         let wrong = |_| Error::DispatchFailed("a graph was replayed for a call of other results".into()).into();
-        self.replay_all(cx, operands, |_| None)?.into_vec().try_into().map_err(wrong)
+        self.replay_all(cx, operands, |_| Err(Error::Deallocated.into()))?.into_vec().try_into().map_err(wrong)
     }
 
-    /// As [`Graph::replay`], for a number of results that the caller does not know. `donated` takes the memory of a donated operand over: nothing
-    /// asks for a retry from then on, as commands may write over it.
+    /// As [`Graph::replay`], for a number of results that the caller does not know. `donated` takes the memory of a donated operand over, or
+    /// copies it where the caller keeps the operand: nothing asks for a retry once one is taken, as commands may write over it.
     pub fn replay_all(
         &self,
         cx: &Context,
         operands: &[Operand],
-        donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
+        donated: impl Fn(usize) -> Attempt<Arc<AllocationHandle>>,
     ) -> Attempt<SmallVec<[Buffer; 4]>> {
         self.require_time(cx, 1)?;
         let memory = self.replay_memory(cx, operands, donated)?;
@@ -247,7 +247,7 @@ impl Graph {
         &self,
         cx: &Context,
         operands: &[Operand],
-        donated: impl Fn(usize) -> Option<Arc<AllocationHandle>>,
+        donated: impl Fn(usize) -> Attempt<Arc<AllocationHandle>>,
     ) -> Attempt<SmallVec<[ReplayMemory; 2]>> {
         self.require_all(cx, operands)?;
         let mut new: SmallVec<[AllocationHandle; 2]> = SmallVec::new();
@@ -259,7 +259,7 @@ impl Graph {
         // Donated operands have the first slots.
         let mut memory: SmallVec<[ReplayMemory; 2]> = SmallVec::new();
         for &position in &self.donated {
-            memory.push(ReplayMemory::Donated(donated(position).ok_or(Error::Deallocated)?));
+            memory.push(ReplayMemory::Donated(donated(position)?));
         }
         new.into_iter().for_each(|handle| memory.push(ReplayMemory::New(handle)));
         Ok(memory)

@@ -1,13 +1,15 @@
 //! Tensors that are assembled by programs that each write a view of the result: padding, concatenation, slices that are put
 //! into others. How the programs run is `kernels::fusion`'s.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::error::{Attempt, Error};
 use crate::graph::Context;
 use crate::graph::Operand;
 use crate::kernels::{Tensor, fusion};
-use crate::memory::Buffer;
+use crate::memory::{AllocationHandle, Buffer};
 use crate::program::{Attribute, Axes, Input, Node, Program, Source, Type, dense_strides, elements, op};
 
 /// A program with an output view, and what its inputs read.
@@ -31,6 +33,14 @@ pub fn copy(cx: &Context, tensor: &Tensor, ty: Type) -> Attempt<Buffer> {
     let program = Program { inputs, nodes, shape: Axes::from_slice(shape), output: None };
     let allocation = buffer.allocation()?;
     fusion::run(cx, &program, &[Operand::Buffer(&allocation, buffer.len())])
+}
+
+/// A copy of an allocation's contents. Kernels that copy run beside each other, where transfers wait for each other.
+pub fn copy_of(cx: &Context, allocation: &Arc<AllocationHandle>) -> Attempt<Arc<AllocationHandle>> {
+    let (size, ty) = (allocation.size, Type::U32);
+    let buffer = Buffer::of(size, allocation.clone());
+    let copied = copy(cx, &Tensor { buffer: &buffer, ty, shape: &[size / ty.size()] }, ty)?;
+    Ok(copied.take().ok_or(Error::Deallocated)?)
 }
 
 /// A dense tensor into which the parts are written in order. What none of them covers is undefined.

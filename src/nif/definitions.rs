@@ -11,6 +11,7 @@ use rustler::{Atom, Encoder, Env, NewBinary, NifResult, ResourceArc, Term};
 use super::*;
 use crate::gpu::Gpu;
 use crate::graph::{Context, Graph, Operand, Recording, ResultSource};
+use crate::kernels::assemble;
 use crate::memory::{AllocationHandle, Blocking};
 
 mod names {
@@ -184,11 +185,13 @@ impl Encoder for Outcome<'_> {
     }
 }
 
-pair!(definition_run, definition_run_dirty, (definition, inputs), reply, run);
+pair!(definition_run, definition_run_dirty, (definition, inputs, donate), reply, run);
 
-/// Each of `inputs` is a reference, or a binary that is a value of the host.
-fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attempt<Outcome<'a>> {
+/// Each of `inputs` is a reference, or a binary that is a value of the host. `donate` says whether the donated ones are given away in this call:
+/// its graph writes over copies otherwise.
+fn run<'a>(definition: Term<'a>, inputs: Term<'a>, donate: Term<'a>, blocking: Blocking) -> Attempt<Outcome<'a>> {
     let env = definition.get_env();
+    let donate = bool_arg(donate, "donate")?;
     // A definition that was sent comes without what it refers to here.
     let Ok(definition) = definition_arg(definition) else { return Ok(Outcome::Evaluate) };
     let recording = with_recording(env, |_| ()).is_some();
@@ -229,12 +232,14 @@ fn run<'a>(definition: Term<'a>, inputs: Term<'a>, blocking: Blocking) -> Attemp
     if !graph.graph.fits(&operands) {
         return Ok(definition.lock().next_recording());
     }
+    let cx = Context::new(gpu, blocking);
     let donated = |position: usize| match owners[position] {
+        _ if !donate => assemble::copy_of(&cx, &buffers[position].0),
         // Of two calls at a time one has it.
-        Some(owner) => owner.take(),
-        None => Some(buffers[position].0.clone()),
+        Some(owner) => Ok(owner.take().ok_or(Error::Deallocated)?),
+        None => Ok(buffers[position].0.clone()),
     };
-    let made = graph.graph.replay_all(&Context::new(gpu, blocking), &operands, donated)?;
+    let made = graph.graph.replay_all(&cx, &operands, donated)?;
     let made: SmallVec<[Term; 4]> = made.into_iter().map(|buffer| BufferRef::from(buffer).encode(env)).collect();
     let result = |result: &ReplayedResult| match result {
         ReplayedResult::Buffer(ResultSource::Input(index)) => index.encode(env),

@@ -8,6 +8,7 @@ use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 use super::*;
 use crate::gpu::Gpu;
 use crate::graph::{Iterations, LoopValue, Progress};
+use crate::kernels::assemble;
 use crate::memory::{Blocking, Buffer};
 
 mod names {
@@ -31,13 +32,15 @@ impl Encoder for IterationsRef {
 pair!(iterations_record, iterations_record_dirty, (iterations, count), reply, record);
 pair!(iterations_finish, iterations_finish_dirty, (iterations), reply_bare, finish);
 
-/// `inputs` are the definition's: the values, then what the loop captured. What its graph may write over is the loop's.
+/// `inputs` are the definition's: the values, then what the loop captured. `donate` says whether the values that iterations change are given
+/// away: the loop writes over copies otherwise.
 #[rustler::nif]
-fn iterations_new<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>) -> NifResult<Term<'a>> {
-    reply(env, new(definition, inputs))
+fn iterations_new<'a>(env: Env<'a>, definition: Term<'a>, inputs: Term<'a>, donate: Term<'a>) -> NifResult<Term<'a>> {
+    reply(env, new(definition, inputs, donate))
 }
 
-fn new(definition: Term, inputs: Term) -> Result<IterationsRef> {
+fn new(definition: Term, inputs: Term, donate: Term) -> Result<IterationsRef> {
+    let donate = bool_arg(donate, "donate")?;
     let Some((graph, gpu, results)) = definitions::replayable(definition.get_env(), definition) else {
         return Ok(IterationsRef(None));
     };
@@ -50,14 +53,16 @@ fn new(definition: Term, inputs: Term) -> Result<IterationsRef> {
         }
         operands.push((allocation, buffer.len()));
     }
-    let iterations = Iterations::new(gpu, &graph, &results, operands);
+    let iterations = Iterations::new(gpu, &graph, &results, operands, donate);
     Ok(IterationsRef(iterations.map(|iterations| ResourceArc::new(IterationsResource(Mutex::new(iterations))))))
 }
 
 /// How many iterations were recorded.
 fn record(iterations: Term, count: Term, blocking: Blocking) -> Attempt<usize> {
     let count = size_arg(count, "count")?;
-    iterations_arg(iterations)?.record(usize::try_from(count).unwrap_or(usize::MAX), blocking)
+    let mut iterations = iterations_arg(iterations)?;
+    iterations.own_values(assemble::copy_of, blocking)?;
+    iterations.record(usize::try_from(count).unwrap_or(usize::MAX), blocking)
 }
 
 /// `:goes_on`, or `{:paused, values}` or `{:ended, values}`, where a value is a reference or the index of an input.

@@ -243,7 +243,7 @@ defmodule Nx.Vulkan.HostLoopTest do
 
     for _ <- 1..3, do: apply(compiled, args)
     # The first iterations are evaluated and recorded.
-    assert programs(fn -> apply(compiled, args) end, definition_run: 2) in 4..5
+    assert programs(fn -> apply(compiled, args) end, definition_run: 3) in 4..5
   end
 
   defn grown(x, table) do

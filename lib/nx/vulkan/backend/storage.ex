@@ -203,6 +203,15 @@ defmodule Nx.Vulkan.Backend.Storage do
     end
   end
 
+  # The tensor, in a buffer where it is a number of the host.
+  @spec in_buffer(T.t()) :: T.t()
+  def in_buffer(%T{data: %B{scalar: {_, _}}} = tensor) do
+    {ref, _type, _shape} = buffer(tensor)
+    %{tensor | data: %B{ref: ref}}
+  end
+
+  def in_buffer(tensor), do: tensor
+
   defp live!({binary, flag}) do
     case :atomics.get(flag, 1) do
       0 -> binary

@@ -75,37 +75,49 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
     Tree.apply_args(tensor, seen, &{&1, tensors(&1, &2)}) |> elem(1)
   end
 
-  @doc "The results of the definition on the inputs, which are on a device. `evaluate` gives those of each list of inputs."
-  @spec run(t() | nil, [[T.t()]], ([[T.t()]] -> [Nx.Container.t()])) :: [Nx.Container.t()]
-  def run(%__MODULE__{constants: constants} = graph, [inputs] = inputs_list, evaluate) do
+  @doc """
+  The results of the definition on the inputs, which are on a device. `evaluate` gives those of each list of inputs. `donate?`
+  says whether the inputs that are donated are given away in this call: the caller keeps them otherwise.
+  """
+  @spec run(t() | nil, [[T.t()]], ([[T.t()]] -> [Nx.Container.t()]), boolean()) ::
+          [Nx.Container.t()]
+  def run(graph, inputs_list, evaluate, donate? \\ true)
+
+  def run(%__MODULE__{constants: constants} = graph, [inputs] = inputs_list, evaluate, donate?) do
     operands = operands(inputs, constants)
+    donated = if donate?, do: graph.donated, else: []
 
     with true <- Enum.any?(operands, &is_reference/1),
          true <- :unknown not in operands,
-         {:ok, replayed} <- Native.call(definition_run(graph.ref, operands)) do
+         {:ok, replayed} <- Native.call(definition_run(graph.ref, operands, donate?)) do
       case replayed do
         :record ->
-          graph |> record(inputs, evaluate) |> free_donated(graph, operands)
+          graph |> record(inputs, evaluate) |> free_donated(donated, operands)
 
         :evaluate ->
-          inputs_list |> evaluate.() |> free_donated(graph, operands)
+          inputs_list |> evaluate.() |> free_donated(donated, operands)
 
         :elsewhere ->
           inputs_list = [moved(inputs, graph.device)]
           there? = Enum.all?(constants, &Storage.on_device?(&1, graph.device))
-          results = if there?, do: run(graph, inputs_list, evaluate), else: evaluate.(inputs_list)
-          free_donated(results, graph, operands)
+
+          results =
+            if there?,
+              do: run(graph, inputs_list, evaluate, donate?),
+              else: evaluate.(inputs_list)
+
+          free_donated(results, donated, operands)
 
         results ->
           [output(graph.outputs, results, given(results, inputs, constants))]
       end
     else
       # An error is that of the operation which is the first to meet it.
-      _ -> inputs_list |> evaluate.() |> free_donated(graph, operands)
+      _ -> inputs_list |> evaluate.() |> free_donated(donated, operands)
     end
   end
 
-  def run(_graph, inputs_list, evaluate), do: evaluate.(inputs_list)
+  def run(_graph, inputs_list, evaluate, _donate?), do: evaluate.(inputs_list)
 
   @doc "The tensors on the device: copies of those that are on another."
   @spec moved([T.t()], Storage.device()) :: [T.t()]
@@ -118,17 +130,17 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   end
 
   @doc """
-  A loop with this graph, whose iterations `Native` records ahead, from these inputs on; `nil` where it cannot. The
-  inputs that the graph is given away are the loop's to write.
+  A loop with this graph, whose iterations `Native` records ahead, from these inputs on; `nil` where it cannot. `donate?`
+  says whether donated inputs are the loop's to write: it writes over copies otherwise.
   """
-  @spec iterations(t() | nil, [T.t()]) :: reference() | nil
-  def iterations(nil, _inputs), do: nil
+  @spec iterations(t() | nil, [T.t()], boolean()) :: reference() | nil
+  def iterations(nil, _inputs, _donate?), do: nil
 
-  def iterations(%__MODULE__{ref: ref, constants: constants}, inputs) do
+  def iterations(%__MODULE__{ref: ref, constants: constants}, inputs, donate?) do
     operands = operands(inputs, constants)
 
     with true <- Enum.all?(operands, &is_reference/1),
-         {:ok, iterations} <- Native.call(iterations_new(ref, operands)),
+         {:ok, iterations} <- Native.call(iterations_new(ref, operands, donate?)),
          do: iterations,
          else: (_ -> nil)
   end
@@ -138,9 +150,9 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   defp operands([], []), do: []
   defp operands([], constants), do: operands(constants, [])
 
-  defp free_donated(results, %__MODULE__{donated: []}, _operands), do: results
+  defp free_donated(results, [], _operands), do: results
 
-  defp free_donated([output] = results, %__MODULE__{donated: donated}, operands) do
+  defp free_donated([output] = results, donated, operands) do
     kept = Composite.reduce(output, [], &[operand(&1) | &2])
     shared = operands -- Enum.uniq(operands)
 
@@ -180,7 +192,7 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
   defp result(out, index, given), do: %{out | data: elem(given, index).data}
 
   defp record(graph, inputs, evaluate) do
-    buffers = Enum.map(inputs, &buffer/1)
+    buffers = Enum.map(inputs, &Storage.in_buffer/1)
 
     case Native.call(definition_record(graph.ref, operands(buffers, graph.constants))) do
       {:ok, recording} -> evaluate_recorded(graph, recording, buffers, evaluate)
@@ -198,11 +210,4 @@ defmodule Nx.Vulkan.Compiler.DefinitionGraph do
       Native.call(definition_keep(graph.ref, recording, nil))
       :erlang.raise(kind, reason, __STACKTRACE__)
   end
-
-  defp buffer(%T{data: %B{scalar: {_, _}}} = tensor) do
-    {ref, _type, _shape} = Storage.buffer(tensor)
-    %{tensor | data: %B{ref: ref}}
-  end
-
-  defp buffer(tensor), do: tensor
 end

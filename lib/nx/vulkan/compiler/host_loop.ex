@@ -147,8 +147,8 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
           values
 
         iterations ->
-          {values, captured} = owned(loop, values, captured)
-          repeat(loop, iterations, values, captured)
+          {values, captured, donate?} = start(loop, values, captured)
+          repeat(loop, iterations, values, captured, donate?)
       end
 
     {outs, []} =
@@ -167,11 +167,11 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
     LoopBound.count(induction, first, Nx.to_number(bound.(args)))
   end
 
-  defp repeat(_loop, 0, values, _captured), do: values
+  defp repeat(_loop, 0, values, _captured, _donate?), do: values
 
-  defp repeat(loop, iterations, values, captured) do
-    [_pred | values] = evaluate(loop, values, captured)
-    repeat(loop, iterations - 1, values, captured)
+  defp repeat(loop, iterations, values, captured, donate?) do
+    [_pred | values] = evaluate(loop, values, captured, donate?)
+    repeat(loop, iterations - 1, values, captured, true)
   end
 
   defp iterate(loop, %T{data: %B{scalar: {_, _}}} = pred, values, captured) do
@@ -183,36 +183,41 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
     end
   end
 
-  # The graph may write the next values in place of those that it is given, which the caller keeps.
   defp iterate(loop, pred, values, captured) do
-    {values, captured} = owned(loop, values, captured)
-    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
+    {values, captured, donate?} = start(loop, values, captured)
+    if Nx.to_number(pred) != 0, do: replay(loop, values, captured, donate?), else: values
   end
 
-  defp owned(loop, values, captured) do
-    (values ++ captured) |> Enum.zip_with(loop.changed, &own/2) |> Enum.split(loop.count)
+  # What the first iteration begins with, and whether it may write over the values that iterations change: the caller keeps
+  # them. Values that share a buffer are copied first, as those of later iterations share none. Numbers of the host become
+  # buffers once, and not in each iteration.
+  defp start(loop, values, captured) do
+    values = Enum.map(values, &Storage.in_buffer/1)
+    captured = Enum.map(captured, &Storage.in_buffer/1)
+    refs = Enum.map(values ++ captured, &ref/1)
+
+    if Enum.uniq(refs) == refs,
+      do: {values, captured, false},
+      else: {Enum.zip_with(values, loop.changed, &own/2), captured, true}
   end
 
-  # Numbers of the host become buffers once, and not in each iteration.
-  defp own(%T{data: %B{scalar: {_, _}}} = tensor, _changed?) do
-    {ref, _type, _shape} = Storage.buffer(tensor)
-    %{tensor | data: %B{ref: ref}}
-  end
+  defp ref(%T{data: %B{ref: ref}}), do: ref
+  defp ref(_elsewhere), do: nil
 
   defp own(tensor, true), do: Storage.copy(tensor, B, [])
   defp own(tensor, false), do: tensor
 
   # From values whose iteration runs on to the last ones.
-  defp replay(loop, values, captured) do
+  defp replay(loop, values, captured, donate?) do
     with iterations when iterations != nil <-
-           DefinitionGraph.iterations(loop.graph, values ++ captured),
+           DefinitionGraph.iterations(loop.graph, values ++ captured, donate?),
          count when count > 0 <- record(iterations, 1) do
       case ahead(iterations, 1, System.monotonic_time(:millisecond)) do
         {:ended, results} -> values(results, values ++ captured)
-        {:paused, results} -> step(loop, values(results, values ++ captured), captured)
+        {:paused, results} -> step(loop, values(results, values ++ captured), captured, true)
       end
     else
-      _ -> step(loop, values, captured)
+      _ -> step(loop, values, captured, donate?)
     end
   end
 
@@ -256,15 +261,22 @@ defmodule Nx.Vulkan.Compiler.HostLoop do
   end
 
   # One iteration, whose condition the host reads.
-  defp step(loop, values, captured) do
-    [pred | values] = evaluate(loop, values, captured)
-    if Nx.to_number(pred) != 0, do: replay(loop, values, captured), else: values
+  defp step(loop, values, captured, donate?) do
+    [pred | values] = evaluate(loop, values, captured, donate?)
+    if Nx.to_number(pred) != 0, do: replay(loop, values, captured, true), else: values
   end
 
-  # The next condition and the next values: evaluated, or by the graph.
-  defp evaluate(loop, values, captured) do
+  # The next condition and the next values: evaluated, or by the graph. Later iterations write over the values.
+  defp evaluate(loop, values, captured, donate?) do
     evaluate = fn [inputs] -> [loop.step.(inputs)] end
-    [results] = DefinitionGraph.run(loop.graph, [values ++ captured], evaluate)
-    Tuple.to_list(results)
+    [results] = DefinitionGraph.run(loop.graph, [values ++ captured], evaluate, donate?)
+    [pred | next] = Tuple.to_list(results)
+    [pred | if(donate?, do: next, else: owned(loop, next, values))]
+  end
+
+  # The next values, with copies of those that are still the caller's.
+  defp owned(loop, next, values) do
+    kept = for {value, true} <- Enum.zip(values, loop.changed), do: ref(value)
+    Enum.zip_with(next, loop.changed, &own(&1, &2 and ref(&1) in kept))
   end
 end
