@@ -63,6 +63,7 @@ defmodule Nx.Vulkan.Compiler do
     HookValue,
     LoopUnrolling,
     Simplification,
+    SingleBlock,
     TraceCache
   }
 
@@ -182,7 +183,10 @@ defmodule Nx.Vulkan.Compiler do
       |> Fusion.fuse()
 
     options = Keyword.update!(options, :hooks, &Map.new(&1, fn name -> {name, hook(name)} end))
-    evaluate = Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
+
+    evaluate =
+      SingleBlock.compile(key, vars, expr, options) ||
+        Evaluator.__compile__(key, vars, fn _vars -> expr end, options)
 
     inputs = for {var, true} <- Enum.zip(Composite.flatten_list(vars), arguments), do: var
     graph = DefinitionGraph.new(expr, Enum.map(inputs, &DefinitionGraph.donated?/1))
