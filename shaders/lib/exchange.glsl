@@ -3,8 +3,8 @@
 #ifndef HAS_EXCHANGE
 #define HAS_EXCHANGE
 
-uint from_lane(uint x, uint s) { return subgroupShuffle(x, gl_SubgroupInvocationID ^ s); }
-uvec2 from_lane(uvec2 x, uint s) { return subgroupShuffle(x, gl_SubgroupInvocationID ^ s); }
+uint from_lane(uint x, uint s) { return subgroupShuffleXor(x, s); }
+uvec2 from_lane(uvec2 x, uint s) { return subgroupShuffleXor(x, s); }
 int from_lane(int x, uint s) { return int(from_lane(uint(x), s)); }
 float from_lane(float x, uint s) { return uintBitsToFloat(from_lane(floatBitsToUint(x), s)); }
 vec2 from_lane(vec2 x, uint s) { return uintBitsToFloat(from_lane(floatBitsToUint(x), s)); }
