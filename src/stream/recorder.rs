@@ -146,8 +146,8 @@ fn writes_of(stages: vk::PipelineStageFlags) -> vk::AccessFlags {
 /// What a command writes depends on the checks of what it reads.
 #[cold]
 fn inherit_checks(read: &Allocation, writes: &[&Allocation]) {
-    for check in read.checks.pending() {
-        writes.iter().for_each(|write| write.checks.add(check.clone()));
+    if let Some(pending) = read.checks.pending() {
+        writes.iter().for_each(|write| write.checks.add_all(&pending));
     }
 }
 
