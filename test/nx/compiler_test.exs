@@ -88,6 +88,54 @@ defmodule Nx.Vulkan.CompilerTest do
       assert kernels(fn x -> Nx.all(Nx.less(Nx.abs(x), 10)) end, [x]) == 1
     end
 
+    test "elements that indices choose are one with what is computed of them" do
+      {x, y, rows} = {device({6, 4}), device({3, 4}), to_device(Nx.tensor([5, 0, 3]))}
+      at = to_device(Nx.tensor(2))
+      slice = &Nx.slice(&1, [&2, 0], [3, 4])
+
+      assert kernels(&Nx.add(Nx.take(&1, &2), &3), [x, rows, y]) == 1
+      assert kernels(&Nx.multiply(slice.(&1, &2), &3), [x, at, y]) == 1
+      assert kernels(&Nx.exp(Nx.add(Nx.take(&1, &2), slice.(&1, &3))), [x, rows, at]) == 1
+
+      # Each of several readers would choose them again. Beside a product there is one.
+      assert kernels(&{Nx.add(Nx.take(&1, &2), 1), Nx.take(&1, &2)}, [x, rows]) == 2
+      assert kernels(&Nx.add(Nx.dot(&1, &2), Nx.take(&3, &4)), [y, device({4, 4}), x, rows]) == 1
+    end
+
+    test "elements that indices choose are the same for every type" do
+      for {_, bits} = type when bits >= 8 <- Generators.all_types() do
+        shape = Generators.pick([{6, 5, 4}, {9, 3}, {7}])
+        axis = Generators.pick(Nx.axes(shape))
+        chosen = Generators.pick([{}, {4}, {2, 3}])
+        indices = Generators.tensor(chosen, {:s, 32}, {:integer, 0..(elem(shape, axis) - 1)})
+        # All results are exact in 8 bits.
+        x = Generators.tensor(shape, type, {:integer, 0..3})
+        starts = for dim <- Tuple.to_list(shape), do: Nx.tensor(:rand.uniform(2 * dim) - dim)
+        lengths = shape |> Tuple.to_list() |> Enum.map(&max(&1 - 2, 1))
+        steps = Enum.map(lengths, fn _ -> Enum.random(1..2) end)
+
+        for fun <- [
+              &Nx.negate(Nx.take(&1, &2, axis: axis)),
+              fn x, i, _starts ->
+                Nx.multiply(Nx.take(Nx.add(x, 1), i, axis: axis), Nx.take(x, i, axis: axis))
+              end,
+              fn x, _i, starts ->
+                Nx.add(Nx.slice(x, Tuple.to_list(starts), lengths, strides: steps), 1)
+              end
+            ] do
+          fun = if is_function(fun, 2), do: fn x, i, _starts -> fun.(x, i) end, else: fun
+          args = {x, indices, List.to_tuple(starts)}
+          want = apply(compiled(fun, Evaluator), Tuple.to_list(args))
+          compiled = compiled(fun)
+
+          for _ <- 1..3 do
+            got = apply(compiled, Tuple.to_list(Nx.backend_copy(args, VulkanoBackend)))
+            assert_same(got, want, :take, type: type, shape: shape, axis: axis, steps: steps)
+          end
+        end
+      end
+    end
+
     test "what is read several times and comes together again is computed there" do
       x = device({4, 6})
 

@@ -44,17 +44,23 @@ defmodule Nx.Vulkan.Backend.Indexed do
   # `:default` where the device does not compute with the types.
   def take(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
     check = check!(:take, indices, 1, [axis], shape)
+    {strides, index_strides, step} = taken(shape, indices_shape, axis)
+    index = ProgramBuilder.view(Storage.operand(indices), 0, index_strides)
+
+    out
+    |> choose(tensor, strides, [index], [step], check)
+    |> Dispatch.block(:take, out)
+  end
+
+  # The strides of a tensor and of indices for the elements that they choose along the axis, and what an index moves by: extent and
+  # stride of the axis.
+  def taken(shape, indices_shape, axis) do
     strides = strides(shape)
     {leading, [_ | trailing]} = strides |> Tuple.to_list() |> Enum.split(axis)
     zeros = fn list -> Enum.map(list, fn _ -> 0 end) end
     by_index = indices_shape |> strides() |> Tuple.to_list()
     index_strides = zeros.(leading) ++ by_index ++ zeros.(trailing)
-    index = ProgramBuilder.view(Storage.operand(indices), 0, index_strides)
-    tensor_strides = leading ++ zeros.(by_index) ++ trailing
-
-    out
-    |> choose(tensor, tensor_strides, [index], [step(shape, strides, axis)], check)
-    |> Dispatch.block(:take, out)
+    {leading ++ zeros.(by_index) ++ trailing, index_strides, step(shape, strides, axis)}
   end
 
   def take_along_axis(out, %T{shape: shape} = tensor, %T{shape: indices_shape} = indices, axis) do
@@ -253,9 +259,7 @@ defmodule Nx.Vulkan.Backend.Indexed do
   # where none can be out of bounds. Of indices that the host holds the first one, in their order, that is not
   # an index of its axis raises. As in BinaryBackend, the message shows the shape with the chosen axes first.
   defp check!(op, indices, depth, axes, shape, only \\ 0) do
-    order = axes ++ (Nx.axes(shape) -- axes)
-    shape = order |> Enum.map(&elem(shape, &1)) |> List.to_tuple()
-    dims = for k <- 0..(depth - 1), do: elem(shape, only + k)
+    {dims, shape} = dims(depth, axes, shape, only)
 
     cond do
       not Enum.any?(dims, &may_exceed?(indices.type, &1)) -> nil
@@ -264,6 +268,21 @@ defmodule Nx.Vulkan.Backend.Indexed do
       host?(indices) -> find!(indices, dims, only, shape)
       true -> {op, shape, Enum.to_list(only..(only + depth - 1))}
     end
+  end
+
+  # What a kernel checks of indices of a type that choose along these axes; `nil` where none is wrong.
+  def check(op, type, axes, shape) do
+    {dims, shape} = dims(length(axes), axes, shape, 0)
+
+    if Enum.any?(dims, &may_exceed?(type, &1)),
+      do: {op, shape, Enum.to_list(0..(length(axes) - 1))}
+  end
+
+  # The extents that indices choose from, and the shape with their axes first.
+  defp dims(depth, axes, shape, only) do
+    order = axes ++ (Nx.axes(shape) -- axes)
+    shape = order |> Enum.map(&elem(shape, &1)) |> List.to_tuple()
+    {for(k <- 0..(depth - 1), do: elem(shape, only + k)), shape}
   end
 
   # Whether the type holds an index that is none of the axis.

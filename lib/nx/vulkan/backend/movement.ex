@@ -112,13 +112,14 @@ defmodule Nx.Vulkan.Backend.Movement do
 
   defp reverse_strides([], _axis, _shape, [], offset), do: {offset, []}
 
-  defp slice_view(shape, strides, starts, lengths, steps) do
+  # The offset and the strides of a slice of a tensor of that shape, and by starts/4 what the starts on the device add.
+  def slice_view(shape, strides, starts, lengths, steps) do
     {offset, indices, chosen} = starts(starts, Tuple.to_list(shape), lengths, strides)
     {offset, Enum.zip_with(strides, steps, &*/2), indices, chosen}
   end
 
   # Where a region of `lengths` starts in a tensor of `dims`, clamped into it: the offset by the starts that
-  # the host knows, the operands that hold those on the device, and for each of these `{extent, stride}`, as
+  # the host knows, the operands that hold those on the device or stand for them, and for each of these `{extent, stride}`, as
   # for `gather`: the number of positions and their stride.
   def starts(starts, dims, lengths, strides) do
     {offset, chosen} =
@@ -137,7 +138,7 @@ defmodule Nx.Vulkan.Backend.Movement do
     {offset, indices, steps}
   end
 
-  defp index(start) when is_integer(start), do: start
+  defp index(start) when is_integer(start) or is_tuple(start), do: start
   defp index(%T{data: %B{ref: ref}} = start) when is_reference(ref), do: Storage.operand(start)
   defp index(%T{} = start), do: Nx.to_number(start)
 

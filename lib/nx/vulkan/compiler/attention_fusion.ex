@@ -25,7 +25,8 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
     AttentionScores,
     AttentionUpdate,
     Fusion,
-    FusionGroup
+    FusionGroup,
+    GroupSteps
   }
 
   @views [:reshape, :squeeze, :transpose]
@@ -164,7 +165,7 @@ defmodule Nx.Vulkan.Compiler.AttentionFusion do
     outer = (result_axes |> Enum.concat() |> expand.()) -- columns
     {rows, batch} = Enum.split_with(outer, &(stride(k, &1) == 0 and stride(v, &1) == 0))
     keys = expand.(match.keys)
-    {steps, inputs} = Fusion.steps(result, match.members)
+    {steps, inputs} = GroupSteps.steps(result, match.members)
 
     with {depth, [q_depth, k_depth]} <-
            AttentionAxes.merge(expand.(match.depth), [q, k], indices),

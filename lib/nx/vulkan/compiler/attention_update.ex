@@ -7,7 +7,7 @@ defmodule Nx.Vulkan.Compiler.AttentionUpdate do
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Movement
-  alias Nx.Vulkan.Compiler.{AttentionAxes, AttentionMatch, Fusion, Lowering}
+  alias Nx.Vulkan.Compiler.{AttentionAxes, AttentionMatch, Fusion, GroupSteps, Lowering}
 
   # Queries of an attention that may put rows, at most: more are computed by cooperative matrices, which are loaded from one
   # buffer (`of_matrices` of src/tuning/attention.rs), and are no decoder's.
@@ -141,7 +141,7 @@ defmodule Nx.Vulkan.Compiler.AttentionUpdate do
       for {input, i} <- Enum.with_index(inputs), into: %{}, do: {input.data.id, {:input, i}}
 
     built = %{members: found.members, inputs: Enum.reverse(inputs), steps: [], values: values}
-    {value, built} = Fusion.step(Fusion.resolve(update), built)
+    {value, built} = GroupSteps.step(Fusion.resolve(update), built)
     {start, inputs} = start(Enum.at(starts, axis), Enum.reverse(built.inputs))
 
     case AttentionAxes.merge(head, [strides], options[:indices]) do

@@ -12,11 +12,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   # and loading its result: if it loads few tensors itself and is not compute-bound. A result of the
   # definition, and what another kind of operation reads, is stored, and all read it from there.
   #
+  # What chooses elements by indices, `Nx.take` or a slice that starts where a tensor says, joins the one operation that reads
+  # them element by element. It reads what is stored, and rows, products and kernels of several maps read its group's result
+  # from memory.
+  #
   # Terms: a group's `members` are the ids of its operations, `inputs` the ids of the tensors that it reads,
   # and `constants` its numbers, all sets. It is `flat` where it computes an element from those at the same
   # index in row-major order, whatever the shape, and `index_dependent` where it computes one from its
-  # index. `compute_bound` counts its operations of that cost, `divisions` its divisions.
+  # index. `compute_bound` counts its operations of that cost, `divisions` its divisions, `gathers` those that choose by indices.
 
+  alias Nx.Block
   alias Nx.Defn.{Composite, Expr, Tree}
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Elementwise
@@ -30,6 +35,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     Convergence,
     DeviceLoop,
     FusionGroup,
+    Gathers,
+    GroupSteps,
     HostCond,
     HostLoop,
     MapFusion,
@@ -65,7 +72,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     shares? = scope != :device_loop
     expr = if shares?, do: AttentionFusion.fuse(expr), else: expr
     {order, readers} = scope(expr)
-    kinds = kinds(order)
+    kinds = if shares?, do: order |> kinds() |> with_gathers(order), else: kinds(order)
     tensors = Map.new(order, &{&1.data.id, &1})
 
     positions =
@@ -78,7 +85,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
     state = if shares?, do: Map.put(state, :users, RowFusion.users(order, state)), else: state
     rows = if shares?, do: RowFusion.find(order, state), else: %{}
     state = Map.merge(state, %{rows: rows, scope: scope})
-    contractions = ContractionFusion.contractions(order, state, &steps/2)
+    contractions = ContractionFusion.contractions(order, state, &GroupSteps.steps/2)
     state = Map.put(state, :contractions, contractions)
     sums = if shares?, do: SumFusion.find(order, state), else: %{}
     maps = if shares?, do: MapFusion.find(order, state), else: %{}
@@ -142,17 +149,16 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       op in @reductions -> :reduction
       op == :squeeze and Enum.all?(operands(tensor), &(kinds[&1.data.id] == :view)) -> :view
       op in [:reshape, :squeeze] -> :reshape
-      op in @views and operands(tensor) != [] and static?(tensor) -> :view
+      op in @views and operands(tensor) != [] and Gathers.static?(tensor) -> :view
       op in @elementwise and checked?(tensor) -> :elementwise
       true -> :other
     end
   end
 
-  # A slice may start where a tensor says.
-  defp static?(%T{data: %Expr{op: :slice, args: [_, starts | _]}}),
-    do: Enum.all?(starts, &is_integer/1)
-
-  defp static?(_tensor), do: true
+  # Loops on the device and chains look at each element that they choose.
+  defp with_gathers(kinds, order) do
+    for tensor <- order, Gathers.gather?(tensor), into: kinds, do: {tensor.data.id, :gather}
+  end
 
   # Shifts and powers of integers look at their operands before they run: constants are known to pass.
   defp checked?(%T{data: %Expr{op: op, args: args}} = tensor) do
@@ -176,21 +182,23 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       members: MapSet.new([id]),
       inputs: MapSet.new(),
       constants: constants(tensor),
-      flat: kind != :view,
+      flat: kind not in [:view, :gather],
       index_dependent: op in [:iota, :eye],
       reshaped: kind == :reshape,
       compute_bound: if(op in @compute_bound, do: 1, else: 0),
-      divisions: if(op in @divisions, do: 1, else: 0)
+      divisions: if(op in @divisions, do: 1, else: 0),
+      gathers: if(kind == :gather, do: 1, else: 0)
     }
 
     group =
       if(kind == :other, do: [], else: operands(tensor))
+      |> Enum.sort_by(&state.groups[&1.data.id].gathers)
       |> Enum.reduce(start, fn %T{data: %Expr{id: operand}}, group ->
         joined = state.groups[operand]
         both = merge(group, joined)
 
-        if (kind != :view or op == :squeeze) and joined.joins and
-             small?(both, @other_operands),
+        if (kind not in [:view, :gather] or op == :squeeze) and joined.joins and
+             small?(both, @other_operands) and Gathers.fit?(both, state),
            do: both,
            else: %{group | inputs: MapSet.put(group.inputs, operand)}
       end)
@@ -203,7 +211,14 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   # The tensors that it computes with, but for constants, which are part of the kernel.
   @doc false
-  def operands(%T{data: %Expr{args: args}}) do
+  def operands(%T{data: %Expr{op: :block, args: [%Block.Take{}, args | _]}}), do: operands(args)
+
+  def operands(%T{data: %Expr{op: :slice, args: [tensor, starts | _]}}),
+    do: operands([tensor | starts])
+
+  def operands(%T{data: %Expr{args: args}}), do: operands(args)
+
+  def operands(args) when is_list(args) do
     for %T{} = arg <- args,
         %T{data: %Expr{op: op}} = operand <- [resolve(arg)],
         op != :constant,
@@ -226,7 +241,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       index_dependent: a.index_dependent or b.index_dependent,
       reshaped: a.reshaped or b.reshaped,
       compute_bound: a.compute_bound + b.compute_bound,
-      divisions: a.divisions + b.divisions
+      divisions: a.divisions + b.divisions,
+      gathers: a.gathers + b.gathers
     }
   end
 
@@ -240,6 +256,15 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   end
 
   defp joins?(_tensor, kind, _group, _state) when kind in [:other, :reduction], do: false
+
+  defp joins?(%T{data: %Expr{id: id}, shape: shape}, _kind, %{gathers: gathers}, state)
+       when gathers > 0 do
+    case state.readers[id] do
+      [:outside] -> false
+      [id] -> state.kinds[id] == :elementwise and state.tensors[id].shape == shape
+      _several -> false
+    end
+  end
 
   # A reshape of what is stored costs nothing.
   defp joins?(%T{data: %Expr{id: id}} = tensor, kind, group, state) do
@@ -260,7 +285,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
       :reshape -> group.flat
       # Of the views only a squeeze reads a view within a group.
       :view -> state.kinds[id] == :view and state.tensors[reader].data.op == :squeeze
-      :other -> false
+      kind when kind in [:gather, :other] -> false
     end
   end
 
@@ -377,7 +402,8 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp rebuild(kind, %T{data: %Expr{id: id} = expr} = tensor, state, done)
        when kind in [:elementwise, :reduction] do
     # A group of one operation gains nothing, and one that reads nothing has no tensor to choose a backend by.
-    with {[_, _ | _] = steps, [_ | _] = inputs} <- steps(tensor, state.groups[id].members),
+    with {[_, _ | _] = steps, [_ | _] = inputs} <-
+           GroupSteps.steps(tensor, state.groups[id].members),
          {:ok, fused} <- FusionGroup.new(steps, inputs) do
       {inputs, done} = Enum.map_reduce(inputs, done, &rebuild(&1, state, &2))
       args = [fused, inputs, tensor, FusionGroup.default(length(inputs))]
@@ -455,45 +481,4 @@ defmodule Nx.Vulkan.Compiler.Fusion do
   defp fused_shared(%{update: _} = update, state), do: UpdateFusion.block(update, state)
   defp fused_shared(%{roots: _} = rows, state), do: RowFusion.block(rows, state)
   defp fused_shared(sums, state), do: SumFusion.block(sums, state)
-
-  # The steps of the members that lead to the tensor, and the tensors that they read.
-  @doc false
-  def steps(tensor, members) do
-    start = %{members: members, inputs: [], steps: [], values: %{}}
-    {_value, built} = step(tensor, start)
-    {Enum.reverse(built.steps), Enum.reverse(built.inputs)}
-  end
-
-  # The value of the tensor, and what is built with the steps that lead to it.
-  @doc false
-  def step(%T{data: %Expr{id: id, op: op, args: args}} = tensor, built) do
-    case built.values do
-      %{^id => value} ->
-        {value, built}
-
-      %{} ->
-        {value, built} =
-          if id in built.members do
-            {args, built} = Enum.map_reduce(args, built, &argument/2)
-            step = {op, %{tensor | data: nil}, args}
-            {{:step, length(built.steps)}, %{built | steps: [step | built.steps]}}
-          else
-            {{:input, length(built.inputs)}, %{built | inputs: [tensor | built.inputs]}}
-          end
-
-        {value, put_in(built.values[id], value)}
-    end
-  end
-
-  defp argument(%T{} = arg, built) do
-    case resolve(arg) do
-      %T{data: %Expr{op: :constant, args: [number]}} = tensor ->
-        {{:constant, %{tensor | data: nil}, number}, built}
-
-      tensor ->
-        step(tensor, built)
-    end
-  end
-
-  defp argument(other, built), do: {{:other, other}, built}
 end

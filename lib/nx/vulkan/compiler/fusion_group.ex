@@ -145,6 +145,13 @@ defmodule Nx.Vulkan.Compiler.FusionGroup do
   defp value({:other, option}, _values), do: option
   defp value(reference, values), do: Map.fetch!(values, reference)
 
+  defp call(:take, _out, [tensor, indices, axis]), do: Nx.take(tensor, indices, axis: axis)
+
+  defp call(:dynamic_slice, _out, [tensor | args]) do
+    {starts, [lengths, steps]} = Enum.split(args, -2)
+    Nx.slice(tensor, starts, lengths, strides: steps)
+  end
+
   defp call(op, out, args) when op in [:iota, :eye], do: apply(B, op, [out | args] ++ [[]])
   defp call(op, out, args), do: apply(Nx.Shared.list_impl!(args), op, [out | args])
 end

@@ -8,7 +8,7 @@ defmodule Nx.Vulkan.Compiler.Lowering do
   # whatever shape it has.
 
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Backend.{Movement, Reduction, Storage}
+  alias Nx.Vulkan.Backend.{Indexed, Movement, Reduction, Storage}
   alias Nx.Vulkan.{Catalogue, ProgramBuilder}
 
   @reductions Catalogue.names(family: :reduction)
@@ -175,6 +175,35 @@ defmodule Nx.Vulkan.Compiler.Lowering do
     end
   end
 
+  defp lower(:take, out, [tensor, indices, {:other, axis}], :element, {builder, values}) do
+    {:dense, {ref, type, shape}} = value(tensor, values)
+    {:dense, index} = value(indices, values)
+    {_ref, index_type, indices_shape} = index
+    {strides, index_strides, step} = Indexed.taken(shape, indices_shape, axis)
+    check = Indexed.check(:take, index_type, [axis], shape)
+    attribute = if check, do: {[step], check}, else: [step]
+    index = ProgramBuilder.view(index, 0, index_strides)
+    gather(out, {ref, type, 0, strides}, [index], attribute, {builder, values})
+  end
+
+  defp lower(:dynamic_slice, out, [tensor | args], :element, {builder, values}) do
+    {:dense, {ref, type, shape}} = value(tensor, values)
+    {starts, [{:other, lengths}, {:other, steps}]} = Enum.split(args, -2)
+
+    starts =
+      for start <- starts do
+        case start do
+          {:other, number} -> number
+          start -> start |> value(values) |> elem(1)
+        end
+      end
+
+    {offset, strides, indices, chosen} =
+      Movement.slice_view(shape, Movement.strides(shape), starts, lengths, steps)
+
+    gather(out, {ref, type, offset, strides}, indices, chosen, {builder, values})
+  end
+
   defp lower(op, out, args, space, {builder, values}) do
     {options, operands} = Enum.split_with(args, &match?({:other, _}, &1))
     # A reduction of rows reads elements.
@@ -184,6 +213,13 @@ defmodule Nx.Vulkan.Compiler.Lowering do
     key = {:node, map_size(values)}
     attribute = attribute(op, builder.shape, options)
     {key, ProgramBuilder.op(builder, key, op, out.type, keys, attribute)}
+  end
+
+  # Elements of the view, each of which the indices move by steps.
+  defp gather(out, view, indices, attribute, {builder, values}) do
+    {keys, builder} = Enum.map_reduce([view | indices], builder, &input/2)
+    key = {:node, map_size(values)}
+    {key, ProgramBuilder.op(builder, key, :gather, out.type, keys, attribute)}
   end
 
   # A shift by a number that the kernel knows is one instruction, as it need not be compared with the width.

@@ -15,7 +15,7 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, MapGroup}
+  alias Nx.Vulkan.Compiler.{Fusion, FusionGroup, GroupSteps, MapGroup}
 
   # Bounds of a kernel: `MAX_MAP_PARTS` of src/program, the results of a native call, and the operations of a program as
   # in `Fusion`.
@@ -84,7 +84,11 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
       Enum.any?(state.groups[id].members, &(state.tensors[&1].data.op == :transpose))
   end
 
-  defp taken?(id, state), do: is_map_key(state.rows, id) or is_map_key(state.contractions, id)
+  # What another kernel has, and what chooses elements by indices.
+  defp taken?(id, state) do
+    is_map_key(state.rows, id) or is_map_key(state.contractions, id) or
+      state.groups[id].gathers > 0
+  end
 
   # Adds the group to the part that it shares operations with, or as another part.
   defp join({shape, {id, _store} = root}, parts, state) do
@@ -307,7 +311,7 @@ defmodule Nx.Vulkan.Compiler.MapFusion do
 
     {stores, built} =
       Enum.map_reduce(roots, built, fn {id, store}, built ->
-        {{:step, index}, built} = Fusion.step(built.state.tensors[id], built)
+        {{:step, index}, built} = GroupSteps.step(built.state.tensors[id], built)
         {{id, index, store}, built}
       end)
 

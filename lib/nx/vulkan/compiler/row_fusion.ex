@@ -234,7 +234,11 @@ defmodule Nx.Vulkan.Compiler.RowFusion do
   # What a kernel that goes through the rows computes: an `:element`'s value or a `:row`'s.
   defp kind(%T{data: %Expr{id: id}, shape: own} = tensor, {shape, row_axes} = space, found, state) do
     kind = state.kinds[id]
-    unfit? = fn -> Enum.any?(state.groups[id].members, &(state.tensors[&1].data.op in @unfit)) end
+    group = state.groups[id]
+
+    unfit? = fn ->
+      group.gathers > 0 or Enum.any?(group.members, &(state.tensors[&1].data.op in @unfit))
+    end
 
     cond do
       is_map_key(found, id) ->

@@ -14,7 +14,7 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Backend.Reduction
-  alias Nx.Vulkan.Compiler.{Fusion, RowFusion, SumGroup}
+  alias Nx.Vulkan.Compiler.{Fusion, GroupSteps, RowFusion, SumGroup}
 
   # Sums of a program: `MAX_PROGRAM_SUMS` of src/program.
   @most_sums 4
@@ -203,10 +203,10 @@ defmodule Nx.Vulkan.Compiler.SumFusion do
     # The sums are the last steps.
     built =
       for %T{data: %Expr{args: [operand | _]}} <- sums, reduce: start do
-        built -> operand |> Fusion.resolve() |> Fusion.step(built) |> elem(1)
+        built -> operand |> Fusion.resolve() |> GroupSteps.step(built) |> elem(1)
       end
 
-    built = Enum.reduce(sums, built, &elem(Fusion.step(&1, &2), 1))
+    built = Enum.reduce(sums, built, &elem(GroupSteps.step(&1, &2), 1))
     inputs = Enum.reverse(built.inputs)
 
     with {:ok, group} <- SumGroup.new(Enum.reverse(built.steps), inputs, length(sums)),

@@ -6,7 +6,7 @@ defmodule Nx.Vulkan.Compiler.UpdateFusion do
 
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
-  alias Nx.Vulkan.Compiler.{ContractionFusion, Fusion, FusionGroup, UpdateGroup}
+  alias Nx.Vulkan.Compiler.{ContractionFusion, Fusion, FusionGroup, GroupSteps, UpdateGroup}
 
   @typedoc "The id of the result, and the operations that lead to the update."
   @type update :: %{outputs: [reference()], update: MapSet.t()}
@@ -44,7 +44,8 @@ defmodule Nx.Vulkan.Compiler.UpdateFusion do
         MapSet.new(ContractionFusion.view(id, state))
 
       :elementwise ->
-        if state.readers[id] == [tensor.data.id], do: state.groups[id].members
+        if state.readers[id] == [tensor.data.id] and state.groups[id].gathers == 0,
+          do: state.groups[id].members
 
       _ ->
         nil
@@ -67,7 +68,7 @@ defmodule Nx.Vulkan.Compiler.UpdateFusion do
       end)
 
     built = %{members: members, inputs: inputs, steps: [], values: %{}}
-    {_value, built} = Fusion.step(Fusion.resolve(update), built)
+    {_value, built} = GroupSteps.step(Fusion.resolve(update), built)
     inputs = Enum.reverse(built.inputs)
 
     with true <- length(inputs) <= FusionGroup.most_inputs(),
