@@ -37,9 +37,9 @@ defmodule Nx.Vulkan.Compiler.GroupSteps do
     end
   end
 
-  # A step's operation and arguments.
+  # A step's operation and arguments. What a gather reads is an input: nothing that it reads joins a group.
   defp operation(%T{data: %Expr{op: :block, args: [%Block.Take{axis: axis}, args | _]}}, built) do
-    {args, built} = Enum.map_reduce(args, built, &stored/2)
+    {args, built} = Enum.map_reduce(args, built, &argument/2)
     {{:take, args ++ [{:other, axis}]}, built}
   end
 
@@ -48,7 +48,7 @@ defmodule Nx.Vulkan.Compiler.GroupSteps do
       {args, built} = Enum.map_reduce([operand, starts | options], built, &argument/2)
       {{:slice, args}, built}
     else
-      {args, built} = Enum.map_reduce([operand | starts], built, &stored/2)
+      {args, built} = Enum.map_reduce([operand | starts], built, &argument/2)
       {{:dynamic_slice, args ++ Enum.map(options, &{:other, &1})}, built}
     end
   end
@@ -57,30 +57,6 @@ defmodule Nx.Vulkan.Compiler.GroupSteps do
     {args, built} = Enum.map_reduce(args, built, &argument/2)
     {{op, args}, built}
   end
-
-  # What a step reads from memory, whether or not another step computes it, too.
-  defp stored(%T{} = arg, built) do
-    case Fusion.resolve(arg) do
-      %T{data: %Expr{op: :constant, args: [number]}} ->
-        {{:other, number}, built}
-
-      %T{data: %Expr{id: id}} = tensor ->
-        case {id in built.members, built.values} do
-          {false, _values} ->
-            step(tensor, built)
-
-          {true, %{{:stored, ^id} => value}} ->
-            {value, built}
-
-          {true, %{}} ->
-            value = {:input, length(built.inputs)}
-            built = update_in(built.inputs, &[tensor | &1])
-            {value, put_in(built.values[{:stored, id}], value)}
-        end
-    end
-  end
-
-  defp stored(start, built), do: {{:other, start}, built}
 
   defp argument(%T{} = arg, built) do
     case Fusion.resolve(arg) do

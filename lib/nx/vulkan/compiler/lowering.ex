@@ -194,6 +194,7 @@ defmodule Nx.Vulkan.Compiler.Lowering do
       for start <- starts do
         case start do
           {:other, number} -> number
+          {:constant, _template, number} -> number
           start -> start |> value(values) |> elem(1)
         end
       end
