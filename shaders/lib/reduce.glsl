@@ -48,6 +48,24 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
+// Keys are what they order: the same for both zeros, and above all others for any NaN. Without branches a comparison takes half as long.
+uint ordered_bits(float x) {
+  int b = floatBitsToInt(x);
+  return uint(b < 0 ? int(0x80000000u) - b : b);
+}
+const uint NAN_KEY = 0xff000001u;
+uint argmax_key(float x) { return min(ordered_bits(x) + 0x7f800000u, NAN_KEY); }
+uint argmin_key(float x) { return min(0x7f800000u - ordered_bits(x), NAN_KEY); }
+
+#define NX_REDUCE_ARG_BY_KEY(NAME, KEY, T, I) \
+  void NAME(inout T a, inout I i, T x, I j) { \
+    uint k = KEY(a), l = KEY(x); \
+    bool later = LAST_WINS || l == NAN_KEY ? j + 1 > i + 1 : j < i; \
+    bool take = l > k || (l == k && later); \
+    a = take ? x : a; \
+    i = take ? j : i; \
+  }
+
 #define IS_GREATER(x, a) (order_of(x) > order_of(a))
 #define IS_LESS(x, a) (order_of(x) < order_of(a))
 #define NX_REDUCE_ALL(T) \
@@ -55,9 +73,12 @@ void combine_any(inout uint a, uint x) { a |= x; }
   NX_REDUCE_ARG(combine_argmax, IS_GREATER, T, IDX) \
   NX_REDUCE_ARG(combine_argmin, IS_LESS, T, IDX)
 
+NX_REDUCE(float)
+NX_REDUCE_ARG_BY_KEY(combine_argmax, argmax_key, float, IDX)
+NX_REDUCE_ARG_BY_KEY(combine_argmin, argmin_key, float, IDX)
+
 NX_REDUCE_ALL(int)
 NX_REDUCE_ALL(uint)
-NX_REDUCE_ALL(float)
 NX_REDUCE_FLOAT(float)
 #ifdef HAS_INT64
 int64_t lowest_int64_t() { return int64_t(uint64_t(1) << 63); }
