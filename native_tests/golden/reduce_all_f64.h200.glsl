@@ -94,7 +94,7 @@ void element(IDX o, IDX r, out double e0, out double e1) {
 #define EXACT 0
 #define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(double, p.result, index) = double(finish_sum(a##_0, a##_1));
 #include "lib/loops/reduce.glsl"

@@ -78,7 +78,7 @@ void element(IDX o, IDX r, out int e0) {
 #define EXACT 0
 #define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(int, p.result, index) = int(a##_0);
 #include "lib/loops/reduce.glsl"

@@ -94,7 +94,7 @@ void element(IDX o, IDX r, out float e0, out uint e1) {
 #define EXACT 0
 #define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(int64_t, p.result, index) = int64_t(to_s64(a##_1));
 #include "lib/loops/reduce.glsl"

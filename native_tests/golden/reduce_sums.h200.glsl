@@ -119,7 +119,7 @@ void combine_sums(inout double a0, inout double a1, double x0, double x1) {
 #define EXACT 0
 #define CHUNKED 0
 #define SHARED_EXCHANGE 
-#define LANES 1
-#define NEIGHBOURS_SHARE 0
+#define LANES 32
+#define NEIGHBOURS_SHARE 1
 #define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(to_f32(a##_0)); AT(float, p.result1, index) = float(to_f32(a##_1));
 #include "lib/loops/reduce.glsl"

@@ -91,7 +91,7 @@ impl FusionProblem<'_> {
     }
 
     /// The pass over the partial results of `chunks` chunks.
-    fn combining(&self, accumulator: &Accumulator, chunks: u64) -> FusionLaunch {
+    pub(super) fn combining(&self, accumulator: &Accumulator, chunks: u64) -> FusionLaunch {
         let outputs = self.layout.outputs();
         let (output_threads, reduction_threads) = match outputs {
             0.. if self.caps.cpu => {
@@ -106,8 +106,9 @@ impl FusionProblem<'_> {
             _ => (1, THREADS),
         };
         let vectors = VectorInputs::default();
-        let threads =
-            ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share: false };
+        // Threads of one output are neighbours, and exchange by shuffles.
+        let neighbours_share = output_threads == 1 && !self.caps.cpu;
+        let threads = ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share };
         let parts = accumulator.parts.len();
         let all = self.reduce_schedule(threads, parts);
         let schedule = ReduceSchedule { from_partial: true, exact: false, ..all };
