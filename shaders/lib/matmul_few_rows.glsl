@@ -18,6 +18,7 @@
 //   MATRIX_START, its own address, MATRIX_BYTES of an element, MATRIX_VALUE(x) of an element of a vector, and MATRIX_BATCH,
 //   MATRIX_COLUMN(j) and MATRIX_DEPTH(k), whose sum is an element's offset;
 // - of the rows: the same with ROW_LINE(i) for MATRIX_COLUMN(j), and ROW_AT(offset), the value of an element;
+// - REDUCES_RESULTS where an epilogue reduces a row, with start_results() and lib/loops/results.glsl;
 // - RESULT_BATCH, STORE(target, i, j, value) for an element of the result at `target`, KEEP(word), a store that never happens, and
 //   ROLLED_STORES, 1 where the stores are many or long and STORE should be in the kernel once.
 
@@ -188,6 +189,9 @@ void main() {
   add_products(column, start, end);
   ACCUMULATOR results[OUTPUTS];
   FINISH(results)
+#ifdef REDUCES_RESULTS
+  start_results();
+#endif
   IDX target = RESULT_BATCH + split * p.elements;
 #if ROLLED_STORES
   [[dont_unroll]]
@@ -198,4 +202,7 @@ void main() {
     IDX i = ROW_OF(e), j = column + COLUMN_OF(e);
     if (group < p.groups && i < p.rows && j >= first) STORE(target, i, j, results[e]);
   }
+#ifdef REDUCES_RESULTS
+  finish_results(group, true, lane, LANES);
+#endif
 }

@@ -1,15 +1,18 @@
-//! Epilogues: programs that a kernel applies to each element of its result before it stores it. This module owns when a program may
-//! be one; it knows neither the kernel nor buffers.
+//! Epilogues: programs that a kernel applies to each element of its result before it stores it or reduces all of them. This module owns
+//! when a program may be one; it knows neither the kernel nor buffers.
+
+use smallvec::smallvec;
 
 use super::layout::{Layout, Pattern, View};
+use super::op::{self, Reduction, Typing};
 use super::types::Type;
-use super::{Node, Program};
+use super::{Attribute, Axes, Input, Node, Program, Source};
 use crate::error::{Error, Result};
 
 /// A program over the elements of another kernel's result, in row-major order. Run alone on that result, it gives the same bits.
 #[derive(Clone, Debug, Hash)]
 pub struct EpilogueProgram {
-    /// The program. Its result is stored, and it has no reduction.
+    /// The element-wise program, whose results are stored unless they are reduced.
     pub program: Program,
     /// The program's layout.
     pub layout: Layout,
@@ -17,16 +20,35 @@ pub struct EpilogueProgram {
     pub element: usize,
     /// Whether the kernel stores its own result, too.
     pub keeps_element: bool,
+    /// What all of the program's results are reduced to, if they are.
+    pub reduction: Option<EpilogueReduction>,
+}
+
+/// A reduction of all results of an epilogue to one element.
+#[derive(Clone, Debug, Hash)]
+pub struct EpilogueReduction {
+    /// The reduction of the one axis of its input, the dense results.
+    pub program: Program,
+    /// The program's layout.
+    pub layout: Layout,
 }
 
 impl EpilogueProgram {
-    /// Fails where the program is not sound, or its input `element` is not what a kernel has at hand when it stores an element.
+    /// Of a program that may end with a reduction to one element. Fails where it is not sound, or its input `element` is not what a kernel has
+    /// at hand when it stores an element.
     pub fn new(program: Program, element: usize, keeps_element: bool) -> Result<Self> {
         program.check()?;
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
-        if program.reduced_axes().is_some() || program.output.is_some() {
-            return argument("epilogue: has a reduction or an output");
+        if program.output.is_some() {
+            return argument("epilogue: has an output");
         }
+        let (program, reduction) = match program.reduced_axes() {
+            None => (program, None),
+            Some(_) => {
+                let (program, reduction) = EpilogueReduction::split(program)?;
+                (program, Some(reduction))
+            }
+        };
         let mut layout = Layout::new(&program)?;
         let one = program.elements() <= 1;
         let gathered = program.steps(element).next().is_some();
@@ -37,7 +59,31 @@ impl EpilogueProgram {
         };
         // A result of one element has no axes.
         view.pattern = Pattern::Linear;
-        Ok(Self { program, layout, element, keeps_element })
+        Ok(Self { program, layout, element, keeps_element, reduction })
+    }
+
+    /// The epilogue and what its results are reduced to as one program.
+    pub fn whole(&self) -> Program {
+        let mut program = self.program.clone();
+        if let Some(last) = self.reduction.as_ref().and_then(|reduction| reduction.program.nodes.last()) {
+            let results = program.inputs.len() + program.nodes.len() - 1;
+            let attribute = match &last.attribute {
+                Attribute::Axes(_) => Attribute::Axes((0..program.shape.len()).collect()),
+                other => other.clone(),
+            };
+            program.nodes.push(Node { args: smallvec![results], attribute, ..*last });
+        }
+        program
+    }
+
+    /// The type of the result.
+    pub fn result(&self) -> Type {
+        self.reduction.as_ref().map_or(&self.program, |reduction| &reduction.program).result()
+    }
+
+    /// Elements of the result.
+    pub fn outputs(&self) -> u64 {
+        if self.reduction.is_some() { 1 } else { self.program.elements() }
     }
 
     /// The type of the elements of the kernel's own result.
@@ -67,7 +113,45 @@ impl EpilogueProgram {
 
     /// The epilogue without what are parameters of its kernel.
     pub fn without_parameters(&self) -> Self {
-        Self { program: self.program.without_parameters(), layout: self.layout.without_parameters(false), ..*self }
+        let reduction = |reduction: &EpilogueReduction| EpilogueReduction {
+            program: reduction.program.without_parameters(),
+            layout: reduction.layout.without_parameters(false),
+        };
+        Self {
+            program: self.program.without_parameters(),
+            layout: self.layout.without_parameters(false),
+            reduction: self.reduction.as_ref().map(reduction),
+            ..*self
+        }
+    }
+}
+
+impl EpilogueReduction {
+    /// What is reduced as an element-wise program, and the reduction of its results.
+    fn split(mut program: Program) -> Result<(Program, Self)> {
+        let argument = |text: &'static str| Err(Error::Argument(text.into()));
+        let Some(last) = program.nodes.pop() else { return argument("epilogue: has no nodes") };
+        // The flat index is the one along the only axis that has several elements.
+        let attribute = match last.attribute {
+            Attribute::Arg { last, .. } => Attribute::Arg { axis: None, last },
+            _ => Attribute::Axes(smallvec![0]),
+        };
+        let whole = Program { nodes: program.nodes.iter().chain([&last]).cloned().collect(), ..program.clone() };
+        let folds = matches!(last.op.typing, Typing::Reduce(Reduction::Fold));
+        if folds || Layout::new(&whole)?.outputs() != 1 {
+            return argument("epilogue: ends with a reduction that is a fold or leaves several elements");
+        }
+        let (results, ty) = (last.args[0], program.type_of(last.args[0]));
+        program.nodes.truncate((results + 1).saturating_sub(program.inputs.len()));
+        if program.nodes.is_empty() {
+            program.nodes.push(Node { op: op::AS_TYPE, ty, args: smallvec![results], attribute: Attribute::None });
+        }
+        let shape: Axes<u64> = smallvec![program.elements()];
+        let input = Input { ty, source: Source::View { offset: 0, strides: smallvec![1] } };
+        let node = Node { args: smallvec![0], attribute, ..last };
+        let reduction = Program { inputs: smallvec![input], nodes: smallvec![node], ..Program::over(shape) };
+        let layout = Layout::new(&reduction)?;
+        Ok((program, Self { program: reduction, layout }))
     }
 }
 
@@ -96,6 +180,43 @@ mod tests {
         assert!(epilogue(&[4, 1], "negate", Attribute::None).is_ok());
         assert!(epilogue(&[1, 3], "negate", Attribute::None).is_err());
         assert!(epilogue(&[0, 1], "negate", Attribute::None).is_err());
-        assert!(epilogue(&[4, 1], "sum", Attribute::Axes([1].into_iter().collect())).is_err());
+    }
+
+    /// What is reduced of two inputs, the first of which is the element, by these nodes: names, arguments and attributes.
+    fn reducing(nodes: &[(&str, usize, Attribute)]) -> Result<EpilogueProgram> {
+        let input = Input { ty: Type::F32, source: Source::View { offset: 0, strides: [4, 1].into_iter().collect() } };
+        let node = |&(name, arg, ref attribute): &(&str, usize, Attribute)| {
+            let ty = if name.starts_with("arg") { Type::S32 } else { Type::F32 };
+            Node { op: op::find(name).unwrap(), ty, args: smallvec![arg], attribute: attribute.clone() }
+        };
+        let program = Program {
+            inputs: smallvec![input.clone(), input],
+            nodes: nodes.iter().map(node).collect(),
+            ..Program::over(smallvec![1, 4])
+        };
+        EpilogueProgram::new(program, 0, false)
+    }
+
+    #[test]
+    fn an_epilogue_may_end_with_a_reduction_to_one_element() {
+        let argmax = |axis| Attribute::Arg { axis, last: true };
+        let axes = |axes: &[usize]| Attribute::Axes(axes.into());
+        let names = |program: &Program| program.nodes.iter().map(|node| node.op.name).collect::<Vec<_>>();
+        for (attribute, whole) in [(argmax(Some(1)), argmax(None)), (argmax(None), argmax(None))] {
+            let epilogue = reducing(&[("negate", 0, Attribute::None), ("argmax", 2, attribute)]).unwrap();
+            assert_eq!(names(&epilogue.program), ["negate"]);
+            assert_eq!(names(&epilogue.whole()), ["negate", "argmax"]);
+            assert_eq!(epilogue.whole().nodes[1].attribute, whole);
+            assert_eq!((epilogue.result(), epilogue.outputs()), (Type::S32, 1));
+            let reduction = epilogue.reduction.unwrap();
+            assert_eq!((reduction.layout.outputs(), reduction.layout.reduced()), (1, 4));
+        }
+        // The elements themselves, and nodes that nothing reads.
+        let epilogue = reducing(&[("negate", 1, Attribute::None), ("reduce_max", 0, axes(&[0, 1]))]).unwrap();
+        assert_eq!(names(&epilogue.program), ["as_type"]);
+        assert_eq!(epilogue.whole().nodes[1].attribute, axes(&[0, 1]));
+        assert!(reducing(&[("reduce_max", 0, axes(&[1]))]).is_ok());
+        assert!(reducing(&[("reduce_max", 0, axes(&[0]))]).is_err());
+        assert!(reducing(&[("negate", 0, Attribute::None), ("argmax", 2, argmax(Some(0)))]).is_err());
     }
 }

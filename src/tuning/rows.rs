@@ -4,7 +4,7 @@
 use super::cpu_group_threads;
 use super::fusion::FusionLaunch;
 use crate::device::Capabilities;
-use crate::program::emit::{Accumulator, KeptBytes, KeptValues, LoopNest, RowSchedule, VectorInputs, kept_bytes};
+use crate::program::emit::{KeptBytes, KeptValues, LoopNest, RowSchedule, VectorInputs, kept_bytes};
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::{Attribute, Node};
 
@@ -75,14 +75,14 @@ pub fn schedule(problem: RowProblem, caps: &Capabilities) -> RowSchedule {
 }
 
 /// The schedule of one row by the workgroups of a reduction that reads it, each of which computes it, where that is faster than a kernel of its
-/// own. On a CPU device it is not: its workgroups run one after the other.
+/// own. They have `shared` bytes of shared memory besides. On a CPU device it is not: its workgroups run one after the other.
 pub fn prologue_schedule(
     rows: &RowProgram,
     problem: RowProblem,
-    launch: (&FusionLaunch, &Accumulator),
+    (launch, shared): (&FusionLaunch, u64),
     caps: &Capabilities,
 ) -> Option<RowSchedule> {
-    let (threads, exchanged) = invocations_and_bytes(launch)?;
+    let threads = invocations(launch)?;
     // What the kernel shares with the prologue has no place for the index of an extreme, nor complex sums.
     let plain = |node: &Node| {
         !matches!(node.attribute, Attribute::Arg { .. })
@@ -107,22 +107,20 @@ pub fn prologue_schedule(
         _ => 0,
     };
     let row = problem.len.next_multiple_of(4) * result.size();
-    (exchanged + partials + kept + row <= caps.max_shared.into()).then_some(schedule)
+    (shared + partials + kept + row <= caps.max_shared.into()).then_some(schedule)
 }
 
-/// The invocations by which the workgroups of a reduction each combine a row from attention's parts, in `bytes` bytes of shared memory, where that
-/// is faster than a kernel of its own.
-pub fn combining_threads(bytes: u64, launch: (&FusionLaunch, &Accumulator), caps: &Capabilities) -> Option<u32> {
-    let (threads, exchanged) = invocations_and_bytes(launch)?;
-    (!caps.cpu && exchanged + bytes <= caps.max_shared.into()).then_some(threads)
+/// The invocations by which the workgroups of a reduction each combine a row from attention's parts, in `bytes` bytes of shared memory besides
+/// `shared`, where that is faster than a kernel of its own.
+pub fn combining_threads(bytes: u64, (launch, shared): (&FusionLaunch, u64), caps: &Capabilities) -> Option<u32> {
+    let threads = invocations(launch)?;
+    (!caps.cpu && shared + bytes <= caps.max_shared.into()).then_some(threads)
 }
 
-/// The invocations of a reduction's workgroup, and the bytes of shared memory through which they exchange what they have.
-fn invocations_and_bytes((launch, accumulator): (&FusionLaunch, &Accumulator)) -> Option<(u32, u64)> {
+/// The invocations of a reduction's workgroup.
+fn invocations(launch: &FusionLaunch) -> Option<u32> {
     let LoopNest::Reduce(reduce) = launch.schedule.nest else { return None };
-    let threads = reduce.output_threads * reduce.reduction_threads;
-    let outputs = u64::from(4 * reduce.output_vectors).max(1);
-    Some((threads, u64::from(threads / reduce.lanes) * outputs * accumulator.bytes()))
+    Some(reduce.threads())
 }
 
 /// The schedule of workgroups of so many rows, with so many invocations for each.
@@ -178,11 +176,12 @@ fn cpu_shape(len: u64, caps: &Capabilities) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::emit::Accumulator;
     use crate::program::layout::Layout;
     use crate::program::rows::RowOutput;
     use crate::program::{Axes, Input, Program, Source, Type, op};
     use crate::tuning::devices::{h200, lavapipe};
-    use crate::tuning::fusion::choose_with_prologue;
+    use crate::tuning::fusion::{choose_with_prologue, reducing_groups};
 
     fn chosen(rows: u64, len: u64, kept: [u64; 2], caps: &Capabilities) -> RowSchedule {
         let vectors = len.is_multiple_of(4).then_some(VectorInputs { vec4: 1, broadcast: 0 });
@@ -251,8 +250,7 @@ mod tests {
 
     /// The schedule as a prologue of `x · reduction(x)`, `len` elements, where it is multiplied by a matrix with `columns` columns.
     fn prologue(reduction: Node, len: u64, columns: u64, caps: &Capabilities) -> Option<RowSchedule> {
-        let multiply = |ty, args: &[usize]| node("multiply", ty, args, Attribute::None);
-        let nodes = vec![reduction, multiply(Type::F32, &[0, 1])];
+        let nodes = vec![reduction, node("multiply", Type::F32, &[0, 1], Attribute::None)];
         let program_of_row = program(&[&[len as i64, 1]], nodes, [1, len]);
         let rows = RowProgram {
             program: program_of_row,
@@ -260,13 +258,33 @@ mod tests {
             outputs: vec![RowOutput { value: 2, of_element: true }],
         };
         let sound = rows.check().unwrap();
-        let sum = node("sum", Type::F32, &[2], Attribute::Axes(Axes::from_slice(&[1])));
-        let product =
-            program(&[&[0, 1], &[1, columns as i64]], vec![multiply(Type::F64, &[0, 1]), sum], [columns, len]);
-        let layout = Layout::new(&product).unwrap();
-        let launch = choose_with_prologue(&product, &layout, caps)?;
+        let (product, layout) = product(len, columns);
+        let launch = choose_with_prologue(&product, &layout, false, caps)?;
         let accumulator = Accumulator::of(&product, &layout, caps).unwrap();
-        prologue_schedule(&rows, RowProblem::new(&rows, &sound, caps), (&launch, &accumulator), caps)
+        let shared = launch.shared_bytes(accumulator.bytes(), 0).unwrap();
+        prologue_schedule(&rows, RowProblem::new(&rows, &sound, caps), (&launch, shared), caps)
+    }
+
+    /// The product of a row of `len` elements and a matrix with `columns` columns.
+    fn product(len: u64, columns: u64) -> (Program, Layout) {
+        let multiply = node("multiply", Type::F64, &[0, 1], Attribute::None);
+        let sum = node("sum", Type::F32, &[2], Attribute::Axes(Axes::from_slice(&[1])));
+        let product = program(&[&[0, 1], &[1, columns as i64]], vec![multiply, sum], [columns, len]);
+        let layout = Layout::new(&product).unwrap();
+        (product, layout)
+    }
+
+    #[test]
+    fn workgroups_that_reduce_their_results_compute_a_row_first_whatever_the_results() {
+        let (product, layout) = product(768, 50_257);
+        let launch = |reduces| choose_with_prologue(&product, &layout, reduces, &h200());
+        assert_eq!(launch(false), None);
+        let launch = launch(true).unwrap();
+        let many = FusionLaunch { groups: 1 << 20, ..launch };
+        let most = |launch: &FusionLaunch, prologue| reducing_groups(launch, prologue, &h200());
+        assert!(most(&many, false) > most(&many, true) && most(&launch, true) == most(&many, true));
+        assert_eq!(most(&FusionLaunch { groups: 7, ..launch }, false), 7);
+        assert!(reducing_groups(&many, false, &lavapipe()) <= 128);
     }
 
     #[test]

@@ -68,6 +68,20 @@ defmodule Nx.Vulkan.ContractionFusionTest do
       end
     end
 
+    test "and the largest of many results follows" do
+      for type <- [{:f, 32}, {:bf, 16}], type in Generators.device_types(), builds_loops?() do
+        [x, gain] = for shape <- [{1, 64}, {64}], do: tensor(shape, type)
+        [w, turned] = for shape <- [{64, 40_000}, {40_000, 64}], do: tensor(shape, type)
+        check(fn x, g, w -> Nx.argmax(Nx.dot(norm(x, g), w)) end, [x, gain, w], 1, type)
+
+        last = fn x, g, w ->
+          Nx.argmax(Nx.dot(w, [1], norm(x, g), [1]), axis: 0, tie_break: :high)
+        end
+
+        check(last, [x, gain, turned], 1, type)
+      end
+    end
+
     test "and what it is computed from is part of the product before" do
       for type <- [{:f, 32}, {:bf, 16}], type in Generators.device_types(), builds_loops?() do
         [x, gain] = for shape <- [{1, 40}, {40}], do: tensor(shape, type)
@@ -208,6 +222,62 @@ defmodule Nx.Vulkan.ContractionFusionTest do
       end
 
       check(step, args, 1)
+    end
+  end
+
+  describe "a reduction of all of a product's elements to one is part of its kernel" do
+    # Of many elements each workgroup reduces its own.
+    test "in all types and orders, the first or the last of equal elements" do
+      for type <- Generators.computed([{:f, 32}, {:f, 64}, {:bf, 16}, {:s, 32}, {:u, 8}]),
+          {k, n} <- [{64, 40_000}, {65, 40_003}] do
+        [x, w, turned] = for shape <- [{1, k}, {k, n}, {n, k}], do: tensor(shape, type)
+        b = tensor({n}, type)
+        info = {type, k, n}
+
+        greedy = fn x, w, b -> Nx.argmax(Nx.add(Nx.dot(x, w), b), axis: -1) end
+        check(greedy, [x, w, b], 1, info)
+
+        last = fn x, w -> Nx.argmin(Nx.dot(x, [1], w, [1]), tie_break: :high, type: :u32) end
+        check(last, [x, turned], 1, info)
+
+        column = fn x, w -> Nx.reduce_max(Nx.dot(w, [1], x, [1])) end
+        check(column, [x, turned], 1, info)
+      end
+    end
+
+    test "and a temperature, a random number for each element and the product itself" do
+      [x, w, b] = for shape <- [{64}, {64, 40_003}, {40_003}], do: tensor(shape, :f32)
+
+      sample = fn x, w, b ->
+        logits = Nx.dot(x, w)
+        {Nx.argmax(Nx.add(Nx.divide(logits, 0.7), b)), logits}
+      end
+
+      check(sample, [x, w, b], 1, :sample)
+
+      all = fn x, w, _ -> Nx.all(Nx.less(Nx.dot(x, w), 1.0e6)) end
+      check(all, [x, w, b], 1, :all)
+    end
+
+    test "and of few elements, or several rows of them" do
+      for type <- Generators.computed(@types), type != {:c, 64}, {m, n, k} <- @sizes do
+        [x, w, b] = for shape <- [{m, k}, {k, n}, {n}], do: tensor(shape, type)
+        layer = fn x, w, b -> Nx.max(Nx.add(Nx.dot(x, w), b), 0) end
+        check(fn x, w, b -> Nx.argmax(layer.(x, w, b)) end, [x, w, b], 1, {type, m, n, k})
+        check(fn x, w, _ -> Nx.reduce_min(Nx.dot(x, w)) end, [x, w, b], 1, {type, m, n, k})
+      end
+    end
+
+    test "unless each row is reduced to one, or by sums, which share a kernel" do
+      [x, w] = for shape <- [{3, 64}, {64, 50}], do: tensor(shape, :f32)
+      check(fn x, w -> Nx.argmax(Nx.dot(x, w), axis: 1) end, [x, w], 2)
+
+      sums = fn x, w ->
+        product = Nx.dot(x, w)
+        {Nx.sum(product), Nx.sum(Nx.multiply(product, product))}
+      end
+
+      assert calls(sums, [x, w]) <= 2
     end
   end
 

@@ -101,6 +101,10 @@ defmodule Nx.Vulkan.KernelFamiliesTest do
             do: apply(token, [numbers({8, 1, 16}), cache, cache, Nx.tensor(5), to_columns])
       end,
       fn -> Nx.dot(numbers({3, 128}), numbers({128, 260})) end,
+      # A product of a row, and the largest of its elements: of vectors of them, of single ones, and along k.
+      fn -> compiled(&largest/2, [numbers({1, 64}), numbers({64, 40_000})]) end,
+      fn -> compiled(&largest/2, [numbers({1, 65}), numbers({65, 40_001})]) end,
+      fn -> compiled(&largest/2, [numbers({1, 64}), Nx.transpose(numbers({40_000, 64}))]) end,
       fn -> for n <- [16, 96, 300], do: Nx.dot(numbers({n, n}), numbers({n, n})) end,
       fn -> Nx.LinAlg.qr(matrix) end,
       fn -> Nx.fft(numbers({67})) end,
@@ -126,6 +130,7 @@ defmodule Nx.Vulkan.KernelFamiliesTest do
     do: apply(Nx.Defn.jit(fun, compiler: Nx.Vulkan.Compiler, cache: false), args)
 
   defn(normal(q, scale), do: -0.5 * Nx.sum(q * q * scale))
+  defn(largest(x, w), do: x |> softmax() |> Nx.dot(w) |> Nx.argmax())
   defn(halve(x), do: while(x, Nx.reduce_max(x) > 0.1, do: x / 2))
 
   defn softmax(x) do

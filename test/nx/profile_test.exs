@@ -47,6 +47,15 @@ defmodule Nx.Vulkan.ProfileTest do
     assert Enum.all?(profile.kernels, &(rem(&1.runs, 3) == 0))
   end
 
+  test "has two kernels of a product and the largest of its many elements" do
+    greedy = fn x, w -> x |> Nx.dot(w) |> Nx.multiply(0.5) |> Nx.argmax(axis: -1) end
+    args = for shape <- [{1, 64}, {64, 40_000}], do: to_device(Nx.iota(shape, type: :f32))
+    fun = Nx.Vulkan.jit(greedy)
+    for _ <- 1..3, do: apply(fun, args)
+    profile = Nx.Vulkan.profile(fn -> apply(fun, args) end)
+    if builds_loops?(), do: assert(Enum.sum_by(profile.kernels, & &1.runs) == 2)
+  end
+
   test "has the pipelines that were made, the most memory and a copy's rate" do
     x = to_device(Nx.iota({262_144}, type: :f32))
     # No other test has these operations in this order.

@@ -17,6 +17,8 @@
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
 //   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
 //   ADDS_PRODUCTS       1 where add_element(o, r, stored ..., a) adds to the accumulator instead
+//   REDUCES_RESULTS     where an epilogue reduces the outputs, with start_results() and lib/loops/results.glsl: RESULT_GROUPS workgroups go
+//                       through all of them
 //   PROLOGUE            what the invocations of a workgroup compute together before they read anything; may be empty
 //   BASES, LOAD_VECTOR, LOAD_SCALAR, VECTOR_STORED, SCALAR_STORED   the inputs of src/program/emit/vectors.rs
 
@@ -164,6 +166,12 @@ EACH_PART(SHARED_PART, shared)
 #define SPREAD_STORES 0
 #endif
 #define STORE_LANE(k, w, c) STORE_OUTPUT(a_##w##_##c, OUTPUT_OF(w, c))
+// Threads with outputs in common that store any.
+#if HALVES || SPREAD_STORES
+#define STORING_THREADS OUTPUTS
+#else
+#define STORING_THREADS 1
+#endif
 
 void main() {
   uint lane = INVOCATION;
@@ -180,6 +188,11 @@ void main() {
 #else
   const IDX start = 0;
   IDX end = p.reduced;
+#endif
+#ifdef REDUCES_RESULTS
+  const IDX first_group = group;
+  start_results();
+  for (; first_group < RESULT_GROUPS && group * (OUTPUT_THREADS * OUTPUTS) < p.outputs; group += RESULT_GROUPS) {
 #endif
   IDX o = (group * OUTPUT_THREADS + x) * OUTPUTS;
   EACH_LANE(START_LANE, 0)
@@ -261,5 +274,12 @@ void main() {
 #else
   if (y == 0 && o < p.outputs) { EACH_OUTPUT(STORE_LANE) }
 #endif
+#endif
+#ifdef REDUCES_RESULTS
+#if defined SHARED_EXCHANGE
+    barrier();
+#endif
+  }
+  finish_results(first_group, y < STORING_THREADS, y * OUTPUT_THREADS + x, OUTPUT_THREADS * STORING_THREADS);
 #endif
 }

@@ -155,8 +155,8 @@ impl Attention<'_> {
         }
         for program in self.programs.iter().flatten() {
             program.check(cx, Type::F32, scores)?;
-            if program.program.program.result() != Type::F32 {
-                return argument("attention: expected programs of f32");
+            if program.program.program.result() != Type::F32 || program.program.reduction.is_some() {
+                return argument("attention: expected element-wise programs of f32");
             }
         }
         let [ty, ..] = self.operands.each_ref().map(|operand| operand.ty);

@@ -211,6 +211,31 @@ fn what_suits_the_device_takes_epilogues() {
 }
 
 #[test]
+fn rows_and_columns_take_reductions_of_their_results() {
+    let cx = &cx();
+    let axes = || Attribute::Axes([0, 1, 2].into_iter().collect());
+    let arg = |last| Attribute::Arg { axis: None, last };
+    // More results than one pass reduces, of matrices whose neighbours lie along the results and along k, and few. Many results are equal.
+    for sizes in [[1, 1, 40_001, 64], [1, 36_000, 1, 64], [1, 1, 300, 5], [2, 3, 70, 30]] {
+        for (reduction, to, attribute, keep) in [
+            ("argmax", Type::S32, arg(false), false),
+            ("argmin", Type::U8, arg(true), true),
+            ("reduce_max", Type::F32, axes(), true),
+            ("all", Type::U8, axes(), false),
+        ] {
+            for (ty, (function, ..)) in EPILOGUES {
+                let mut program = program(sizes, ty, function, Type::BF16, 0);
+                let op = op::find(reduction).unwrap();
+                let args = [program.inputs.len() + program.nodes.len() - 1].into_iter().collect();
+                program.nodes.push(Node { op, ty: to, args, attribute: attribute.clone() });
+                let name = format!("{sizes:?} {ty:?} {function} {reduction}");
+                check_program(cx, (sizes, ty), (program, keep), (0, name), choose);
+            }
+        }
+    }
+}
+
+#[test]
 fn an_epilogue_of_another_shape_or_type_is_refused() {
     let cx = &cx();
     let sizes = [1, 4, 6, 3];

@@ -80,7 +80,7 @@ impl FewRowsKernel {
     }
 
     /// How sums are stored: the macros, after what an epilogue needs.
-    fn stores(&self, emitted: Option<&EmittedEpilogue>) -> String {
+    fn stores(&self, emitted: Option<&EmittedEpilogue>, caps: &Capabilities) -> String {
         let ty = self.ty;
         let offset = |group, index| self.indexing.offset('c', group, index);
         let (_, columns) = self.tile.matrix();
@@ -88,10 +88,21 @@ impl FewRowsKernel {
         let value = ("(v)".to_string(), of_accumulator(self.accumulator, ty));
         let many = self.has_many_rows();
         if let (Some(emitted), Some(KernelEpilogue { program, rolled, .. })) = (emitted, &self.epilogue) {
-            let result = program.program.result().storage();
+            let (results, kept) = match &emitted.reduction {
+                None => (String::new(), (program.program.result().storage(), "result")),
+                Some(reduction) => (
+                    format!(
+                        "#define LAST_WINS {}\n#include \"lib/reduce.glsl\"\n{}",
+                        reduction.last_wins,
+                        reduction.functions(self.tile.lanes as u32, self.tile.columns() as u32, caps)
+                    ),
+                    (reduction.partial(), "partial_out0"),
+                ),
+            };
+            let (storage, name) = kept;
             return format!(
-                "{}{}#define STORE(target, i, j, v) store_element({at}, {})\n\
-                 #define KEEP(word) AT({result}, p.{EPILOGUE_PARAMETERS}result, 0) = {result}(word)\n\
+                "{}{}{results}#define STORE(target, i, j, v) store_element({at}, {})\n\
+                 #define KEEP(word) AT({storage}, p.{EPILOGUE_PARAMETERS}{name}, 0) = {storage}(word)\n\
                  #define ROLLED_STORES {}\n",
                 emitted.includes(&[]),
                 emitted.functions,
@@ -168,7 +179,7 @@ impl KernelSpec for FewRowsKernel {
             line = self.indexing.offset(operand, self.tile.row_group(), "i"),
             matrix_operand = self.operand("MATRIX", matrix),
             column = self.indexing.offset(matrix, group, "j"),
-            stores = self.stores(emitted.as_ref()),
+            stores = self.stores(emitted.as_ref(), caps),
             result_batch = self.indexing.offset('c', "batch", "batch"),
         )
     }

@@ -11,6 +11,7 @@ use crate::graph::{Context, Operand};
 use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, RowSource};
 use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
+use crate::program::epilogue::EpilogueReduction;
 use crate::program::types::Compute;
 use crate::program::{
     Attribute, Axes, Input, Node, OutputView, PaddedCoordinate, PaddedView, Program, Source, Type, op,
@@ -19,7 +20,7 @@ use crate::tuning::contraction::{
     Axis, ContractionShape, EpilogueUse, FewRows, Method, OperandCopy, OperandShape, PaddedAxis, PanelTile, Strategy,
     Tiling, epilogue_use, of_accumulator,
 };
-use crate::tuning::fusion::epilogue_vectors;
+use crate::tuning::fusion::{epilogue_vectors, reduces_results, takes_two_passes};
 
 /// The dense result of a contraction of these operands by a strategy, or what an epilogue makes of it.
 pub fn run(
@@ -36,9 +37,8 @@ pub fn run(
         write_copy(cx, copy, operand, to)?;
         *operand = to;
     }
-    let uses =
-        epilogue.map_or(EpilogueUse::Separate, |epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()));
     let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
+    let uses = epilogue.map_or(EpilogueUse::Separate, |epilogue| contraction.epilogue_use(strategy.method, epilogue));
     match (epilogue, uses) {
         (None, _) => contraction.by(strategy.method, None),
         (Some(epilogue), EpilogueUse::Separate) => {
@@ -58,15 +58,20 @@ pub fn with_prologue(
     epilogue: Option<&Epilogue>,
 ) -> Attempt<Option<EpilogueResults>> {
     let Method::Reduction(ty) = strategy.method else { return Ok(None) };
-    let separate =
-        |epilogue: &Epilogue| epilogue_use(&strategy.method, &epilogue.program, cx.caps()) == EpilogueUse::Separate;
+    let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
+    let separate = |epilogue: &Epilogue| contraction.epilogue_use(strategy.method, epilogue) == EpilogueUse::Separate;
     let whole = strategy.shape.operands[position].offset == 0;
-    if !strategy.copies.is_empty() || !whole || epilogue.is_some_and(separate) {
+    if !strategy.copies.is_empty() || !whole {
         return Ok(None);
     }
-    let contraction = OrderedContraction { cx, shape: &strategy.shape, operands };
     let (program, operands) = contraction.reduction(ty);
-    fusion::run_with_prologue(cx, &program, &[operands[1 - position]], (source, position), epilogue)
+    let run = |epilogue: Option<&Epilogue>| {
+        fusion::run_with_prologue(cx, &program, &[operands[1 - position]], (source, position), epilogue)
+    };
+    match epilogue.filter(|epilogue| separate(epilogue)) {
+        None => run(epilogue),
+        Some(after) => run(None)?.map(|product| after.run_on(cx, product.result)).transpose(),
+    }
 }
 
 /// Memory for the copies that a strategy asks for.
@@ -118,6 +123,20 @@ impl OrderedContraction<'_> {
         }
     }
 
+    /// How the kernel that ends the contraction takes an epilogue.
+    fn epilogue_use(&self, method: Method, epilogue: &Epilogue) -> EpilogueUse {
+        let (caps, epilogue) = (self.cx.caps(), &epilogue.program);
+        let reduced = |reduction: &EpilogueReduction| match method {
+            Method::Reduction(ty) => reduces_results(&self.reduction(ty).0, reduction, caps),
+            Method::FewRows(few_rows) => few_rows.is_one_row(&self.shape.groups()),
+            Method::Zeros | Method::Tiles(_) | Method::Panels(..) => false,
+        };
+        match &epilogue.reduction {
+            Some(reduction) if !takes_two_passes(reduction, caps) || !reduced(reduction) => EpilogueUse::Separate,
+            _ => epilogue_use(&method, epilogue, caps),
+        }
+    }
+
     /// A product in type `ty` and a sum, for few rows or columns.
     fn reduce(&self, ty: Type, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
         let (program, operands) = self.reduction(ty);
@@ -158,7 +177,9 @@ impl OrderedContraction<'_> {
             MatmulOperand { allocation: operands[i], ty: operand.ty, offset: operand.offset }
         };
         let panels = Panels { groups, a: operand(0), b: operand(1), inner: shape.inner(), accumulator, tile };
-        self.store(epilogue, |destination, _rolled| panels.run(cx, PanelResult::Stored { ty: shape.ty, destination }))
+        self.store(epilogue, 0, |destination, _rolled| {
+            panels.run(cx, PanelResult::Stored { ty: shape.ty, destination })
+        })
     }
 
     fn by_few_rows(&self, few_rows: FewRows, epilogue: TakenEpilogue) -> Attempt<EpilogueResults> {
@@ -166,7 +187,8 @@ impl OrderedContraction<'_> {
         let groups = &shape.groups();
         let partial = of_accumulator(few_rows.accumulator, shape.ty);
         let ty = if few_rows.splits > 1 { partial } else { shape.ty };
-        self.store_parts((ty, few_rows.splits), epilogue, |c: Destination, rolled: bool| {
+        let partial_results = few_rows.tile.workgroups(groups);
+        self.store_parts((ty, few_rows.splits), epilogue, partial_results, |c: Destination, rolled: bool| {
             let epilogue =
                 c.epilogue(false).map(|program| KernelEpilogue { program, rolled, vectors: None, columns: false });
             let kernel = FewRowsKernel::new(&few_rows, groups, shape, ty, epilogue);
@@ -182,7 +204,7 @@ impl OrderedContraction<'_> {
         let &Self { cx, shape, .. } = self;
         let &Tiling { splits, chunk, ty, index64, .. } = tiling;
         let groups = &shape.groups();
-        self.store_parts((ty, splits), epilogue, |c: Destination, rolled: bool| {
+        self.store_parts((ty, splits), epilogue, 0, |c: Destination, rolled: bool| {
             let program = epilogue.map(|(epilogue, _)| &epilogue.program);
             let vectors = program.and_then(|program| epilogue_vectors(program, cx.caps()));
             let ends_in_columns = program.is_some_and(|program| program.layout.dims.last() == Some(&groups.sizes()[2]));
@@ -204,15 +226,16 @@ impl OrderedContraction<'_> {
         (allocation, bytes)
     }
 
-    /// Has a kernel store the results or, in type `ty`, the sums of several parts of k, which are added up then.
+    /// Has a kernel store the results or, in type `ty`, the sums of several parts of k, which are added up then. See [`Self::store`].
     fn store_parts(
         &self,
         (ty, splits): (Type, u64),
         epilogue: TakenEpilogue,
+        partial_results: u64,
         kernel: impl FnOnce(Destination, bool) -> Attempt<()>,
     ) -> Attempt<EpilogueResults> {
         if splits == 1 {
-            return self.store(epilogue, kernel);
+            return self.store(epilogue, partial_results, kernel);
         }
         let elements = self.shape.groups().elements();
         let partial_sums = self.cx.allocate(splits * elements * ty.size())?;
@@ -220,16 +243,19 @@ impl OrderedContraction<'_> {
         sum_splits(self.cx, self.shape.ty, (ty, [splits, elements]), &partial_sums, epilogue)
     }
 
-    /// Has a kernel store to the memory of the results. It is told whether it holds the epilogue once.
+    /// Has a kernel store to the memory of the results. It is told whether it holds the epilogue once, and leaves so many partial results of an
+    /// epilogue's reduction; 0 where it takes none.
     fn store(
         &self,
         epilogue: TakenEpilogue,
+        partial_results: u64,
         kernel: impl FnOnce(Destination, bool) -> Attempt<()>,
     ) -> Attempt<EpilogueResults> {
         if let Some((epilogue, rolled)) = epilogue {
-            let launched = EpilogueLaunch::new(self.cx, epilogue)?;
+            let launched = EpilogueLaunch::new(self.cx, epilogue, (partial_results, false))?;
+            let _batch = self.cx.batch();
             kernel(Destination::Epilogue(&launched), rolled)?;
-            return Ok(launched.finish());
+            return launched.finish(self.cx);
         }
         let bytes = self.shape.groups().elements() * self.shape.ty.size();
         let c = self.cx.allocate(bytes)?;

@@ -15,6 +15,7 @@ use super::rows::Row;
 use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
 use crate::program::emit::Accumulator;
+use crate::program::epilogue::EpilogueProgram;
 use crate::program::layout::Layout;
 use crate::program::op;
 use crate::program::rows::{RowOutput, RowProgram};
@@ -202,8 +203,8 @@ fn folds() -> Vec<(&'static str, Program)> {
     vec![("fold", fold(scalar(F32))), ("fold_from_buffer", fold(view(S32, 0, &[0, 0])))]
 }
 
-/// Products of a row and a matrix, which compute the row, `x · rsqrt(sum(x · x))`.
-fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
+/// Products of a row and a matrix, which compute the row, `x · rsqrt(sum(x · x))`, and may have an epilogue.
+fn prologues() -> Vec<(&'static str, Program, RowProgram, Option<EpilogueProgram>)> {
     let product = |ty: Type, columns: u64, strides: [i64; 2]| {
         let sum = with("sum", ty, &[2], Attribute::Axes(Axes::from_slice(&[1])));
         let nodes = [node("multiply", Type::F64, &[0, 1]), sum];
@@ -223,18 +224,33 @@ fn prologues() -> Vec<(&'static str, Program, RowProgram)> {
         )
     };
     let [(leading, norm), (last, narrow)] = [product(Type::F32, 1024, [1, 1024]), product(Type::BF16, 512, [768, 1])];
-    vec![("prologue_leading", leading, norm), ("prologue_last_bf16", last, narrow)]
+    let (head, last_norm) = product(Type::F32, 50_257, [768, 1]);
+    let argmax = program(
+        &[50_257],
+        &[dense(Type::F32, &[50_257])],
+        &[with("argmax", Type::S32, &[0], Attribute::Arg { axis: None, last: false })],
+    );
+    let argmax = EpilogueProgram::new(argmax, 0, false).unwrap();
+    vec![
+        ("prologue_leading", leading, norm, None),
+        ("prologue_last_bf16", last, narrow, None),
+        ("prologue_argmax", head, last_norm, Some(argmax)),
+    ]
 }
 
 /// What kernels a program runs: how many workgroups, the chunk, and the text. They compute the first input where it is a row of that program, and
 /// that is faster.
-fn kernels(program: &Program, row: Option<&RowProgram>, caps: &Capabilities) -> String {
+fn kernels(
+    program: &Program,
+    (row, epilogue): (Option<&RowProgram>, Option<&EpilogueProgram>),
+    caps: &Capabilities,
+) -> String {
     match program.reductions() {
         sums @ [_, _, ..] => program.check_sums(sums.len()).unwrap(),
         _ => program.check().unwrap(),
     }
     let layout = Layout::new(program).unwrap();
-    let with_prologue = row.and_then(|_| choose_with_prologue(program, &layout, caps));
+    let with_prologue = row.and_then(|_| choose_with_prologue(program, &layout, epilogue.is_some(), caps));
     let launches = match with_prologue.map_or_else(|| choose(program, &layout, caps), FusionStrategy::OnePass) {
         FusionStrategy::OnePass(one) => vec![one],
         FusionStrategy::TwoPasses { partial, combining, .. } => vec![partial, combining],
@@ -243,14 +259,15 @@ fn kernels(program: &Program, row: Option<&RowProgram>, caps: &Capabilities) -> 
     let text = |launch: &FusionLaunch| {
         let prologue = row.and_then(|rows| {
             let (sound, accumulator) = (rows.check().unwrap(), Accumulator::of(program, &layout, caps)?);
-            Row { rows, sound, operands: &[] }.prologue((&layout, launch), &accumulator, caps)
+            let shared = launch.shared_bytes(accumulator.bytes(), 8)?;
+            Row { rows, sound, operands: &[] }.prologue(&layout, (launch, shared), caps)
         });
         let kernel = FusionKernel::new(
             program,
             &layout,
             launch.schedule,
             prologue.map(|rows| (0, Prologue::Program(rows.into()))),
-            None,
+            epilogue.map(EpilogueProgram::without_parameters),
         );
         let text = kernel.source(caps, PARAMETERS);
         let (_, text) = text.split_once(PARAMETERS).unwrap();
@@ -268,11 +285,12 @@ fn kernels_are_those_of_the_golden_files() {
     let rewrites = env::var("NX_VULKAN_GOLDEN").is_ok_and(|value| value == "write");
     let mut expected: BTreeMap<String, String> = BTreeMap::new();
     let alone = [maps(), outputs(), tiles(), reductions(), folds()].into_iter().flatten();
-    let alone = alone.map(|(name, program)| (name, program, None));
-    let with_rows = prologues().into_iter().map(|(name, program, row)| (name, program, Some(row)));
-    for (name, program, row) in alone.chain(with_rows) {
+    let alone = alone.map(|(name, program)| (name, program, None, None));
+    let with_rows = prologues().into_iter().map(|(name, program, row, epilogue)| (name, program, Some(row), epilogue));
+    for (name, program, row, epilogue) in alone.chain(with_rows) {
         for (device, caps) in [("h200", h200()), ("lavapipe", lavapipe())] {
-            expected.insert(format!("{name}.{device}.glsl"), kernels(&program, row.as_ref(), &caps));
+            expected
+                .insert(format!("{name}.{device}.glsl"), kernels(&program, (row.as_ref(), epilogue.as_ref()), &caps));
         }
     }
     if rewrites {

@@ -50,7 +50,7 @@ pub(super) struct Partials<'a> {
 }
 
 impl<'a> Partials<'a> {
-    fn iter(self) -> impl Iterator<Item = (usize, (&'a Compute, &'a AllocationHandle))> {
+    pub fn iter(self) -> impl Iterator<Item = (usize, (&'a Compute, &'a AllocationHandle))> {
         self.parts.iter().zip(self.allocations).enumerate()
     }
 }
@@ -170,7 +170,7 @@ impl KernelSpec for FusionKernel {
     }
 
     fn groups(&self, args: &FusionArgs) -> u64 {
-        args.groups
+        self.epilogue.as_ref().and_then(|_| args.destination.reducing_groups()).unwrap_or(args.groups)
     }
 }
 

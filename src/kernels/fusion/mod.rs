@@ -24,7 +24,8 @@ use crate::program::emit::{Accumulator, MAX_PARTS};
 use crate::program::layout::Layout;
 use crate::program::types::Compute;
 use crate::tuning::fusion::{
-    FusionLaunch, FusionStrategy, builds_in_seconds, choose, choose_with_prologue, sums_of_a_kernel,
+    FusionLaunch, FusionStrategy, builds_in_seconds, choose, choose_with_prologue, reducing_groups, result_bytes,
+    storing, sums_of_a_kernel,
 };
 pub use epilogue::{Destination, Epilogue, EpilogueLaunch, EpilogueResults};
 use kernel::{FusionArgs, FusionKernel, Partials};
@@ -67,9 +68,11 @@ pub fn run_with_epilogue(
 ) -> Attempt<EpilogueResults> {
     let mut layout = check(cx, program, operands, 0)?;
     layout.index64 |= epilogue.program.layout.index64;
-    let launched = EpilogueLaunch::new(cx, epilogue)?;
+    let groups = storing(program, &layout, cx.caps()).map_or(0, |launch| reducing_groups(&launch, false, cx.caps()));
+    let launched = EpilogueLaunch::new(cx, epilogue, (groups, layout.index64))?;
+    let _batch = cx.batch();
     launch_passes(cx, program, &layout, operands, Destination::Epilogue(&launched), &[])?;
-    Ok(launched.finish())
+    launched.finish(cx)
 }
 
 /// Runs a program of at least one element that ends with a reduction and reads a row as its input `input`, in the kernel that computes the row.
@@ -83,12 +86,16 @@ pub fn run_with_prologue(
 ) -> Attempt<Option<EpilogueResults>> {
     let mut layout = check_program(cx, program)?;
     layout.index64 |= epilogue.is_some_and(|epilogue| epilogue.program.layout.index64);
-    let (Some(one), Some(accumulator)) =
-        (choose_with_prologue(program, &layout, cx.caps()), Accumulator::of(program, &layout, cx.caps()))
-    else {
+    let reduction = epilogue.and_then(|epilogue| epilogue.program.reduction.as_ref());
+    let (Some(one), Some(accumulator)) = (
+        choose_with_prologue(program, &layout, reduction.is_some(), cx.caps()),
+        Accumulator::of(program, &layout, cx.caps()),
+    ) else {
         return Ok(None);
     };
-    let Some(prologue) = source.prologue((&layout, &one), &accumulator, cx.caps()) else { return Ok(None) };
+    let results = reduction.map_or(0, |reduction| result_bytes(reduction, cx.caps()));
+    let Some(shared) = one.shared_bytes(accumulator.bytes(), results) else { return Ok(None) };
+    let Some(prologue) = source.prologue(&layout, (&one, shared), cx.caps()) else { return Ok(None) };
     let pass = |destination: Destination| {
         let epilogue = destination.epilogue(layout.index64);
         let kernel = FusionKernel::new(program, &layout, one.schedule, Some((input, prologue)), epilogue);
@@ -102,9 +109,9 @@ pub fn run_with_prologue(
         )
     };
     if let Some(epilogue) = epilogue {
-        let launched = EpilogueLaunch::new(cx, epilogue)?;
+        let launched = EpilogueLaunch::new(cx, epilogue, (reducing_groups(&one, true, cx.caps()), layout.index64))?;
         pass(Destination::Epilogue(&launched))?;
-        return Ok(Some(launched.finish()));
+        return launched.finish(cx).map(Some);
     }
     let bytes = layout.outputs() * program.result().size();
     let out = cx.allocate(bytes)?;

@@ -5,7 +5,7 @@ use super::rows::Row;
 use crate::device::Capabilities;
 use crate::graph::Params;
 use crate::kernels::attention::{Combination, CombinationText};
-use crate::program::emit::{Accumulator, EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue};
+use crate::program::emit::{EmittedPrologue, PROLOGUE_PARAMETERS, RowPrologue};
 use crate::program::layout::Layout;
 use crate::tuning::fusion::FusionLaunch;
 use crate::tuning::rows::combining_threads;
@@ -36,20 +36,18 @@ pub(super) struct PrologueArgs<'a> {
 }
 
 impl<'a> RowSource<'a> {
-    /// As a prologue of a reduction's kernel that reads it, where that is faster.
+    /// As a prologue of a reduction's kernel that reads it and has so many bytes of shared memory besides, where that is faster.
     pub(super) fn prologue(
         &self,
-        (layout, launch): (&Layout, &FusionLaunch),
-        accumulator: &Accumulator,
+        layout: &Layout,
+        launch: (&FusionLaunch, u64),
         caps: &Capabilities,
     ) -> Option<Prologue> {
         match self {
-            Self::Program(row) => {
-                row.prologue((layout, launch), accumulator, caps).map(Box::new).map(Prologue::Program)
-            }
+            Self::Program(row) => row.prologue(layout, launch, caps).map(Box::new).map(Prologue::Program),
             Self::Combination(combination) => {
                 let text = combination.text();
-                let threads = combining_threads(text.shared_bytes(), (launch, accumulator), caps);
+                let threads = combining_threads(text.shared_bytes(), launch, caps);
                 let fits = !layout.index64 && layout.reduced() == text.elements();
                 threads.filter(|_| fits).map(|threads| Prologue::Combination(text, threads))
             }

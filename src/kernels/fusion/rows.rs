@@ -7,7 +7,7 @@ use crate::graph::{Context, Operand, Params};
 use crate::kernels::{KernelSpec, launch};
 use crate::memory::{AllocationHandle, Buffer};
 use crate::program::Type;
-use crate::program::emit::{Accumulator, RowPrologue, RowSchedule, emit_rows, kept_in_memory};
+use crate::program::emit::{RowPrologue, RowSchedule, emit_rows, kept_in_memory};
 use crate::program::layout::Layout;
 use crate::program::rows::{RowProgram, SoundRows};
 use crate::program::types::Compute;
@@ -108,13 +108,13 @@ impl<'a> Row<'a> {
     /// As a prologue of a reduction's kernel that reads it, where that is faster.
     pub(super) fn prologue(
         &self,
-        (layout, launch): (&Layout, &FusionLaunch),
-        accumulator: &Accumulator,
+        layout: &Layout,
+        launch: (&FusionLaunch, u64),
         caps: &Capabilities,
     ) -> Option<RowPrologue> {
         let problem = RowProblem::new(self.rows, &self.sound, caps);
         let fits = self.sound.layout.index64 == layout.index64 && layout.reduced() == problem.len;
-        let schedule = prologue_schedule(self.rows, problem, (launch, accumulator), caps).filter(|_| fits)?;
+        let schedule = prologue_schedule(self.rows, problem, launch, caps).filter(|_| fits)?;
         let rows = RowProgram { program: self.rows.program.without_parameters(), ..self.rows.clone() };
         let vectors = problem.len.div_ceil(4) as u32;
         Some(RowPrologue { rows, sound: self.sound.without_parameters(), schedule, vectors })

@@ -1,14 +1,15 @@
-//! Epilogues: the functions that a kernel stores the elements of its result with.
+//! Epilogues: the functions that a kernel stores or reduces the elements of its result with.
 
 use std::fmt::Write as _;
 
 use super::prelude::vec4_of;
-use super::values::store;
+use super::values::{load, store};
 use super::vectors::GivenInput;
 use super::workgroup::replaced;
-use super::{Emitter, VectorInputs};
+use super::{Accumulator, Emitter, VectorInputs, define};
 use crate::device::Capabilities;
-use crate::program::epilogue::EpilogueProgram;
+use crate::program::Attribute;
+use crate::program::epilogue::{EpilogueProgram, EpilogueReduction};
 use crate::program::types::Compute;
 
 /// What the names of an epilogue's parameters begin with, as its kernel may have inputs of the same names.
@@ -34,6 +35,18 @@ pub struct EmittedEpilogue {
     /// `store_element(i, x)` stores what the epilogue makes of the element `i`, as it is stored itself, and
     /// `store_elements(i, x0, x1, x2, x3)` of four from a multiple of four on. With columns, the row and the column follow `i`.
     pub functions: String,
+    /// What all results are reduced to, if they are: a kernel includes [`EmittedReduction::functions`] then.
+    pub reduction: Option<EmittedReduction>,
+}
+
+/// The text of an epilogue's reduction: each workgroup reduces the results of its elements to a partial result.
+pub struct EmittedReduction {
+    /// Whether the last of equal elements wins: the value of `LAST_WINS` where the kernel includes `lib/reduce.glsl`.
+    pub last_wins: bool,
+    /// The part of `reduce_result(r, x)`, which the epilogue's functions call, that gives the contribution of `x`.
+    contribution: String,
+    storage: &'static str,
+    accumulator: Accumulator,
 }
 
 impl EmittedEpilogue {
@@ -43,9 +56,17 @@ impl EmittedEpilogue {
         let StoredElements { vectors, columns } = elements;
         let vector_axis = layout.dims.len().checked_sub(1);
         let emitter = Emitter { program, layout, caps, vectors, vector_axis, window: false, shared_input: None };
-        let (storages, computes) = emitter.types(None);
+        let (mut storages, mut computes) = emitter.types(None);
         let functions = emitter.epilogue(epilogue, element, columns);
-        Self { storages, computes, files: emitter.files(), functions }
+        let mut reduction = None;
+        if let Some(EpilogueReduction { program, layout }) = &epilogue.reduction {
+            let emitter = Emitter { program, layout, vectors: VectorInputs::default(), vector_axis: None, ..emitter };
+            reduction = emitter.epilogue_reduction();
+            let (more, wider) = emitter.types(reduction.as_ref().map(|reduction| &reduction.accumulator));
+            storages.extend(more);
+            computes.extend(wider);
+        }
+        Self { storages, computes, files: emitter.files(), functions, reduction }
     }
 
     /// As a function which stores nothing: `name(i, row, column, x)` is the value of the element x at the index i, that of a column of a
@@ -56,7 +77,7 @@ impl EmittedEpilogue {
         let emitter = Emitter { program, layout, caps, vectors, vector_axis: None, window: false, shared_input: None };
         let (storages, computes) = emitter.types(None);
         let functions = emitter.function(epilogue, name, prefix, columns);
-        Self { storages, computes, files: emitter.files(), functions }
+        Self { storages, computes, files: emitter.files(), functions, reduction: None }
     }
 
     /// The includes of the files that are not among those that the kernel includes already.
@@ -66,7 +87,63 @@ impl EmittedEpilogue {
     }
 }
 
+impl EmittedReduction {
+    /// The type of what a workgroup stores first.
+    pub fn partial(&self) -> &'static str {
+        self.accumulator.parts[0].glsl()
+    }
+
+    /// The functions for workgroups of `threads` invocations, of which at most `outputs` have results. Each calls `start_results()` before it
+    /// stores any, and `finish_results` of `lib/loops/results.glsl` at the end.
+    pub fn functions(&self, threads: u32, outputs: u32, caps: &Capabilities) -> String {
+        let Self { contribution, storage, accumulator, .. } = self;
+        let each = |f: &dyn Fn(usize, Compute) -> String| accumulator.join(" ", f);
+        let list = |name: &str| accumulator.join(", ", |i, _| format!("{name}{i}"));
+        let combine = |x: &str| format!("{}({}, {});", accumulator.function(), list("own_"), list(x));
+        let mut text = String::new();
+        define(&mut text, "REDUCES_RESULTS", "");
+        define(&mut text, "RESULT_GROUPS", format_args!("p.{EPILOGUE_PARAMETERS}groups"));
+        if threads > 1 && threads == caps.subgroup {
+            define(&mut text, "RESULTS_OF_SUBGROUP", "");
+        }
+        let _ = write!(
+            text,
+            "{own}\n{shared}\nvoid start_results() {{ {start} }}\n\
+             void reduce_result(IDX r, {storage} x) {{\n  {declared}\n{contribution}  {reduce}\n}}\n\
+             void put_results(uint slot) {{ {put} }}\n\
+             void combine_results(uint slot, uint next, uint left) {{\n  \
+             for (uint other = slot + next; other < left; other += next) {{ {get} {combine_other} }}\n  {put}\n}}\n\
+             void store_partial(IDX group) {{ {store} }}\n#include \"lib/loops/results.glsl\"\n",
+            // NVIDIA's driver 580.159.04 ends the process over variables of this kind that are `precise`.
+            own = each(&|i, part| format!("{} own_{i};", part.glsl())),
+            shared = each(&|i, part| format!("shared {} results_{i}[{outputs}];", part.glsl())),
+            start = each(&|i, _| format!("own_{i} = {};", accumulator.identity(i))),
+            declared = each(&|i, part| format!("{} e{i};", part.glsl())),
+            reduce = combine("e"),
+            put = each(&|i, _| format!("results_{i}[slot] = own_{i};")),
+            get = each(&|i, part| format!("{} x{i} = results_{i}[other];", part.glsl())),
+            combine_other = combine("x"),
+            store = each(&|i, part| {
+                format!("AT({}, p.{EPILOGUE_PARAMETERS}partial_out{i}, group) = own_{i};", part.glsl())
+            }),
+        );
+        text
+    }
+}
+
 impl Emitter<'_> {
+    /// Of a program that is an epilogue's reduction.
+    fn epilogue_reduction(&self) -> Option<EmittedReduction> {
+        let Self { program, layout, caps, .. } = *self;
+        let (reduction, element) = program.reduced_type()?;
+        let accumulator = Accumulator::of(program, layout, caps)?;
+        let ty = program.inputs[0].ty;
+        let mut contribution = format!("  {} v0 = {};\n", ty.compute().glsl(), load(ty, "x"));
+        self.contribution(&mut contribution, reduction, element, &accumulator);
+        let last_wins = matches!(program.nodes[0].attribute, Attribute::Arg { last: true, .. });
+        Some(EmittedReduction { last_wins, contribution, storage: ty.storage(), accumulator })
+    }
+
     /// `name` of the index and of the elements of linear and given inputs. With `columns`, it has the row and the column of the index, too;
     /// where that is `Some(true)`, the last axis is the columns', and they take the place of a division.
     fn of_elements(&self, name: &str, columns: Option<bool>) -> String {
@@ -146,23 +223,32 @@ impl Emitter<'_> {
             let inputs: String = self.stored().map(|input| format!(", {}", of(input))).collect();
             format!("epilogue({index}{inputs})")
         };
-        let _ = writeln!(
-            text,
-            "void store_result(IDX i{parts}, {storage} x) {{\n{bases}{}  AT({}, p.result, i) = {};\n}}\n\
-             void store_results(IDX i{parts}, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{\n{bases}{}",
-            loads(false),
-            result.storage(),
-            call(&format!("i{place}"), "x", ""),
-            loads(true),
-        );
         let index = |c: usize| if columns { format!("i + {c}{next}{c}") } else { format!("i + {c}") };
         let four = [0, 1, 2, 3].map(|c| call(&index(c), &format!("x{c}"), &format!("[{c}]")));
-        let vector = vec4_of(result.storage());
+        let one = call(&format!("i{place}"), "x", "");
+        let (store, store_four) = match epilogue.reduction {
+            None => (
+                format!("AT({}, p.result, i) = {one};", result.storage()),
+                format!(
+                    "SET_VEC4({}, p.result, i / 4, {}({}));",
+                    result.storage(),
+                    vec4_of(result.storage()),
+                    four.join(",\n    ")
+                ),
+            ),
+            Some(_) => {
+                let _ = writeln!(text, "void reduce_result(IDX i, {} x);", result.storage());
+                let four = four.iter().enumerate().map(|(c, value)| format!("reduce_result(i + {c}, {value});"));
+                (format!("reduce_result(i, {one});"), four.collect::<Vec<_>>().join("\n  "))
+            }
+        };
         let _ = writeln!(
             text,
-            "  SET_VEC4({}, p.result, i / 4, {vector}({}));\n}}",
-            result.storage(),
-            four.join(",\n    "),
+            "void store_result(IDX i{parts}, {storage} x) {{\n{bases}{}  {store}\n}}\n\
+             void store_results(IDX i{parts}, {storage} x0, {storage} x1, {storage} x2, {storage} x3) {{\n\
+             {bases}{}  {store_four}\n}}",
+            loads(false),
+            loads(true),
         );
         let mut text = replaced(&text, |name| Some(format!("p.{EPILOGUE_PARAMETERS}{name}")));
         let (keep, keep_four) = if epilogue.keeps_element {

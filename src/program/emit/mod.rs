@@ -27,7 +27,7 @@ pub use chain::{
     ChainEvaluation, ChainMemory, DENSE_MATRICES, InverseMass, LeapfrogCost, LeapfrogModule, SamplerAlgorithm,
     SamplerKind, SamplerShape, SamplerState, evaluation, leapfrog_module, leapfrog_source, sampler_source,
 };
-pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue, StoredElements};
+pub use epilogue::{EPILOGUE_PARAMETERS, EmittedEpilogue, EmittedReduction, StoredElements};
 pub use maps::{MAP_PARAMETERS, MapSchedule, emit_maps};
 pub use prelude::{head, vec4_bytes, vec4_of};
 pub use rows::{
@@ -113,10 +113,10 @@ pub fn emit(
         (LoopNest::Tile { threads, tile }, _) => emitter.tile(&mut text, threads, tile),
         (LoopNest::Fold { threads }, _) => emitter.fold(&mut text, threads),
         (LoopNest::Reduce(schedule), Some(accumulator)) => {
-            emitter.reduce(&mut text, schedule, &accumulator, prologue.as_ref(), epilogue.is_some());
+            emitter.reduce(&mut text, schedule, &accumulator, prologue.as_ref(), epilogue.as_ref());
         }
         (LoopNest::Window(schedule), Some(accumulator)) => {
-            emitter.window(&mut text, schedule, &accumulator, epilogue.is_some());
+            emitter.window(&mut text, schedule, &accumulator, epilogue.as_ref());
         }
         (LoopNest::Reduce(_) | LoopNest::Window(_), None) => {
             unreachable!("a reducing schedule belongs to a program with a reduction")

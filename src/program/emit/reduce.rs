@@ -3,25 +3,26 @@
 use std::fmt::Write as _;
 
 use super::values::{assign, convert, of_compute, stored};
-use super::{Accumulator, EmittedPrologue, Emitter, ReduceSchedule, define};
+use super::{Accumulator, EmittedEpilogue, EmittedPrologue, EmittedReduction, Emitter, ReduceSchedule, define};
 use crate::program::op::Reduction;
 use crate::program::types::Compute;
 use crate::program::{Attribute, Type};
 
 impl Emitter<'_> {
-    /// With `epilogue` outputs are stored by `store_element`. Before it reads anything, each workgroup computes the row of a prologue.
+    /// An epilogue's functions store the outputs. Before it reads anything, each workgroup computes the row of a prologue.
     pub(super) fn reduce(
         &self,
         text: &mut String,
         schedule: ReduceSchedule,
         accumulator: &Accumulator,
         prologue: Option<&EmittedPrologue>,
-        epilogue: bool,
+        epilogue: Option<&EmittedEpilogue>,
     ) {
         if let Some(prologue) = prologue {
             text.push_str(&prologue.memory);
         }
-        self.element_function(text, accumulator, schedule.from_partial);
+        let results = epilogue.and_then(|epilogue| epilogue.reduction.as_ref());
+        self.element_function(text, accumulator, schedule.from_partial, results);
         let of_prologue = prologue.map_or("", |prologue| &prologue.function);
         text.push_str(of_prologue);
         define(text, "PROLOGUE", if of_prologue.is_empty() { "" } else { "prologue(); barrier();" });
@@ -29,16 +30,27 @@ impl Emitter<'_> {
         accumulator.declare_function(text);
         accumulator.macros(text);
         self.schedule_macros(text, schedule);
-        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue));
+        define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue.is_some()));
+        if let Some(results) = results {
+            text.push_str(&results.functions(schedule.threads(), schedule.outputs(), self.caps));
+        }
         text.push_str("#include \"lib/loops/reduce.glsl\"\n");
     }
 
     /// Declares the function of what an element contributes, with the files that it needs: `add_element` where products are added to the
-    /// accumulator, otherwise `element`.
-    pub(super) fn element_function(&self, text: &mut String, accumulator: &Accumulator, from_partial: bool) {
+    /// accumulator, otherwise `element`. These are what an epilogue's reduction needs, too.
+    pub(super) fn element_function(
+        &self,
+        text: &mut String,
+        accumulator: &Accumulator,
+        from_partial: bool,
+        results: Option<&EmittedReduction>,
+    ) {
         let Some((reduction, element)) = self.program.reduced_type() else { return };
         let last = &self.program.nodes[self.program.nodes.len() - 1];
-        define(text, "LAST_WINS", matches!(last.attribute, Attribute::Arg { last: true, .. }));
+        let last_wins = matches!(last.attribute, Attribute::Arg { last: true, .. });
+        // Contractions alone have epilogues, and sum up.
+        define(text, "LAST_WINS", results.map_or(last_wins, |results| results.last_wins));
         text.push_str("#include \"lib/reduce.glsl\"\n");
         if element.is_complex() {
             text.push_str("#include \"lib/complex/reduce.glsl\"\n");

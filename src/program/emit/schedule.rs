@@ -95,6 +95,21 @@ pub struct ReduceSchedule {
 }
 
 impl ReduceSchedule {
+    /// Threads of a workgroup.
+    pub fn threads(&self) -> u32 {
+        self.output_threads * self.reduction_threads
+    }
+
+    /// Outputs of a workgroup.
+    pub fn outputs(&self) -> u32 {
+        self.output_threads * (4 * self.output_vectors).max(1)
+    }
+
+    /// Bytes of shared memory through which threads exchange accumulators of so many bytes.
+    pub fn exchanged_bytes(&self, accumulator: u64) -> u64 {
+        u64::from(self.threads() / self.lanes) * u64::from(4 * self.output_vectors).max(1) * accumulator
+    }
+
     /// Whether threads that share an output exchange through shared memory, after shuffles within subgroups.
     pub fn shares_memory(&self) -> bool {
         self.reduction_threads > self.lanes

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::values::stored;
 use super::vectors::GivenInput;
-use super::{Accumulator, Emitter, VectorInputs, WindowSchedule, define, of_compute, vec4_of};
+use super::{Accumulator, EmittedEpilogue, Emitter, VectorInputs, WindowSchedule, define, of_compute, vec4_of};
 use crate::program::layout::{Layout, Pattern, View, constant_stride};
 use crate::program::{Program, dense_strides};
 
@@ -21,31 +21,42 @@ pub(super) fn loaded_inputs(program: &Program, layout: &Layout) -> VectorInputs 
 }
 
 impl Emitter<'_> {
-    /// With `epilogue` outputs are stored by `store_element`.
+    /// An epilogue's functions store the outputs.
     pub(super) fn window(
         &self,
         text: &mut String,
         schedule: WindowSchedule,
         accumulator: &Accumulator,
-        epilogue: bool,
+        epilogue: Option<&EmittedEpilogue>,
     ) {
-        self.element_function(text, accumulator, false);
+        let results = epilogue.and_then(|epilogue| epilogue.reduction.as_ref());
+        self.element_function(text, accumulator, false, results);
         accumulator.declare_function(text);
         accumulator.macros(text);
-        define(text, "STORE_OUTPUT(a, index)", self.store_output(false, accumulator, epilogue));
+        define(text, "STORE_OUTPUT(a, index)", self.store_output(false, accumulator, epilogue.is_some()));
         let (value, part) = accumulator.finished(0);
         define(text, "STORED_OUTPUT(a)", stored(self.program.result(), (value, of_compute(part))));
         let WindowSchedule { threads, outputs, .. } = schedule;
+        let start = if let Some(results) = results {
+            text.push_str(&results.functions(threads, threads, self.caps));
+            "  start_results();\n"
+        } else {
+            ""
+        };
         let _ = write!(
             text,
             "layout(local_size_x = {threads}) in;\n\
-             void main() {{\n  IDX o = (traversed_group() * {threads} + INVOCATION) * {outputs};\n\
+             void main() {{\n{start}  IDX o = (traversed_group() * {threads} + INVOCATION) * {outputs};\n\
              \x20 if (o < p.outputs) {{\n"
         );
         let mut code = WindowCode { emitter: self, schedule, accumulator, text, names: HashMap::new() };
         code.elements();
-        code.stores(epilogue);
-        text.push_str("  }\n}\n");
+        code.stores(epilogue.is_some());
+        text.push_str("  }\n");
+        if results.is_some() {
+            let _ = writeln!(text, "  finish_results(traversed_group(), true, INVOCATION, {threads});");
+        }
+        text.push_str("}\n");
     }
 }
 

@@ -91,7 +91,7 @@ impl FewRowsTile {
     }
 
     /// Columns of the tile.
-    fn columns(&self) -> u64 {
+    pub fn columns(&self) -> u64 {
         if self.columns_along_k > 0 { self.columns_along_k } else { VECTOR * self.lanes * self.vectors }
     }
 
@@ -103,6 +103,12 @@ impl FewRowsTile {
 }
 
 impl FewRows {
+    /// Whether its kernel stores a row, whose elements' indices are their columns'.
+    pub fn is_one_row(&self, groups: &AxisGroups) -> bool {
+        let [batch, ..] = groups.sizes();
+        self.splits == 1 && batch == 1 && self.tile.extents(groups)[0] == 1
+    }
+
     /// Where the device is a CPU, one operand has few rows, vectors of the other are contiguous, all indices fit 32 bits, and sums are
     /// formed in integers or doubles that hold the elements as they are.
     pub fn choose(caps: &Capabilities, shape: &ContractionShape, groups: &AxisGroups) -> Option<Self> {

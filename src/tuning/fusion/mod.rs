@@ -13,7 +13,7 @@ use crate::program::emit::{
     Accumulator, LoopNest, MAX_PARTS, MapTraversal, SCALARS_PER_THREAD, Schedule, Staging, VECTORS_PER_THREAD,
     VectorInputs,
 };
-use crate::program::epilogue::EpilogueProgram;
+use crate::program::epilogue::{EpilogueProgram, EpilogueReduction};
 use crate::program::layout::Layout;
 use crate::program::{Node, Program};
 use crate::tuning::cpu_group_threads;
@@ -23,6 +23,14 @@ const THREADS: u32 = 256;
 
 /// Threads of a workgroup whose threads make an output each in a loop over all that it is made of.
 const FOLD_THREADS: u32 = 64;
+
+/// Workgroups for each multiprocessor of a GPU that reduce their results: `argmax` of a row of 768 times GPT-2's 50,257 × 768 f32 takes an H200 47.3 µs
+/// with 12 to 24 of them, 50 with 4 to 8, and as long with a workgroup for each 8 elements.
+const REDUCING_GROUPS: u64 = 16;
+/// Those that compute a row first: with 2, 4 and 8 of them a token of GPT-2 takes 0.449 to 0.459, 0.445 to 0.448 and 0.447 to 0.459 ms.
+const PROLOGUE_GROUPS: u64 = 4;
+/// The longest row that they compute: for rows of 2,048 and 50,257 × 2,048 bf16 a token takes 0.912 to 0.927 ms, with a kernel for the row 0.903 to 0.915.
+const MAX_REDUCING_PROLOGUE: u64 = 1024;
 
 /// Bytes of each operand that a workgroup of an element-wise kernel moves: with 8 KiB an H200 took up to 2 % longer.
 const MAP_GROUP_BYTES: u32 = 4 << 10;
@@ -61,6 +69,20 @@ pub struct FusionLaunch {
     pub groups: u64,
 }
 
+impl FusionLaunch {
+    /// Bytes of shared memory through which a reduction's workgroup exchanges accumulators of so many bytes, and what an epilogue reduces its
+    /// results to, of `result` bytes.
+    pub fn shared_bytes(&self, accumulator: u64, result: u64) -> Option<u64> {
+        match self.schedule.nest {
+            LoopNest::Reduce(reduce) => {
+                Some(reduce.exchanged_bytes(accumulator) + u64::from(reduce.outputs()) * result)
+            }
+            LoopNest::Window(window) => Some(u64::from(window.threads) * result),
+            LoopNest::Map { .. } | LoopNest::Tile { .. } | LoopNest::Fold { .. } => None,
+        }
+    }
+}
+
 /// Whether the driver builds a kernel of these programs in seconds.
 pub fn builds_in_seconds<'a>(programs: impl IntoIterator<Item = &'a Program>, caps: &Capabilities) -> bool {
     let compute_bound = programs.into_iter().map(Program::compute_bound_nodes);
@@ -90,16 +112,68 @@ pub fn choose(program: &Program, layout: &Layout, caps: &Capabilities) -> Fusion
 
 /// How a reduction of at least one element runs in one pass whose workgroups each compute a row first: no more than there are multiprocessors. A row
 /// of 768 takes the 72 or 96 workgroups of GPT-2's products 0.8 to 1.3 µs of an H200, where a kernel of its own takes 3.2 and a barrier. Rows of
-/// 2,048 in the 192 and 256 workgroups of larger products made a token of 12 layers take 1.23 to 1.24 ms in place of 1.18.
-pub fn choose_with_prologue(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<FusionLaunch> {
+/// 2,048 in the 192 and 256 workgroups of larger products made a token of 12 layers take 1.23 to 1.24 ms in place of 1.18. Where an epilogue
+/// `reduces` the results, these workgroups go through any number of outputs.
+pub fn choose_with_prologue(
+    program: &Program,
+    layout: &Layout,
+    reduces: bool,
+    caps: &Capabilities,
+) -> Option<FusionLaunch> {
     let accumulator = Accumulator::of(program, layout, caps)?;
     let most_groups = caps.multiprocessors;
     let one_pass = |problem: FusionProblem| match problem.reduce(&accumulator) {
-        FusionStrategy::OnePass(launch) if launch.groups <= most_groups => Some(launch),
+        FusionStrategy::OnePass(launch) => {
+            let loops = reduces
+                && layout.reduced() <= MAX_REDUCING_PROLOGUE
+                && matches!(launch.schedule.nest, LoopNest::Reduce(_));
+            (loops || launch.groups <= most_groups).then_some(launch)
+        }
         _ => None,
     };
     let problem = FusionProblem::new(program, layout, caps);
     one_pass(problem).or_else(|| one_pass(FusionProblem { most_groups: Some(most_groups), ..problem }))
+}
+
+/// The pass over the partial results of `chunks` chunks that a kernel before has left; `None` where the program accumulates nothing.
+pub fn combining(program: &Program, layout: &Layout, chunks: u64, caps: &Capabilities) -> Option<FusionLaunch> {
+    let accumulator = Accumulator::of(program, layout, caps)?;
+    Some(FusionProblem::new(program, layout, caps).combining(&accumulator, chunks))
+}
+
+/// The launch that stores the results of a program of at least one element; `None` where that is another program's.
+pub fn storing(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<FusionLaunch> {
+    match choose(program, layout, caps) {
+        FusionStrategy::OnePass(launch) | FusionStrategy::TwoPasses { combining: launch, .. } => Some(launch),
+        FusionStrategy::ComputedFirst => None,
+    }
+}
+
+/// The workgroups of a launch whose results an epilogue reduces: each goes through several times as many outputs as otherwise, and reduces what
+/// it has of them once.
+pub fn reducing_groups(launch: &FusionLaunch, prologue: bool, caps: &Capabilities) -> u64 {
+    let each = if prologue { PROLOGUE_GROUPS } else { REDUCING_GROUPS };
+    let most = if caps.cpu { CPU_MAP_GROUPS } else { caps.multiprocessors * each };
+    if matches!(launch.schedule.nest, LoopNest::Reduce(_)) { launch.groups.min(most) } else { launch.groups }
+}
+
+/// Whether an epilogue's reduction alone takes two passes. Where it takes one, its kernel costs no more than a second pass.
+pub fn takes_two_passes(EpilogueReduction { program, layout }: &EpilogueReduction, caps: &Capabilities) -> bool {
+    matches!(choose(program, layout, caps), FusionStrategy::TwoPasses { .. })
+}
+
+/// Bytes of a partial result of an epilogue's reduction, whatever the width of indices.
+pub fn result_bytes(EpilogueReduction { program, .. }: &EpilogueReduction, caps: &Capabilities) -> u64 {
+    let accumulator = program.nodes.last().and_then(|node| Accumulator::of_node(program, node, true, caps));
+    accumulator.map_or(0, |accumulator| accumulator.bytes())
+}
+
+/// Whether the workgroups of a sum's kernel can reduce their results: shared memory holds what each of them contributes.
+pub fn reduces_results(program: &Program, reduction: &EpilogueReduction, caps: &Capabilities) -> bool {
+    let Ok(layout) = Layout::new(program) else { return false };
+    let Some(launch) = storing(program, &layout, caps) else { return false };
+    let accumulator = Accumulator::of(program, &layout, caps).map_or(0, |accumulator| accumulator.bytes());
+    launch.shared_bytes(accumulator, result_bytes(reduction, caps)).is_some_and(|bytes| bytes <= caps.max_shared.into())
 }
 
 /// What is read for four neighbours along the last axis of rows, where each row is of whole vectors.

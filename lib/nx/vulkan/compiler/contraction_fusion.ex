@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Compiler.ContractionFusion do
   @moduledoc false
   # Decides which products become a group with what leads to them and follows them: a group of element-wise
-  # operations that goes through the product's elements ends its kernel, a transpose of it says in which order it is
-  # written, and operands that are transposes or slices are read as they are. A convolution is a product here, whose
+  # operations that goes through the product's elements ends its kernel, as does a reduction of all these to one, an `argmax` of a decoder's
+  # next token say, a transpose of it says in which order it is written, and operands that are transposes or slices are read as they are. A convolution is a product here, whose
   # operands are tensors. It knows the groups of `Nx.Vulkan.Compiler.Fusion` and changes none of them.
   #
   # A product that others read as well is kept: the kernel writes it beside what follows. What follows may then read
@@ -13,10 +13,13 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
 
   alias Nx.Defn.{Expr, Tree}
   alias Nx.Tensor, as: T
+  alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Compiler.{ContractionGroup, Fusion, FusionGroup, RowFusion}
 
   @products [:dot, :conv]
   @views [:transpose, :slice, :squeeze]
+  # Sums share a kernel with other sums: see `Nx.Vulkan.Compiler.SumFusion`.
+  @reductions Catalogue.names(family: :reduction) -- [:sum]
 
   @typedoc "A group with the tensors that it reads, the one that it ends with, and its product."
   @type contraction :: %{
@@ -96,7 +99,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
       is_map_key(state.rows, id) ->
         state
 
-      state.kinds[id] == :elementwise ->
+      state.kinds[id] == :elementwise or (op in @reductions and Nx.size(tensor) == 1) ->
         %{members: members, inputs: inputs} = state.groups[id]
         # In one order: a trace that is made again has the same kernels.
         inputs = Enum.sort_by(inputs, &state.positions[&1])
@@ -117,7 +120,7 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
   # The state with the group of a tensor and the product that it reads as the input, or nil.
   defp join(%T{data: %Expr{id: id}} = result, members, input, state) do
     with {:ok, product, reshapes} <- product(input, [], state),
-         true <- Nx.size(product) == Nx.size(result) and Nx.size(product) > 0,
+         true <- Nx.size(product) == followed(result) and Nx.size(product) > 0,
          false <- is_map_key(state.found, product.data.id),
          keeps? = keeps?(product, reshapes, id, state),
          true <- not keeps? or state.keeps?,
@@ -139,6 +142,12 @@ defmodule Nx.Vulkan.Compiler.ContractionFusion do
       _ -> nil
     end
   end
+
+  # The number of elements that the operation goes through.
+  defp followed(%T{data: %Expr{op: op, args: [operand | _]}}) when op in @reductions,
+    do: Nx.size(operand)
+
+  defp followed(result), do: Nx.size(result)
 
   # The product that an input is, and the reshapes in between, which cost nothing.
   defp product(id, reshapes, state) do
