@@ -48,11 +48,12 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
-// Keys are what they order: the same for both zeros, and above all others for any NaN. Without branches a comparison takes half as long.
+// Floats are compared by keys, which are the same for both zeros and for all NaN, above all others: that takes no branches.
 uint ordered_bits(float x) {
   int b = floatBitsToInt(x);
   return uint(b < 0 ? int(0x80000000u) - b : b);
 }
+// Infinity's is one less.
 const uint NAN_KEY = 0xff000001u;
 uint argmax_key(float x) { return min(ordered_bits(x) + 0x7f800000u, NAN_KEY); }
 uint argmin_key(float x) { return min(0x7f800000u - ordered_bits(x), NAN_KEY); }

@@ -88,18 +88,17 @@ impl FewRowsKernel {
         let value = ("(v)".to_string(), of_accumulator(self.accumulator, ty));
         let many = self.has_many_rows();
         if let (Some(emitted), Some(KernelEpilogue { program, rolled, .. })) = (emitted, &self.epilogue) {
-            let (results, kept) = match &emitted.reduction {
+            let (results, (storage, name)) = match &emitted.reduction {
                 None => (String::new(), (program.program.result().storage(), "result")),
                 Some(reduction) => (
                     format!(
                         "#define LAST_WINS {}\n#include \"lib/reduce.glsl\"\n{}",
                         reduction.last_wins,
-                        reduction.functions(self.tile.lanes as u32, self.tile.columns() as u32, caps)
+                        reduction.functions([self.tile.lanes as u32; 2], caps)
                     ),
                     (reduction.partial(), "partial_out0"),
                 ),
             };
-            let (storage, name) = kept;
             return format!(
                 "{}{}{results}#define STORE(target, i, j, v) store_element({at}, {})\n\
                  #define KEEP(word) AT({storage}, p.{EPILOGUE_PARAMETERS}{name}, 0) = {storage}(word)\n\

@@ -70,7 +70,10 @@ pub fn with_prologue(
     };
     match epilogue.filter(|epilogue| separate(epilogue)) {
         None => run(epilogue),
-        Some(after) => run(None)?.map(|product| after.run_on(cx, product.result)).transpose(),
+        Some(after) => {
+            let _batch = cx.batch();
+            run(None)?.map(|product| after.run_on(cx, product.result)).transpose()
+        }
     }
 }
 

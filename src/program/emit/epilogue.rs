@@ -93,9 +93,9 @@ impl EmittedReduction {
         self.accumulator.parts[0].glsl()
     }
 
-    /// The functions for workgroups of `threads` invocations, of which at most `outputs` have results. Each calls `start_results()` before it
+    /// The functions for workgroups of so many invocations, of which at most so many have results. Each calls `start_results()` before it
     /// stores any, and `finish_results` of `lib/loops/results.glsl` at the end.
-    pub fn functions(&self, threads: u32, outputs: u32, caps: &Capabilities) -> String {
+    pub fn functions(&self, [threads, slots]: [u32; 2], caps: &Capabilities) -> String {
         let Self { contribution, storage, accumulator, .. } = self;
         let each = |f: &dyn Fn(usize, Compute) -> String| accumulator.join(" ", f);
         let list = |name: &str| accumulator.join(", ", |i, _| format!("{name}{i}"));
@@ -116,7 +116,7 @@ impl EmittedReduction {
              void store_partial(IDX group) {{ {store} }}\n#include \"lib/loops/results.glsl\"\n",
             // NVIDIA's driver 580.159.04 ends the process over variables of this kind that are `precise`.
             own = each(&|i, part| format!("{} own_{i};", part.glsl())),
-            shared = each(&|i, part| format!("shared {} results_{i}[{outputs}];", part.glsl())),
+            shared = each(&|i, part| format!("shared {} results_{i}[{slots}];", part.glsl())),
             start = each(&|i, _| format!("own_{i} = {};", accumulator.identity(i))),
             declared = each(&|i, part| format!("{} e{i};", part.glsl())),
             reduce = combine("e"),

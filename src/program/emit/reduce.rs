@@ -32,13 +32,13 @@ impl Emitter<'_> {
         self.schedule_macros(text, schedule);
         define(text, "STORE_OUTPUT(a, index)", self.store_output(schedule.to_partial, accumulator, epilogue.is_some()));
         if let Some(results) = results {
-            text.push_str(&results.functions(schedule.threads(), schedule.outputs(), self.caps));
+            text.push_str(&results.functions([schedule.threads(), schedule.outputs()], self.caps));
         }
         text.push_str("#include \"lib/loops/reduce.glsl\"\n");
     }
 
     /// Declares the function of what an element contributes, with the files that it needs: `add_element` where products are added to the
-    /// accumulator, otherwise `element`. These are what an epilogue's reduction needs, too.
+    /// accumulator, otherwise `element`. An epilogue's reduction of the results needs the same files.
     pub(super) fn element_function(
         &self,
         text: &mut String,

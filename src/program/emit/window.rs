@@ -38,7 +38,7 @@ impl Emitter<'_> {
         define(text, "STORED_OUTPUT(a)", stored(self.program.result(), (value, of_compute(part))));
         let WindowSchedule { threads, outputs, .. } = schedule;
         let start = if let Some(results) = results {
-            text.push_str(&results.functions(threads, threads, self.caps));
+            text.push_str(&results.functions([threads; 2], self.caps));
             "  start_results();\n"
         } else {
             ""

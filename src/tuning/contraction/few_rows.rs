@@ -91,7 +91,7 @@ impl FewRowsTile {
     }
 
     /// Columns of the tile.
-    pub fn columns(&self) -> u64 {
+    fn columns(&self) -> u64 {
         if self.columns_along_k > 0 { self.columns_along_k } else { VECTOR * self.lanes * self.vectors }
     }
 
