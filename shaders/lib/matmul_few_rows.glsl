@@ -111,6 +111,8 @@ ACCUMULATOR summed(uint i) {
 #define FINISH(results) [[unroll]] for (uint i = 0; i < ROWS; i++) results[i] = summed(i);
 #define ROW_OF(e) (e)
 #define COLUMN_OF(e) (lane % COLUMNS)
+// Those with the same column have the same sums.
+#define STORING_LANES COLUMNS
 #else
 ACCUMULATOR sums[ROWS][VECTORS][4];
 
@@ -176,6 +178,7 @@ void add_products(IDX column, IDX start, IDX end) {
 #define FINISH(results) [[unroll]] for (uint e = 0; e < OUTPUTS; e++) results[e] = sums[e / (4 * VECTORS)][e / 4 % VECTORS][e % 4];
 #define ROW_OF(e) ((e) / (4 * VECTORS))
 #define COLUMN_OF(e) ((e) / 4 % VECTORS * WIDTH + 4 * lane + (e) % 4)
+#define STORING_LANES LANES
 #endif
 
 void main() {
@@ -203,6 +206,6 @@ void main() {
     if (group < p.groups && i < p.rows && j >= first) STORE(target, i, j, results[e]);
   }
 #ifdef REDUCES_RESULTS
-  finish_results(group, true, lane, LANES);
+  finish_results(group, lane < STORING_LANES, lane, STORING_LANES);
 #endif
 }

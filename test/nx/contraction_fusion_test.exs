@@ -242,6 +242,10 @@ defmodule Nx.Vulkan.ContractionFusionTest do
 
         column = fn x, w -> Nx.reduce_max(Nx.dot(w, [1], x, [1])) end
         check(column, [x, turned], 1, info)
+
+        # Of integers the order does not matter.
+        product = fn x, w -> Nx.product(Nx.add(Nx.multiply(Nx.dot(x, [1], w, [1]), 2), 1)) end
+        if Nx.Type.integer?(type), do: check(product, [x, turned], 1, info)
       end
     end
 
