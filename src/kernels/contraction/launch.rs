@@ -134,8 +134,12 @@ impl OrderedContraction<'_> {
             Method::FewRows(few_rows) => few_rows.is_one_row(&self.shape.groups()),
             Method::Zeros | Method::Tiles(_) | Method::Panels(..) => false,
         };
+        // A product's kernel has no functions that reduce complex numbers, which an epilogue may make of real ones.
+        let complex = epilogue.program.result().is_complex();
         match &epilogue.reduction {
-            Some(reduction) if !takes_two_passes(reduction, caps) || !reduced(reduction) => EpilogueUse::Separate,
+            Some(reduction) if complex || !takes_two_passes(reduction, caps) || !reduced(reduction) => {
+                EpilogueUse::Separate
+            }
             _ => epilogue_use(&method, epilogue, caps),
         }
     }
