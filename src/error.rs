@@ -78,8 +78,10 @@ pub enum Retry {
     Blocking,
     /// On a dirty scheduler after some time: the device has not come that far.
     Later,
-    /// After the calling process has collected its garbage.
+    /// After the calling process has collected the garbage that is new.
     AfterCollection,
+    /// After the calling process has collected all of its garbage.
+    AfterFullCollection,
     /// Once operands that came from the host are on the device of the others.
     AfterMove,
 }

@@ -1,5 +1,6 @@
 //! The pool of allocations in size classes: who owns which memory, and when the driver is asked for more.
 
+mod growth;
 mod reuse;
 
 use std::any::Any;
@@ -24,6 +25,7 @@ use super::{BOUNDS_RECORD_BYTES, Blocking, PendingChecks};
 use crate::device::{Timeline, fault};
 use crate::error::{Attempt, Error, Retry};
 use crate::mutex::AdaptiveMutex;
+use growth::MIN_HEADROOM_BYTES;
 
 /// What an allocation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,8 +179,10 @@ struct PoolState {
     /// Bytes that may be reserved before a call that may not block is told to collect garbage: the BEAM does not see how large the memory
     /// behind a reference is. Where a collection frees nothing, the headroom grows by a share of what is reserved, as a heap does.
     headroom: u64,
-    /// The size class for which a call that may not block was last told to collect garbage. The next such call asks the driver for memory.
-    collected_for: u64,
+    /// Bytes handed out since a call that may not block was last told to collect garbage.
+    since_collection: u64,
+    /// Whether that was to be all of its garbage.
+    collected_all: bool,
     /// Whether one more tensor of the last large one's size class would have to wait for memory.
     short: bool,
 }
@@ -204,10 +208,6 @@ pub struct Pool(Arc<PoolShared>);
 
 /// Four of the largest elements: kernels load as much at once.
 pub(super) const ALIGNMENT_BYTES: u64 = 64;
-/// The least that may be reserved before garbage is collected.
-const MIN_HEADROOM_BYTES: u64 = 64 << 20;
-/// The share of the reserved memory that the headroom grows by once there was no garbage to collect.
-const HEADROOM_DIVISOR: u64 = 4;
 /// The share that smaller allocations may add when a larger one asks for a collection, so that not each of them asks for one.
 const SMALL_HEADROOM_DIVISOR: u64 = 64;
 /// Size of the pieces of device memory that small allocations are cut from.
@@ -230,15 +230,7 @@ impl Pool {
         let slabs: Vec<_> = device.physical_device().memory_properties().memory_types.iter().map(slab).collect();
         let create_info = GenericMemoryAllocatorCreateInfo { block_sizes: &slabs, ..Default::default() };
         let allocator = Arc::new(StandardMemoryAllocator::new(device.clone(), create_info));
-        let state = PoolState {
-            free: BTreeMap::new(),
-            reserved: 0,
-            live_readbacks: 0,
-            peak: 0,
-            headroom: MIN_HEADROOM_BYTES.min(limit),
-            collected_for: 0,
-            short: false,
-        };
+        let state = PoolState::new(limit);
         let (owner, retired) = (OnceCell::new(), AtomicBool::new(false));
         let state = AdaptiveMutex::new(state, timeline.on_cpu());
         let (usage, thread_cache) = (Usage::default(), ThreadCache::default());
@@ -287,8 +279,8 @@ impl Pool {
 
     /// An allocation of at least `len` bytes, contents undefined, without waiting for the device.
     ///
-    /// A call that may not block gets [`Retry::AfterCollection`] where garbage should be collected before the pool grows, and
-    /// [`Retry::Blocking`] where that has happened and the driver must be asked for memory, which can take milliseconds.
+    /// A call that may not block gets [`Retry::AfterCollection`] or [`Retry::AfterFullCollection`] where garbage should be collected before
+    /// the pool grows, and [`Retry::Blocking`] where that has happened and the driver must be asked for memory, which can take milliseconds.
     pub fn allocate(&self, kind: MemoryKind, len: u64, blocking: Blocking) -> Attempt<AllocationHandle> {
         self.allocate_with(kind, len, blocking, |state, size| self.0.reuse(state, kind, size))
     }
@@ -320,17 +312,18 @@ impl Pool {
                 return Ok(self.hand_out(allocation));
             }
             if state.headroom < size {
-                match blocking {
-                    Blocking::Refused => {
-                        state.headroom = state.headroom.max(state.reserved / SMALL_HEADROOM_DIVISOR).min(size - 1);
-                        return Err(Retry::AfterCollection.into());
-                    }
-                    Blocking::Allowed => {
-                        let rest = shared.limit.saturating_sub(state.reserved).max(size);
-                        state.headroom = (size + (state.reserved / HEADROOM_DIVISOR).max(MIN_HEADROOM_BYTES)).min(rest);
-                        state.peak = state.peak.max(shared.usage.used.load(Relaxed) + size);
-                    }
+                if blocking == Blocking::Refused
+                    && let Some(collection) = state.collection(size, shared.limit)
+                {
+                    state.headroom = state.headroom.max(state.reserved / SMALL_HEADROOM_DIVISOR).min(size - 1);
+                    return Err(collection.into());
                 }
+                let rest = shared.limit.saturating_sub(state.reserved).max(size);
+                state.headroom = (size + state.growth()).min(rest);
+                // What was handed out since the last collection may be garbage.
+                let garbage = if blocking == Blocking::Refused { state.since_collection } else { 0 };
+                let used = shared.usage.used.load(Relaxed).saturating_sub(garbage);
+                state.peak = state.peak.max(used + size);
             }
             // Where sizes change, free allocations of other sizes make room: they would add up otherwise.
             let most = (MIN_HEADROOM_BYTES + 2 * state.peak).min(shared.limit);
@@ -359,11 +352,8 @@ impl Pool {
                 state.reserved -= size;
                 state.headroom += size;
                 if blocking == Blocking::Refused {
-                    // A collection costs less than memory of the driver's, but each second time the driver is asked: a pool that never grows
-                    // collects too often.
-                    let again = state.collected_for == size;
-                    state.collected_for = if again { 0 } else { size };
-                    return Err(if again { Retry::Blocking } else { Retry::AfterCollection }.into());
+                    // A collection costs less than memory of the driver's.
+                    return Err(state.collection(size, shared.limit).unwrap_or(Retry::Blocking).into());
                 }
                 drop(state);
                 self.trim();
@@ -404,6 +394,7 @@ impl Pool {
 impl PoolState {
     /// Counts an allocation that is handed out.
     fn handed_out(&mut self, allocation: &Allocation) {
+        self.since_collection = self.since_collection.saturating_add(allocation.size);
         match allocation.kind {
             MemoryKind::Device if allocation.size >= LARGE_BYTES => {
                 let free = self.free.get(&(allocation.kind, allocation.size));

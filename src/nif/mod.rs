@@ -45,7 +45,7 @@ use device::*;
 
 mod atoms {
     rustler::atoms! {
-        ok, error, nil, defer, pending, device, emulated, fallback, collect, r#move = "move",
+        ok, error, nil, defer, pending, device, emulated, fallback, collect, collect_all, r#move = "move",
         already_deallocated, low, high,
         window_scatter_max, window_scatter_min,
         name, r#type = "type", driver, api_version, features, refused, devices, index, used, uuid,
@@ -139,6 +139,7 @@ fn failure<'a>(env: Env<'a>, unfinished: impl Into<Unfinished>) -> NifResult<Ter
         Unfinished::Retry(Retry::Blocking) => atoms::defer().encode(env),
         Unfinished::Retry(Retry::Later) => atoms::pending().encode(env),
         Unfinished::Retry(Retry::AfterCollection) => atoms::collect().encode(env),
+        Unfinished::Retry(Retry::AfterFullCollection) => atoms::collect_all().encode(env),
         Unfinished::Retry(Retry::AfterMove) => atoms::r#move().encode(env),
     })
 }

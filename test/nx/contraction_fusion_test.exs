@@ -263,6 +263,19 @@ defmodule Nx.Vulkan.ContractionFusionTest do
       check(all, [x, w, b], 1, :all)
     end
 
+    test "and of complex numbers that are made of the product's" do
+      n = 40_000
+      x = Nx.put_slice(Nx.broadcast(0.0, {1, 64}), [0, 0], Nx.tensor([[1.0]])) |> to_device()
+      odd = Nx.remainder(tensor({64, n}, {:s, 32}), 2) |> Nx.abs()
+      w = Nx.subtract(1.0, Nx.multiply(2.0, odd))
+      turned = fn x, w -> Nx.product(Nx.multiply(Nx.dot(x, w), Complex.new(0.0, 1.0))) end
+      # Products of units, of which the signs of zeros depend on the order.
+      [result, expected] = for jit <- [compiled(turned), one_by_one(turned)], do: jit.(x, w)
+      assert result.type == {:c, 64}
+      assert Nx.to_number(Nx.equal(result, expected)) == 1, inspect({result, expected})
+      assert Nx.to_number(Nx.abs(result)) == 1.0
+    end
+
     test "and of few elements, or several rows of them" do
       for type <- Generators.computed(@types), type != {:c, 64}, {m, n, k} <- @sizes do
         [x, w, b] = for shape <- [{m, k}, {k, n}, {n}], do: tensor(shape, type)

@@ -8,8 +8,8 @@ defmodule Nx.Vulkan.Native do
   # These run on a normal scheduler and answer `:defer` instead of doing their work when they would have to
   # wait, compile or copy much. Each has a twin, `name_dirty`, that does the work on a dirty scheduler.
   # Those that wait for the device poll it for 0.25 ms, and then answer `:pending`; reads answer `{:pending, read}`, which
-  # `read_finish` goes on with, as the copy is recorded. They answer `:move` where an
-  # operand that came from the host is not on the device of the others.
+  # `read_finish` goes on with, as the copy is recorded. They answer `:collect` or `:collect_all` where new garbage or all of
+  # it should be collected first, and `:move` where an operand that came from the host is not on the device of the others.
   @deferring [
     sync: 1,
     buf_alloc: 2,
@@ -146,7 +146,7 @@ defmodule Nx.Vulkan.Native do
       unquote_splicing(Enum.zip_with(vars, args, &quote(do: unquote(&1) = unquote(&2))))
 
       case unquote(__MODULE__).unquote(name)(unquote_splicing(vars)) do
-        why when why in [:defer, :pending, :collect, :move] ->
+        why when why in [:defer, :pending, :collect, :collect_all, :move] ->
           unquote(__MODULE__).again(why, {unquote(name), unquote(again)}, unquote(vars))
 
         {:pending, _read} = why ->
@@ -181,18 +181,25 @@ defmodule Nx.Vulkan.Native do
 
   # Most garbage was made since the last collection. Its memory is free once this process has left its
   # scheduler.
-  def again(:collect, {name, dirty} = names, args) do
+  def again(:collect, {name, _dirty} = names, args) do
     report_memory(:pool_grows)
     :erlang.garbage_collect(self(), type: :minor)
     :erlang.yield()
 
     case apply(__MODULE__, name, args) do
-      :collect ->
-        :erlang.garbage_collect()
-        wait(dirty, args)
+      :collect -> again(:collect_all, names, args)
+      answer -> again(answer, names, args)
+    end
+  end
 
-      answer ->
-        again(answer, names, args)
+  def again(:collect_all, {name, dirty} = names, args) do
+    report_memory(:pool_grows)
+    :erlang.garbage_collect()
+    :erlang.yield()
+
+    case apply(__MODULE__, name, args) do
+      collect when collect in [:collect, :collect_all] -> wait(dirty, args)
+      answer -> again(answer, names, args)
     end
   end
 
@@ -209,7 +216,7 @@ defmodule Nx.Vulkan.Native do
   defp poll({name, _dirty} = names, args, left) do
     case apply(__MODULE__, name, args) do
       :pending -> poll(names, args, left - 1)
-      :collect -> again(:defer, names, args)
+      collect when collect in [:collect, :collect_all] -> again(:defer, names, args)
       answer -> again(answer, names, args)
     end
   end
