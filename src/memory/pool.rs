@@ -177,7 +177,7 @@ struct PoolState {
     /// The most bytes in use at a time when there was no garbage to collect.
     peak: u64,
     /// Bytes that may be reserved before a call that may not block is told to collect garbage: the BEAM does not see how large the memory
-    /// behind a reference is. Where a collection frees nothing, the headroom grows by a share of what is reserved, as a heap does.
+    /// behind a reference is. Where collections give back little, the headroom grows by a share of what is reserved, as a heap does.
     headroom: u64,
     /// Bytes handed out since a call that may not block was last told to collect garbage.
     since_collection: u64,

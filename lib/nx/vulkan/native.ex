@@ -179,12 +179,9 @@ defmodule Nx.Vulkan.Native do
   def again({:pending, read}, _names, _args),
     do: again(read_finish(read), {:read_finish, :read_finish_dirty}, [read])
 
-  # Most garbage was made since the last collection. Its memory is free once this process has left its
-  # scheduler.
+  # Most garbage was made since the last collection.
   def again(:collect, {name, _dirty} = names, args) do
-    report_memory(:pool_grows)
-    :erlang.garbage_collect(self(), type: :minor)
-    :erlang.yield()
+    collect(:minor)
 
     case apply(__MODULE__, name, args) do
       :collect -> again(:collect_all, names, args)
@@ -193,9 +190,7 @@ defmodule Nx.Vulkan.Native do
   end
 
   def again(:collect_all, {name, dirty} = names, args) do
-    report_memory(:pool_grows)
-    :erlang.garbage_collect()
-    :erlang.yield()
+    collect(:major)
 
     case apply(__MODULE__, name, args) do
       collect when collect in [:collect, :collect_all] -> wait(dirty, args)
@@ -219,6 +214,13 @@ defmodule Nx.Vulkan.Native do
       collect when collect in [:collect, :collect_all] -> again(:defer, names, args)
       answer -> again(answer, names, args)
     end
+  end
+
+  # The garbage's memory is free once this process has left its scheduler.
+  defp collect(type) do
+    report_memory(:pool_grows)
+    :erlang.garbage_collect(self(), type: type)
+    :erlang.yield()
   end
 
   defp report_memory(reason) do
