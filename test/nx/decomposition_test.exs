@@ -65,7 +65,8 @@ defmodule Nx.Vulkan.DecompositionTest do
           {m, n} <- [{2, 2}, {3, 3}, {5, 3}, {3, 5}, {6, 6}],
           _ <- 1..3 do
         # The columns are far from parallel, which keeps the digits of both.
-        matrix = Nx.add(random({m, n}, type), Nx.multiply(2, Nx.eye({m, n}, type: type)))
+        draw = fn -> Nx.add(random({m, n}, type), Nx.multiply(2, Nx.eye({m, n}, type: type))) end
+        matrix = draw |> Stream.repeatedly() |> Enum.find(&all_reflected?/1)
 
         for mode <- [:reduced, :complete] do
           {q, r} = Nx.LinAlg.qr(to_device(matrix), mode: mode)
@@ -327,6 +328,16 @@ defmodule Nx.Vulkan.DecompositionTest do
     assert_within(dot(q, r), a, tolerance * norm(matrix), context)
     assert_orthonormal(q, tolerance, context)
     if k <= 40, do: assert(host(r) == Nx.triu(host(r)), inspect(context))
+  end
+
+  # Whether BinaryBackend reflected each column of a real matrix. In f32 one that is below the diagonal less than
+  # 1/2000 of what it is on it can be lost where squares are subtracted: one reflection fewer, and other signs.
+  defp all_reflected?(%{type: {:c, _}}), do: true
+
+  defp all_reflected?(matrix) do
+    {m, n} = sides(matrix)
+    {q, _r} = Nx.LinAlg.qr(matrix, mode: :complete)
+    Nx.to_number(Nx.LinAlg.determinant(q)) * -1 ** min(m - 1, n) > 0
   end
 
   defp check_eigh(matrix, context \\ nil) do

@@ -71,6 +71,16 @@ defmodule Nx.Vulkan.MovementTest do
     same(:broadcast, {2, 1}, {:s, 64}, &Nx.broadcast(&1, {2, 3, 1, 4}, axes: [0, 3]))
   end
 
+  # As Nx.Defn.Expr of Nx 0.13 makes them of two broadcasts: {6} to {9, 6} and that to {2, 9, 6}.
+  test "broadcast along axes of other extents is refused" do
+    tensor = Nx.iota({6}, type: :f32, backend: VulkanoBackend)
+    shape = {2, 9, 6}
+
+    assert_raise ArgumentError, ~r/cannot broadcast a tensor of shape \{6\} to \{2, 9, 6\}/, fn ->
+      VulkanoBackend.broadcast(Nx.template(shape, :f32), tensor, shape, [1])
+    end
+  end
+
   test "slice with starts of every integer type, some on the device" do
     for type <- Generators.integer_types(), shape <- [{7}, {4, 5}, {3, 4, 5}], _ <- 1..3 do
       {_, lengths, strides} = random_slice(shape)

@@ -228,7 +228,7 @@ defmodule Nx.Vulkan.Test.Definitions do
   @doc "A value of the other's shape and type."
   def fit(next, %{shape: shape, type: type}) do
     next = if next.shape == shape, do: next, else: Nx.reduce_max(Nx.real(next))
-    next |> part(type) |> Nx.as_type(type) |> Nx.broadcast(shape)
+    next |> part(type) |> Nx.as_type(type) |> broadcast(shape)
   end
 
   defp part(%{type: {:c, _}} = next, {kind, _}) when kind != :c, do: Nx.real(next)
@@ -239,8 +239,16 @@ defmodule Nx.Vulkan.Test.Definitions do
   defp view(:row, x), do: x[0]
   defp view(:part, x), do: Nx.slice_along_axis(x, 1, Nx.axis_size(x, -1) - 1, axis: -1)
   defp view(:column, x), do: Nx.new_axis(x, -1)
-  defp view(:broadcast, x), do: Nx.broadcast(x, Tuple.insert_at(x.shape, 0, 2))
+  defp view(:broadcast, x), do: broadcast(x, Tuple.insert_at(x.shape, 0, 2))
   defp view(:flat, x), do: Nx.flatten(x)
+
+  # `Nx.Defn.Expr` of Nx 0.13 makes one broadcast of two, with wrong axes where both add some.
+  defp broadcast(%{data: %Nx.Defn.Expr{op: :broadcast}} = x, shape) do
+    ones = List.duplicate(1, tuple_size(shape) - Nx.rank(x))
+    x |> Nx.reshape(List.to_tuple(ones ++ Tuple.to_list(x.shape))) |> Nx.broadcast(shape)
+  end
+
+  defp broadcast(x, shape), do: Nx.broadcast(x, shape)
 
   defp reduce(op, x, keep) when op in [:argmin], do: Nx.argmin(x, axis: -1, keep_axis: keep)
   defp reduce(op, x, keep), do: apply(Nx, op, [x, [axes: [-1], keep_axes: keep]])
@@ -279,7 +287,7 @@ defmodule Nx.Vulkan.Test.Definitions do
   end
 
   defp pair(:concatenate, x, y), do: Nx.concatenate([x, y]) |> small()
-  defp pair(:like, x, y), do: Nx.broadcast(x, y)
+  defp pair(:like, x, y), do: broadcast(x, y.shape)
 
   defp pair(:put, x, y),
     do: Nx.put_slice(x, [place(x) | List.duplicate(0, Nx.rank(x) - 1)], y)

@@ -84,12 +84,24 @@ defmodule Nx.Vulkan.Backend.Movement do
   defp broadcast_strides(_axes, rank, rank, _from, _shape, _i, _strides), do: []
 
   defp broadcast_strides([axis | axes], axis, rank, from, shape, i, [stride | strides]) do
-    stride = if elem(from, i) == elem(shape, axis), do: stride, else: 0
+    stride =
+      case elem(from, i) do
+        extent when extent == elem(shape, axis) -> stride
+        1 -> 0
+        _ -> raise ArgumentError, wrong_axes(from, shape)
+      end
+
     [stride | broadcast_strides(axes, axis + 1, rank, from, shape, i + 1, strides)]
   end
 
   defp broadcast_strides(axes, axis, rank, from, shape, i, strides),
     do: [0 | broadcast_strides(axes, axis + 1, rank, from, shape, i, strides)]
+
+  # `Nx.broadcast` checks its axes. Only `Nx.Defn.Expr` of Nx 0.13 gives others, where it makes one broadcast of two.
+  defp wrong_axes(from, shape) do
+    "cannot broadcast a tensor of shape #{inspect(from)} to #{inspect(shape)} along these axes. Nx 0.13 gives a " <>
+      "definition wrong axes for a broadcast of a broadcast that both add axes: broadcast once, to the last shape"
+  end
 
   defp transpose_view(strides, axes) do
     strides = List.to_tuple(strides)
