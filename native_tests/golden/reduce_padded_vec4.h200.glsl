@@ -11,9 +11,9 @@ IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : 
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 0
-void element(IDX o, IDX r, float x0, out float e0) {
+void element(IDX o, IDX r, float x0, out uint e0) {
   precise float v0 = float(x0);
-  e0 = float(v0);
+  e0 = max_key(v0);
 }
 #define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1, out IDX index2) {
@@ -69,9 +69,9 @@ void load_scalar(IDX r, IDX index0, IDX index1, IDX index2, out float q0) {
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
 #define RESULTS 1
-#define PART0 float
-#define IDENTITY0 lowest_float()
-#define COMBINE_PARTS combine_max
+#define PART0 uint
+#define IDENTITY0 uint(0)
+#define COMBINE_PARTS combine_max_key
 #define OUTPUT_THREADS 64
 #define REDUCTION_THREADS 4
 #define OUTPUT_VECTORS 1
@@ -82,5 +82,5 @@ void load_scalar(IDX r, IDX index0, IDX index1, IDX index2, out float q0) {
 #define SHARED_EXCHANGE 
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
-#define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(a##_0);
+#define STORE_OUTPUT(a, index) AT(float, p.result, index) = float(of_max_key(a##_0));
 #include "lib/loops/reduce.glsl"

@@ -6,9 +6,9 @@ IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 0
-void element(IDX o, IDX r, uint16_t x0, out float e0) {
+void element(IDX o, IDX r, uint16_t x0, out uint e0) {
   precise float v0 = bf16_to_float(uint(x0));
-  e0 = float(v0);
+  e0 = max_key(v0);
 }
 #define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1, out IDX index2) {
@@ -64,9 +64,9 @@ void load_scalar(IDX r, IDX index0, IDX index1, IDX index2, out uint16_t q0) {
 #define SCALAR_STORED(k, w) , q0_##k##_##w
 #define PARTS 1
 #define RESULTS 1
-#define PART0 float
-#define IDENTITY0 lowest_float()
-#define COMBINE_PARTS combine_max
+#define PART0 uint
+#define IDENTITY0 uint(0)
+#define COMBINE_PARTS combine_max_key
 #define OUTPUT_THREADS 8
 #define REDUCTION_THREADS 1
 #define OUTPUT_VECTORS 4
@@ -76,5 +76,5 @@ void load_scalar(IDX r, IDX index0, IDX index1, IDX index2, out uint16_t q0) {
 #define CHUNKED 0
 #define LANES 1
 #define NEIGHBOURS_SHARE 0
-#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(a##_0));
+#define STORE_OUTPUT(a, index) AT(uint16_t, p.result, index) = uint16_t(float_to_bf16(of_max_key(a##_0)));
 #include "lib/loops/reduce.glsl"

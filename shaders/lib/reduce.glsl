@@ -48,6 +48,21 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
+// A maximum or minimum of floats is that of keys, which is one comparison: from 0 for the identity on, with those of NaN above all others. Of
+// zeros -0 is the least.
+uint max_key(float x) {
+  int b = floatBitsToInt(x);
+  return uint(b ^ (b >> 31 & 0x7fffffff)) + 0x7f800001u;
+}
+float of_max_key(uint key) {
+  int b = int(key - 0x7f800001u);
+  return intBitsToFloat(b ^ (b >> 31 & 0x7fffffff));
+}
+uint min_key(float x) { return 0xff000001u - max_key(x); }
+float of_min_key(uint key) { return of_max_key(0xff000001u - key); }
+void combine_max_key(inout uint a, uint x) { a = max(a, x); }
+void combine_min_key(inout uint a, uint x) { a = max(a, x); }
+
 // Floats are compared by keys, which are the same for both zeros and for all NaN, above all others: that takes no branches.
 uint ordered_bits(float x) {
   int b = floatBitsToInt(x);

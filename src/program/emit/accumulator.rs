@@ -63,6 +63,10 @@ impl Accumulator {
             }
             Reduction::Sum => ("sum", sum_parts(element.compute(), caps)),
             Reduction::Product => ("product", SmallVec::from_slice(&[widened(element.compute(), caps)])),
+            Reduction::Max | Reduction::Min if element.compute() == Compute::Float => (
+                if reduction == Reduction::Max { "max_key" } else { "min_key" },
+                SmallVec::from_slice(&[Compute::Uint]),
+            ),
             Reduction::Max => ("max", SmallVec::from_slice(&[element.compute()])),
             Reduction::Min => ("min", SmallVec::from_slice(&[element.compute()])),
             Reduction::All => ("all", SmallVec::from_slice(&[Compute::Uint])),
@@ -117,6 +121,16 @@ impl Accumulator {
         text.push_str("}\n");
     }
 
+    /// What an element contributes to the first part, from its value.
+    pub(super) fn contribution(&self, value: String) -> String {
+        match self.name {
+            "all" | "any" => format!("uint(!is_zero({value}))"),
+            "max_key" | "min_key" => format!("{}({value})", self.name),
+            _ if self.parts[0].is_emulated() => value,
+            _ => format!("{}({value})", self.parts[0].glsl()),
+        }
+    }
+
     /// The name of the function that combines two accumulators in the first. `shaders/lib/reduce.glsl` has it for one result,
     /// [`Self::declare_function`] declares it for several sums.
     pub(super) fn function(&self) -> String {
@@ -130,6 +144,7 @@ impl Accumulator {
         match (self.name, self.parts_of_result()) {
             ("sum", 2) => (format!("finish_sum(a##_{first}, a##_{})", first + 1), self.parts[first]),
             ("argmax" | "argmin", _) => ("a##_1".into(), self.parts[1]),
+            ("max_key" | "min_key", _) => (format!("of_{}(a##_{first})", self.name), Compute::Float),
             _ => (format!("a##_{first}"), self.parts[first]),
         }
     }

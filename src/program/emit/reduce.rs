@@ -104,12 +104,7 @@ impl Emitter<'_> {
         for (result, node) in self.program.reductions().iter().enumerate() {
             let (argument, first) = (node.args[0], result * each);
             let value = convert((format!("v{argument}"), self.program.type_of(argument)), element);
-            let value = match reduction {
-                Reduction::All | Reduction::Any => format!("uint(!is_zero({value}))"),
-                _ if accumulator.parts[0].is_emulated() => value,
-                _ => format!("{}({value})", accumulator.parts[0].glsl()),
-            };
-            let _ = writeln!(text, "  e{first} = {value};");
+            let _ = writeln!(text, "  e{first} = {};", accumulator.contribution(value));
             if each == 2 {
                 let arg = matches!(reduction, Reduction::ArgMax | Reduction::ArgMin);
                 let second = if arg { "r".into() } else { accumulator.identity(1) };

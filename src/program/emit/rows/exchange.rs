@@ -34,11 +34,7 @@ impl RowEmitter<'_> {
         let Some((reduction, element)) = self.program().reduction_of(own.node) else { return };
         let (argument, accumulator) = (own.node.args[0], &own.accumulator);
         let contributed = convert((format!("v{argument}"), self.program().type_of(argument)), element);
-        let contributed = match reduction {
-            Reduction::All | Reduction::Any => format!("uint(!is_zero({contributed}))"),
-            _ if accumulator.parts[0].is_emulated() => contributed,
-            _ => format!("{}({contributed})", accumulator.parts[0].glsl()),
-        };
+        let contributed = accumulator.contribution(contributed);
         let second = match reduction {
             _ if accumulator.parts.len() < 2 => String::new(),
             Reduction::ArgMax | Reduction::ArgMin => ", r".into(),
