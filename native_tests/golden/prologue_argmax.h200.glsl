@@ -56,10 +56,14 @@ void prologue() {
   IDX of_row = min(row, IDX(1) - 1);
   IDX index0 = p.prologue_offset0;
   float kept0[4];
-  precise double a3_0_0 = double(0);
-  precise double a3_1_0 = double(0);
-  precise double a3_2_0 = double(0);
-  precise double a3_3_0 = double(0);
+  precise double a3_0_0;
+  a3_0_0 = double(0);
+  precise double a3_1_0;
+  a3_1_0 = double(0);
+  precise double a3_2_0;
+  a3_2_0 = double(0);
+  precise double a3_3_0;
+  a3_3_0 = double(0);
   [[unroll]] for (uint k = 0; k < 1u; k++) {
   IDX first = (lane + k * LANES) * 4u;
   if (first >= n) continue;

@@ -173,6 +173,50 @@ defmodule Nx.Vulkan.RowGroupTest do
     end
   end
 
+  defn by_row(x, divisors) do
+    quotients = x / Nx.reduce_max(divisors, axes: [-1], keep_axes: true)
+    {quotients, Nx.reduce_max(quotients, axes: [-1])}
+  end
+
+  # Quotients of a row are formed together, and some of them once more: those of numbers that are small or large for the type.
+  test "quotients by a number of the row are correctly rounded, of numbers of all magnitudes" do
+    float = fn exponents, significands ->
+      sign = Enum.random([-1, 1])
+      sign * Enum.random(significands) * :math.pow(2, Enum.random(exponents))
+    end
+
+    some = for _ <- 1..50, do: 1 + :rand.uniform()
+
+    # Those that rounding is hardest for, as their reciprocals are halfway between two floats but for 2^-48.
+    significands = [1.0, 1.5, 2 - :math.pow(2, -23), 1 + :math.pow(2, -23) | some]
+
+    for {exponents, divisors} <- [{-40..40, -40..40}, {-149..-100, -10..20}, {60..120, -6..20}],
+        extra <- [[], [0.0, -0.0], [:infinity, :neg_infinity, :nan]],
+        length <- [3, 64, 1000, 1024] do
+      x = for _ <- 1..5, do: Enum.map(1..length, fn _ -> float.(exponents, significands) end)
+      x = Enum.map(x, &Enum.take(extra ++ &1, length))
+      d = for _ <- 1..5, do: List.duplicate(float.(divisors, significands), length)
+      [x, d] = for numbers <- [x, d], do: Nx.tensor(numbers, type: :f32)
+
+      {quotients, largest} = Nx.Vulkan.jit(&by_row/2).(to_device(x), to_device(d))
+      expected = Nx.divide(x, d)
+      assert bits(quotients) == bits(expected), inspect({exponents, extra, length})
+      # Of zeros BinaryBackend takes the first.
+      [largest, expected] =
+        for t <- [to_binary_backend(largest), Nx.reduce_max(expected, axes: [-1])],
+            do: Nx.add(t, 0.0)
+
+      assert bits(largest) == bits(expected)
+    end
+  end
+
+  # NaN of any bits is one.
+  defp bits(tensor) do
+    tensor = to_binary_backend(tensor)
+    nan = Nx.is_nan(tensor)
+    tensor |> Nx.bitcast(:u32) |> then(&Nx.select(nan, 0, &1)) |> Nx.to_binary()
+  end
+
   test "a row with NaN is NaN, and no other" do
     x = Nx.tensor([[1.0e38, 1.0e38], [:nan, 1.0], [-1.0e38, 0.0]], type: :f32)
     softmax = Nx.Vulkan.jit(&softmax/1).(to_device(x))

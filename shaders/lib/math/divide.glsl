@@ -51,11 +51,19 @@ float divide_by_double(float a, float b) {
   return invalid ? F32_NAN : v;
 }
 #ifdef HAS_FMA
+// 1 / b, correctly rounded for |b| in [2^-60, 2^60): where all bits of the significand are ones, the residual of the device's estimate cannot tell
+// the two neighbours apart, and quotients by the wrong one of them would be wrong for powers of two.
+float nx_reciprocal(float b) {
+  uint bits = floatBitsToUint(b);
+  precise float estimate = 1.0f / b;
+  precise float reciprocal = fma(fma(-b, estimate, 1.0f), estimate, estimate);
+  float of_ones = uintBitsToFloat((bits & 0x80000000u) | (0x7e800001u - (bits & 0x7f800000u)));
+  return (bits & 0x7fffffu) == 0x7fffffu ? of_ones : reciprocal;
+}
 // For |b| in [2^-26, 2^51) and |a| in [2^-70, 2^101), or a = 0, two residuals correct the product with the reciprocal: no step over- or
 // underflows. The reciprocal comes first, as a value that compilers find once for all elements which are divided by one number.
 float nx_divide(float a, float b) {
-  precise float estimate = 1.0f / b;
-  precise float reciprocal = fma(fma(-b, estimate, 1.0f), estimate, estimate);
+  precise float reciprocal = nx_reciprocal(b);
   uint exponent_a = floatBitsToUint(a) >> 23 & 0xffu, exponent_b = floatBitsToUint(b) >> 23 & 0xffu;
   if ((exponent_a - 57u <= 170u || is_zero(a)) && exponent_b - 101u <= 76u) {
     precise float product = a * reciprocal;
@@ -64,6 +72,32 @@ float nx_divide(float a, float b) {
     return is_zero(a) ? product : quotient;
   }
   return divide_by_double(a, b);
+}
+// Quotients of many elements by one number without a branch: between begin_quotients() and any_out_of_range(), which says whether one of them may
+// be wrong. The residuals are multiplied by 2^64, and b's sign is a's, so that those of zeros keep the sign of the quotient: right for |b| in
+// [2^-60, 2^60), |a| < 2^63 and normal a and a / b, or a = 0. Larger numbers become infinities or NaN, which not_finite keeps; what is too small is
+// found by its bits. A multiprocessor of an H200 takes twice as long for an operation on integers as for one on floats.
+bool too_small = false;
+float not_finite = 0.0f;
+void begin_quotients() {
+  too_small = false;
+  not_finite = 0.0f;
+}
+bool any_out_of_range() { return too_small || is_nan(not_finite); }
+float nx_divide_in_range(float a, float b) {
+  const float scale = 18446744073709551616.0f;
+  precise float reciprocal = nx_reciprocal(b);
+  precise float divisor = nx_abs(b) * scale, inverse = nx_abs(reciprocal) * -5.421010862427522e-20f;
+  precise float least = max(nx_abs(b), 1.0f) * 2.3509887e-38f;
+  uint least_bits = floatBitsToUint(b) * 2u - 0x43000000u < 0x78000000u ? floatBitsToUint(least) * 2u : ~0u;
+  precise float scaled = a * (is_negative(b) ? -scale : scale);
+  precise float product = a * reciprocal;
+  precise float corrected = fma(fma(divisor, product, -scaled), inverse, product);
+  precise float quotient = fma(fma(divisor, corrected, -scaled), inverse, corrected);
+  too_small = too_small || floatBitsToUint(a) * 2u - 1u < least_bits;
+  precise float kept = fma(quotient, 0.0f, not_finite);
+  not_finite = kept;
+  return quotient;
 }
 #else
 float nx_divide(float a, float b) { return divide_by_double(a, b); }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::kernel::FusionKernel;
 use super::prologue::Prologue;
-use super::rows::Row;
+use super::rows::{Row, RowKernel};
 use crate::device::Capabilities;
 use crate::kernels::KernelSpec;
 use crate::program::emit::Accumulator;
@@ -25,6 +25,7 @@ use crate::program::{
 };
 use crate::tuning::devices::{h200, lavapipe, packs_elements};
 use crate::tuning::fusion::{FusionLaunch, FusionStrategy, choose, choose_with_prologue};
+use crate::tuning::rows::{RowProblem, schedule as row_schedule};
 
 /// In place of the parameters' declarations.
 const PARAMETERS: &str = "// parameters\n";
@@ -238,6 +239,28 @@ fn prologues() -> Vec<(&'static str, Program, RowProgram, Option<EpilogueProgram
     ]
 }
 
+/// Softmax of 8,192 rows of 1,024.
+fn softmax() -> RowProgram {
+    let over_rows = |name, value| with(name, Type::F32, &[value], Attribute::Axes(Axes::from_slice(&[1])));
+    let nodes = [
+        over_rows("reduce_max", 0),
+        node("subtract", Type::F32, &[0, 1]),
+        node("exp", Type::F32, &[2]),
+        over_rows("sum", 3),
+        node("divide", Type::F32, &[3, 4]),
+    ];
+    let program = program(&[8192, 1024], &[dense(Type::F32, &[8192, 1024])], &nodes);
+    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 5, of_element: true }] }
+}
+
+/// The kernel of a row program.
+fn row_kernel(rows: &RowProgram, caps: &Capabilities) -> String {
+    let sound = rows.check().unwrap();
+    let schedule = row_schedule(RowProblem::new(rows, &sound, caps), caps);
+    let text = RowKernel::new(rows, &sound, schedule, caps).source(caps, PARAMETERS);
+    text.split_once(PARAMETERS).unwrap().1.to_owned()
+}
+
 /// What kernels a program runs: how many workgroups, the chunk, and the text. They compute the first input where it is a row of that program, and
 /// that is faster.
 fn kernels(
@@ -292,6 +315,9 @@ fn kernels_are_those_of_the_golden_files() {
             expected
                 .insert(format!("{name}.{device}.glsl"), kernels(&program, (row.as_ref(), epilogue.as_ref()), &caps));
         }
+    }
+    for (device, caps) in [("h200", h200()), ("lavapipe", lavapipe())] {
+        expected.insert(format!("rows_softmax.{device}.glsl"), row_kernel(&softmax(), &caps));
     }
     if rewrites {
         fs::remove_dir_all(&folder).ok();

@@ -135,7 +135,7 @@ fn check_operands(rows: &RowProgram, sound: &SoundRows, operands: &[Operand]) ->
 
 /// A row program's kernel, without what are parameters.
 #[derive(Hash)]
-struct RowKernel {
+pub(super) struct RowKernel {
     rows: RowProgram,
     sound: SoundRows,
     schedule: RowSchedule,
@@ -144,7 +144,7 @@ struct RowKernel {
 }
 
 /// One launch of a [`RowKernel`].
-struct RowArgs<'a> {
+pub(super) struct RowArgs<'a> {
     rows: &'a RowProgram,
     sound: &'a SoundRows,
     operands: &'a [Operand<'a>],
@@ -153,7 +153,7 @@ struct RowArgs<'a> {
 }
 
 impl RowKernel {
-    fn new(rows: &RowProgram, sound: &SoundRows, schedule: RowSchedule, caps: &Capabilities) -> Self {
+    pub(super) fn new(rows: &RowProgram, sound: &SoundRows, schedule: RowSchedule, caps: &Capabilities) -> Self {
         let kept = kept_in_memory(rows, sound, schedule, caps);
         let rows = RowProgram { program: rows.program.without_parameters(), ..rows.clone() };
         Self { rows, sound: sound.without_parameters(), schedule, kept }

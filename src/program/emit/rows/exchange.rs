@@ -15,9 +15,16 @@ impl RowAccumulator<'_> {
 
     /// Declares the `c`-th accumulator.
     pub(super) fn declare(&self, text: &mut String, c: u32) {
-        let start = self.accumulator.join(" ", |i, part| {
-            format!("precise {} a{}_{c}_{i} = {};", part.glsl(), self.value, self.accumulator.identity(i))
-        });
+        let declared =
+            self.accumulator.join(" ", |i, part| format!("precise {} a{}_{c}_{i};", part.glsl(), self.value));
+        let _ = writeln!(text, "  {declared}");
+        self.start(text, c);
+    }
+
+    /// Makes the `c`-th accumulator that of no elements.
+    pub(super) fn start(&self, text: &mut String, c: u32) {
+        let identity = |i| self.accumulator.identity(i);
+        let start = self.accumulator.join(" ", |i, _| format!("a{}_{c}_{i} = {};", self.value, identity(i)));
         let _ = writeln!(text, "  {start}");
     }
 

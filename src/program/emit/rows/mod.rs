@@ -393,7 +393,8 @@ impl<'a> RowEmitter<'a> {
         }
         let roots = self.roots(pass);
         if !roots.is_empty() {
-            self.step(text, &roots, pass + 1 == self.passes(), &accumulators, stored);
+            let last = pass + 1 == self.passes();
+            self.step(text, &Pass { roots, last, accumulators: &accumulators }, stored);
         }
         for own in &accumulators {
             self.exchange(text, own, of_row);
@@ -414,6 +415,16 @@ impl RowStatements {
         let _ = writeln!(self.declarations, "  {} v{value};", ty.compute().precise());
         let _ = writeln!(self.statements, "  v{value} = {expression};");
     }
+}
+
+/// What the loop of a pass computes.
+struct Pass<'a> {
+    /// The values of elements that it computes or loads.
+    roots: Vec<usize>,
+    /// Whether it stores the results.
+    last: bool,
+    /// What it adds its elements to.
+    accumulators: &'a [RowAccumulator<'a>],
 }
 
 /// A reduction of rows with its accumulators: a thread has one for each of the neighbours that it goes through at once.
