@@ -56,7 +56,7 @@ uint max_key(float x) {
 }
 float of_max_key(uint key) {
   int b = int(key - 0x7f800001u);
-  return intBitsToFloat(b ^ (b >> 31 & 0x7fffffff));
+  return uintBitsToFloat(uint(b ^ (b >> 31 & 0x7fffffff)));
 }
 uint min_key(float x) { return 0xff000001u - max_key(x); }
 float of_min_key(uint key) { return of_max_key(0xff000001u - key); }
