@@ -47,9 +47,17 @@ impl ChainAccumulator {
         let parts = match reduction {
             Reduction::Sum => vec![(element.compute(), element.compute().literal(0))],
             Reduction::Product => vec![(element.compute(), element.compute().literal(1))],
+            Reduction::Max => vec![(element.compute(), format!("lowest_{}()", element.compute().glsl()))],
+            Reduction::Min => vec![(element.compute(), format!("highest_{}()", element.compute().glsl()))],
             _ => accumulator.parts.iter().enumerate().map(|(i, &part)| (part, accumulator.identity(i))).collect(),
         };
-        Ok(Self { reduction, element, parts, function: accumulator.function() })
+        // Not of keys, as several values are also combined in one expression.
+        let function = match reduction {
+            Reduction::Max => "combine_max".into(),
+            Reduction::Min => "combine_min".into(),
+            _ => accumulator.function(),
+        };
+        Ok(Self { reduction, element, parts, function })
     }
 
     /// Bytes of all parts.
