@@ -48,8 +48,8 @@ void combine_any(inout uint a, uint x) { a |= x; }
   } \
   T finish_sum(T a, T b) { precise T s = a + b; return is_nan(b) || is_infinity(a) ? a : s; }
 
-// A maximum or minimum of floats is that of keys, which is one comparison: from 0 for the identity on, with those of NaN above all others. Of
-// zeros -0 is the least.
+// A maximum or minimum of floats is the number of the largest key, which is one comparison: from 0 for the identity on, with those of NaN above all
+// others. Of zeros -0 is the least.
 uint max_key(float x) {
   int b = floatBitsToInt(x);
   return uint(b ^ (b >> 31 & 0x7fffffff)) + 0x7f800001u;

@@ -331,7 +331,7 @@ defmodule Nx.Vulkan.DecompositionTest do
   end
 
   # Whether BinaryBackend reflected each column of a real matrix. In f32 one that is below the diagonal less than
-  # 1/2000 of what it is on it can be lost where squares are subtracted: one reflection fewer, and other signs.
+  # some 2^-12 of what it is on it is lost where squares are subtracted: one reflection fewer, and other signs.
   defp all_reflected?(%{type: {:c, _}}), do: true
 
   defp all_reflected?(matrix) do

@@ -51,8 +51,8 @@ float divide_by_double(float a, float b) {
   return invalid ? F32_NAN : v;
 }
 #ifdef HAS_FMA
-// 1 / b, correctly rounded for |b| in [2^-60, 2^60): where all bits of the significand are ones, the residual of the device's estimate cannot tell
-// the two neighbours apart, and quotients by the wrong one of them would be wrong for powers of two.
+// 1 / b for |b| in [2^-60, 2^60), from an estimate that is off by an ulp at most. Where all bits of the significand are ones, its residual cannot tell
+// the two neighbours apart (Markstein's exception), and quotients of powers of two by the wrong one would be an ulp off.
 float nx_reciprocal(float b) {
   uint bits = floatBitsToUint(b);
   precise float estimate = 1.0f / b;
@@ -76,7 +76,8 @@ float nx_divide(float a, float b) {
 // Quotients of many elements by one number without a branch: between begin_quotients() and any_out_of_range(), which says whether one of them may
 // be wrong. The residuals are multiplied by 2^64, and b's sign is a's, so that those of zeros keep the sign of the quotient: right for |b| in
 // [2^-60, 2^60), |a| < 2^63 and normal a and a / b, or a = 0. Larger numbers become infinities or NaN, which not_finite keeps; what is too small is
-// found by its bits. A multiprocessor of an H200 takes twice as long for an operation on integers as for one on floats.
+// found by its bits. Operations on integers are few, as GPUs of compute capability 9.0 have half as many units for them (NVIDIA's CUDA C++ Programming
+// Guide, "Arithmetic Instructions").
 bool too_small = false;
 float not_finite = 0.0f;
 void begin_quotients() {

@@ -52,6 +52,16 @@ impl Accumulator {
         Some(Self { parts, results, ..one })
     }
 
+    /// The same of a reduction of `element`s that accumulates them and no keys of them.
+    pub(super) fn without_keys(self, element: Compute) -> Self {
+        let name = match self.name {
+            "max_key" => "max",
+            "min_key" => "min",
+            _ => return self,
+        };
+        Self { name, parts: SmallVec::from_slice(&[element]), ..self }
+    }
+
     /// The accumulator of a reduction.
     pub fn of_node(program: &Program, node: &Node, index64: bool, caps: &Capabilities) -> Option<Self> {
         let (reduction, element) = program.reduction_of(node)?;

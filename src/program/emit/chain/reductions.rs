@@ -40,6 +40,8 @@ impl ChainAccumulator {
         let Some(((reduction, element), accumulator)) = ends else {
             return Err(Error::Unsupported("a reduction by a function in a log-density".into()).into());
         };
+        // A chain combines several values in one expression, too.
+        let accumulator = accumulator.without_keys(element.compute());
         let last = &given.program.nodes[given.program.nodes.len() - 1];
         if last.args[0] + 1 != given.program.inputs.len() + given.program.nodes.len() - 1 {
             return Err(Error::Argument("nodes: a reduction is of the value before it".into()).into());
@@ -47,17 +49,9 @@ impl ChainAccumulator {
         let parts = match reduction {
             Reduction::Sum => vec![(element.compute(), element.compute().literal(0))],
             Reduction::Product => vec![(element.compute(), element.compute().literal(1))],
-            Reduction::Max => vec![(element.compute(), format!("lowest_{}()", element.compute().glsl()))],
-            Reduction::Min => vec![(element.compute(), format!("highest_{}()", element.compute().glsl()))],
             _ => accumulator.parts.iter().enumerate().map(|(i, &part)| (part, accumulator.identity(i))).collect(),
         };
-        // Not of keys, as several values are also combined in one expression.
-        let function = match reduction {
-            Reduction::Max => "combine_max".into(),
-            Reduction::Min => "combine_min".into(),
-            _ => accumulator.function(),
-        };
-        Ok(Self { reduction, element, parts, function })
+        Ok(Self { reduction, element, parts, function: accumulator.function() })
     }
 
     /// Bytes of all parts.
