@@ -37,11 +37,12 @@ shared vec4 shared_row[192];
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
-void add_element(IDX o, IDX r, float x0, float x1, inout double a) {
+#include "lib/products.glsl"
+void add_element(IDX o, IDX r, float x0, float x1, inout double sum) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
-  a = fma(to_f64(v0), to_f64(v1), a);
+  add_product(product_factor(v0), v1, sum);
 }
 #define LANES 256u
 #define ROWS 1u
@@ -114,7 +115,6 @@ void prologue() {
   combine_sum(a3_2_0, a3_3_0);
   combine_sum(a3_0_0, a3_2_0);
   [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) { double b0 = from_lane(a3_0_0, s); combine_sum(a3_0_0, b0); }
-  a3_0_0 = from_lane(a3_0_0, lane % SUBGROUP_LANES);
   if (lane % SUBGROUP_LANES == 0) { partial3_0[own * PARTIALS + lane / SUBGROUP_LANES] = a3_0_0; }
   barrier();
   if (PARTIALS > 8u) {

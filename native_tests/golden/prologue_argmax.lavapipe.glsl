@@ -28,11 +28,12 @@ void store_elements(IDX i, float x0, float x1, float x2, float x3) {
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
-void add_element(IDX o, IDX r, float x0, float x1, inout double a) {
+#include "lib/products.glsl"
+void add_element(IDX o, IDX r, float x0, float x1, inout double sum) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
-  a = fma(to_f64(v0), to_f64(v1), a);
+  add_product(product_factor(v0), v1, sum);
 }
 #define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1) {

@@ -7,11 +7,12 @@ IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
-void add_element(IDX o, IDX r, uint16_t x0, uint16_t x1, inout double a) {
+#include "lib/products.glsl"
+void add_element(IDX o, IDX r, uint16_t x0, uint16_t x1, inout double sum) {
   precise float v0 = bf16_to_float(uint(x0));
   precise float v1 = bf16_to_float(uint(x1));
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
-  a = fma(to_f64(v0), to_f64(v1), a);
+  add_product(product_factor(v0), v1, sum);
 }
 #define PROLOGUE 
 void bases(IDX o, out IDX index0, out IDX index1) {

@@ -12,11 +12,12 @@ IDX traversed_group() { return p.reversed != 0 ? p.reversed - 1 - workgroup() : 
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
-void add_element(IDX o, IDX r, float x0, float x1, inout double a) {
+#include "lib/products.glsl"
+void add_element(IDX o, IDX r, float x0, float x1, inout double sum) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
-  a = fma(to_f64(v0), to_f64(v1), a);
+  add_product(product_factor(v0), v1, sum);
 }
 #define PARTS 1
 #define RESULTS 1
@@ -126,6 +127,10 @@ void main() {
   add_element(o + 1, 8, x36, x33, a1_0);
   add_element(o + 2, 8, x36, x35, a2_0);
   add_element(o + 3, 8, x36, x37, a3_0);
+  a0_0 = product_sum(a0_0);
+  a1_0 = product_sum(a1_0);
+  a2_0 = product_sum(a2_0);
+  a3_0 = product_sum(a3_0);
   SET_VEC4(float, p.result, o / 4, vec4(STORED_OUTPUT(a0), STORED_OUTPUT(a1), STORED_OUTPUT(a2), STORED_OUTPUT(a3)));
   }
 }

@@ -7,11 +7,12 @@ IDX traversed_group() { return workgroup(); }
 #define LAST_WINS false
 #include "lib/reduce.glsl"
 #define ADDS_PRODUCTS 1
-void add_element(IDX o, IDX r, float x0, float x1, inout double a) {
+#include "lib/products.glsl"
+void add_element(IDX o, IDX r, float x0, float x1, inout double sum) {
   precise float v0 = float(x0);
   precise float v1 = float(x1);
   precise double v2 = nx_multiply(to_f64(v0), to_f64(v1));
-  a = fma(to_f64(v0), to_f64(v1), a);
+  add_product(product_factor(v0), v1, sum);
 }
 #define PARTS 1
 #define RESULTS 1
@@ -79,6 +80,7 @@ void main() {
   add_element(o + 0, 6, x18, x21, a0_0);
   add_element(o + 0, 7, x22, x23, a0_0);
   add_element(o + 0, 8, x24, x25, a0_0);
+  a0_0 = product_sum(a0_0);
   STORE_OUTPUT(a0, o + 0)
   }
 }

@@ -84,7 +84,6 @@ void main() {
   combine_max_key(a1_2_0, a1_3_0);
   combine_max_key(a1_0_0, a1_2_0);
   [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) { uint b0 = from_lane(a1_0_0, s); combine_max_key(a1_0_0, b0); }
-  a1_0_0 = from_lane(a1_0_0, lane % SUBGROUP_LANES);
   if (lane % SUBGROUP_LANES == 0) { partial1_0[own * PARTIALS + lane / SUBGROUP_LANES] = a1_0_0; }
   barrier();
   if (PARTIALS > 8u) {
@@ -146,7 +145,6 @@ void main() {
   combine_sum(a4_2_0, a4_3_0);
   combine_sum(a4_0_0, a4_2_0);
   [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) { double b0 = from_lane(a4_0_0, s); combine_sum(a4_0_0, b0); }
-  a4_0_0 = from_lane(a4_0_0, lane % SUBGROUP_LANES);
   if (lane % SUBGROUP_LANES == 0) { partial4_0[own * PARTIALS + lane / SUBGROUP_LANES] = a4_0_0; }
   barrier();
   if (PARTIALS > 8u) {

@@ -102,11 +102,12 @@ double to_f64(float x) { return double(x); }
 #elif defined SUBNORMAL_DOUBLES
 // The device may convert subnormals to zero. The bits of x in a double's places are x 2^-896, a subnormal double where x is one. An exponent of
 // ones stays one of infinities and NaN.
-double to_f64(float x) {
+double double_in_place(float x) {
   uint b = floatBitsToUint(x), high = uint(int(b) >> 3) & 0x8fffffffu;
   high = (b & 0x7fffffffu) >= 0x7f800000u ? high | 0x70000000u : high;
-  return packDouble2x32(uvec2(b << 29, high)) * 5.2829453113566525e269lf;
+  return packDouble2x32(uvec2(b << 29, high));
 }
+double to_f64(float x) { return double_in_place(x) * 5.2829453113566525e269lf; }
 #else
 // The device may convert subnormals to zero. The subnormal m 2^-149 is found by putting m into the last bits of 2^-97 and
 // subtracting 2^-97. The selection is between words, not doubles, to keep compilers from fusing the subtraction with what

@@ -33,6 +33,29 @@ defmodule Nx.Vulkan.FewRowsTest do
     end
   end
 
+  if Nx.Vulkan.has_f64() do
+    test "infinities and NaN give what they give in f64" do
+      for type <- [{:f, 32}, {:bf, 16}, {:f, 16}], {columns, depth} <- [{768, 768} | @matrices] do
+        {rows, order} = {Generators.pick([1, 1, 3]), Generators.pick(@orders)}
+        left = {rows, depth} |> Generators.tensor(type, {:integer, -2..2}) |> with_infinities(3)
+
+        right =
+          {depth, columns} |> Generators.tensor(type, {:integer, -2..2}) |> with_infinities(40)
+
+        [left, right] = Enum.map([left, right], &to_device/1)
+        exact = product(order, Nx.as_type(left, :f64), Nx.as_type(right, :f64))
+        context = [type: type, rows: rows, order: order, matrix: {depth, columns}]
+
+        assert_same(
+          product(order, left, right),
+          Nx.backend_copy(Nx.as_type(exact, type), Nx.BinaryBackend),
+          :dot,
+          context
+        )
+      end
+    end
+  end
+
   test "sums are rounded once" do
     for type <- [{:f, 32}, {:bf, 16}, {:f, 16}], {columns, depth} <- @matrices do
       {rows, order} = {Generators.pick([1, :rand.uniform(16)]), Generators.pick(@orders)}
@@ -50,6 +73,13 @@ defmodule Nx.Vulkan.FewRowsTest do
       context = [type: type, rows: rows, order: order, matrix: right.shape]
       assert_bound(Nx.as_type(result, :f64), exact, scale, epsilon(type) / 2, context)
     end
+  end
+
+  # The tensor with so many elements that are infinite or NaN.
+  defp with_infinities(%{shape: {rows, columns}, type: type} = tensor, count) do
+    at = for _ <- 1..count, do: [:rand.uniform(rows) - 1, :rand.uniform(columns) - 1]
+    values = for _ <- 1..count, do: Generators.pick([:infinity, :neg_infinity, :nan])
+    Nx.indexed_put(tensor, Nx.tensor(at), Nx.tensor(values, type: type))
   end
 
   defp product({rows_first?, matrix_along_k?, rows_along_k?}, rows, matrix) do

@@ -16,7 +16,7 @@
 //   COMBINE_PARTS       the function that combines two accumulators in the first
 //   STORE_OUTPUT(a, index)              stores the accumulator a as the output of an index, or as its partial result
 //   element(o, r, stored ..., parts)    what an element contributes: o is the output's index, r the one along the reduced axes
-//   ADDS_PRODUCTS       1 where add_element(o, r, stored ..., a) adds to the accumulator instead
+//   ADDS_PRODUCTS       1 where add_element(o, r, stored ..., sum) adds to a sum of lib/products.glsl instead
 //   REDUCES_RESULTS     where an epilogue reduces the outputs, with start_results() and lib/loops/results.glsl: RESULT_GROUPS workgroups go
 //                       through all of them
 //   PROLOGUE            what the invocations of a workgroup compute together before they read anything; may be empty
@@ -165,7 +165,12 @@ EACH_PART(SHARED_PART, shared)
 #else
 #define SPREAD_STORES 0
 #endif
-#define STORE_LANE(k, w, c) STORE_OUTPUT(a_##w##_##c, OUTPUT_OF(w, c))
+#if ADDS_PRODUCTS
+#define STORE(a, index) a##_0 = product_sum(a##_0); STORE_OUTPUT(a, index)
+#else
+#define STORE(a, index) STORE_OUTPUT(a, index)
+#endif
+#define STORE_LANE(k, w, c) STORE(a_##w##_##c, OUTPUT_OF(w, c))
 // Threads with outputs in common that store any.
 #if HALVES || SPREAD_STORES
 #define STORING_THREADS OUTPUTS
@@ -242,10 +247,10 @@ void main() {
       EACH_PART(GET_PART, x)
       COMBINE(total, x)
     }
-    STORE_OUTPUT(total, o + y)
+    STORE(total, o + y)
   }
 #else
-  if (y < OUTPUTS && o < p.outputs) { STORE_OUTPUT(a_0_0, o + own) }
+  if (y < OUTPUTS && o < p.outputs) { STORE(a_0_0, o + own) }
 #endif
 #else
 #if LANES > 1
@@ -269,7 +274,7 @@ void main() {
   if (y < OUTPUTS && o < p.outputs) {
     uint at = y * SHARED + x;
     EACH_PART(GET_PART, total)
-    STORE_OUTPUT(total, o + y)
+    STORE(total, o + y)
   }
 #else
   if (y == 0 && o < p.outputs) { EACH_OUTPUT(STORE_LANE) }

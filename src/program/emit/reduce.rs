@@ -60,13 +60,15 @@ impl Emitter<'_> {
         let factors = self.exact_factors(accumulator).filter(|_| !from_partial);
         define(text, "ADDS_PRODUCTS", u32::from(factors.is_some()));
         let _ = match factors {
-            Some(_) => writeln!(text, "void add_element(IDX o, IDX r{stored}, inout double a) {{"),
+            Some(_) => writeln!(
+                text,
+                "#include \"lib/products.glsl\"\nvoid add_element(IDX o, IDX r{stored}, inout double sum) {{"
+            ),
             None => writeln!(text, "void element(IDX o, IDX r{stored}, {declared}) {{"),
         };
-        if let Some(factors) = factors {
+        if let Some([x, y]) = factors {
             self.reduced_element(text);
-            let [x, y] = factors.map(|x| convert((format!("v{x}"), self.program.type_of(x)), Type::F64));
-            let _ = writeln!(text, "  a = fma({x}, {y}, a);");
+            let _ = writeln!(text, "  add_product(product_factor(v{x}), v{y}, sum);");
         } else if from_partial {
             for (i, part) in accumulator.parts.iter().enumerate() {
                 let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
@@ -78,7 +80,8 @@ impl Emitter<'_> {
         text.push_str("}\n");
     }
 
-    /// The factors of the products that a sum in double adds up, where these are exact there: one instruction gives the same bits as two.
+    /// The factors of the products that a sum in double adds up, where these are exact there, by `shaders/lib/products.glsl`: one instruction
+    /// gives the same bits as two. The first is the one that more of the elements of a loop have in common.
     pub(super) fn exact_factors(&self, accumulator: &Accumulator) -> Option<[usize; 2]> {
         let [reduction] = self.program.reductions() else { return None };
         let (program, inputs) = (self.program, self.program.inputs.len());
@@ -88,8 +91,11 @@ impl Emitter<'_> {
             && matches!(program.reduced_type()?, (Reduction::Sum, Type::F64))
             && accumulator.parts[..] == [Compute::Double]
             && (product.op.name, product.ty) == ("multiply", Type::F64)
+            && program.result() != Type::F64
             && product.args.iter().all(narrow);
-        exact.then(|| [product.args[0], product.args[1]])
+        let (x, y) = (product.args[0], *product.args.get(1)?);
+        let is_common = |arg| self.shared_input == Some(arg) || arg < 32 && self.is_broadcast(arg);
+        exact.then(|| if is_common(y) && !is_common(x) { [y, x] } else { [x, y] })
     }
 
     /// What the element contributes to the accumulator's parts.

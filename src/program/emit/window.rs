@@ -51,6 +51,7 @@ impl Emitter<'_> {
         );
         let mut code = WindowCode { emitter: self, schedule, accumulator, text, names: HashMap::new() };
         code.elements();
+        code.finish_products();
         code.stores(epilogue.is_some());
         text.push_str("  }\n");
         if results.is_some() {
@@ -100,6 +101,14 @@ impl WindowCode<'_> {
             }
         }
         self.text.push_str(&combining);
+    }
+
+    fn finish_products(&mut self) {
+        if self.emitter.exact_factors(self.accumulator).is_some() {
+            for c in 0..self.schedule.outputs {
+                let _ = writeln!(self.text, "  a{c}_0 = product_sum(a{c}_0);");
+            }
+        }
     }
 
     /// Adds the element at `r` to the accumulator of the `c`-th output.

@@ -62,6 +62,9 @@ impl RowEmitter<'_> {
         }
         if self.schedule.subgroup_lanes > 1 {
             subgroup_exchange(&mut before, own);
+            if !shares_memory {
+                broadcast_first(&mut before, own);
+            }
         }
         if shares_memory {
             put_shared(&mut before, own);
@@ -79,19 +82,25 @@ impl RowEmitter<'_> {
     }
 }
 
-/// All invocations go on with the value of the subgroup's first one: those of others may be rounded otherwise.
+/// Combines the accumulators of a subgroup in each of its invocations.
 fn subgroup_exchange(text: &mut String, own: &RowAccumulator) {
     let RowAccumulator { value, accumulator, .. } = own;
     let declared = accumulator.join(" ", |i, part| format!("{} b{i} = from_lane(a{value}_0_{i}, s);", part.glsl()));
     let others = accumulator.join(", ", |i, _| format!("b{i}"));
-    let first =
-        accumulator.join(" ", |i, _| format!("a{value}_0_{i} = from_lane(a{value}_0_{i}, lane % SUBGROUP_LANES);"));
     let _ = writeln!(
         text,
-        "  [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) {{ {declared} {}({}, {others}); }}\n  {first}",
+        "  [[unroll]] for (uint s = SUBGROUP_LANES / 2u; s > 0u; s /= 2u) {{ {declared} {}({}, {others}); }}",
         accumulator.function(),
         own.parts(0)
     );
+}
+
+/// All invocations go on with the value of the subgroup's first one: those of others may be rounded otherwise.
+fn broadcast_first(text: &mut String, own: &RowAccumulator) {
+    let RowAccumulator { value, accumulator, .. } = own;
+    let first =
+        accumulator.join(" ", |i, _| format!("a{value}_0_{i} = from_lane(a{value}_0_{i}, lane % SUBGROUP_LANES);"));
+    let _ = writeln!(text, "  {first}");
 }
 
 /// The place of a part of the accumulator in shared memory.
