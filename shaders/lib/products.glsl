@@ -18,5 +18,7 @@ double product_factor(float x) { return to_f64(x); }
 void add_product(double x, float y, inout double sum) { sum = fma(x, to_f64(y), sum); }
 double product_sum(double sum) { return sum; }
 #endif
+// Sums of products that are exact in f32.
+float product_sum(float sum) { return sum; }
 
 #endif

@@ -1,7 +1,10 @@
 //! Programs of several results: sums of the same axes, which go through the iteration space once.
 
+use smallvec::SmallVec;
+
 use super::op::{Reduction, Typing};
-use super::{Node, Program};
+use super::types::Compute;
+use super::{Node, Program, Type};
 use crate::error::{Error, Result};
 
 /// Sums that end a program at most. Each takes a part of an accumulator, or two.
@@ -34,6 +37,23 @@ impl Program {
     pub fn reductions(&self) -> &[Node] {
         let computing = self.nodes.iter().rposition(|node| !matches!(node.op.typing, Typing::Reduce(_)));
         &self.nodes[computing.map_or(0, |last| last + 1)..]
+    }
+
+    /// The factors of the products that a sum adds up, where all of these are exact in their type: those of narrower floats in f64, and those of
+    /// bf16 in f32, apart from such as exceed it.
+    pub fn exact_products(&self, sum: &Node) -> Option<[usize; 2]> {
+        let product = self.nodes.get(sum.args[0].checked_sub(self.inputs.len())?)?;
+        let types: SmallVec<[Type; 2]> = product.args.iter().map(|&arg| self.type_of(arg)).collect();
+        let exact = match product.ty {
+            Type::F64 => sum.ty != Type::F64 && types.iter().all(|ty| matches!(ty.compute(), Compute::Float)),
+            Type::F32 => sum.ty == Type::BF16 && types.iter().all(|&ty| ty == Type::BF16),
+            _ => false,
+        };
+        let is_sum = matches!(self.reduction_of(sum), Some((Reduction::Sum, ty)) if ty == product.ty);
+        match product.args[..] {
+            [x, y] if exact && is_sum && product.op.name == "multiply" => Some([x, y]),
+            _ => None,
+        }
     }
 
     /// The program with those of its sums alone.

@@ -44,7 +44,7 @@ pub fn sum_parts(element: Compute, caps: &Capabilities) -> SmallVec<[Compute; MA
 impl Accumulator {
     /// The accumulator of the program's reduction, if it has one. Sums and products of narrow floats run in double, as
     /// BinaryBackend's do, or compensated where the device has no double; sums of doubles are compensated where the
-    /// result is one.
+    /// result is one. Sums of exact products run in the products' type.
     pub fn of(program: &Program, layout: &Layout, caps: &Capabilities) -> Option<Self> {
         let one = Self::of_node(program, program.nodes.last()?, layout.index64, caps)?;
         let results = program.reductions().len();
@@ -68,7 +68,7 @@ impl Accumulator {
         let index = if index64 { Compute::Uint64 } else { Compute::Uint };
         let (name, parts): (_, SmallVec<[Compute; MAX_PARTS]>) = match reduction {
             // Wider than the result already, as products of narrow floats are.
-            Reduction::Sum if node.ty.compute() != element.compute() => {
+            Reduction::Sum if node.ty.compute() != element.compute() || program.exact_products(node).is_some() => {
                 ("sum", SmallVec::from_slice(&[element.compute()]))
             }
             Reduction::Sum => ("sum", sum_parts(element.compute(), caps)),

@@ -62,13 +62,17 @@ impl Emitter<'_> {
         let _ = match factors {
             Some(_) => writeln!(
                 text,
-                "#include \"lib/products.glsl\"\nvoid add_element(IDX o, IDX r{stored}, inout double sum) {{"
+                "#include \"lib/products.glsl\"\nvoid add_element(IDX o, IDX r{stored}, inout {} sum) {{",
+                accumulator.parts[0].glsl()
             ),
             None => writeln!(text, "void element(IDX o, IDX r{stored}, {declared}) {{"),
         };
         if let Some([x, y]) = factors {
             self.reduced_element(text);
-            let _ = writeln!(text, "  add_product(product_factor(v{x}), v{y}, sum);");
+            let _ = match accumulator.parts[0] {
+                Compute::Double => writeln!(text, "  add_product(product_factor(v{x}), v{y}, sum);"),
+                _ => writeln!(text, "  sum = fma(v{x}, v{y}, sum);"),
+            };
         } else if from_partial {
             for (i, part) in accumulator.parts.iter().enumerate() {
                 let _ = writeln!(text, "  e{i} = AT({}, p.partial{i}, r * p.outputs + o);", part.glsl());
@@ -80,22 +84,13 @@ impl Emitter<'_> {
         text.push_str("}\n");
     }
 
-    /// The factors of the products that a sum in double adds up, where these are exact there, by `shaders/lib/products.glsl`: one instruction
-    /// gives the same bits as two. The first is the one that more of the elements of a loop have in common.
+    /// The factors of the products that a sum adds up, where these are exact, by `shaders/lib/products.glsl`: one instruction gives the same bits
+    /// as two. The first is the one that more of the elements of a loop have in common.
     pub(super) fn exact_factors(&self, accumulator: &Accumulator) -> Option<[usize; 2]> {
-        let [reduction] = self.program.reductions() else { return None };
-        let (program, inputs) = (self.program, self.program.inputs.len());
-        let product = program.nodes.get(reduction.args[0].checked_sub(inputs)?)?;
-        let narrow = |&arg: &usize| matches!(program.type_of(arg).compute(), Compute::Float);
-        let exact = self.caps.fma
-            && matches!(program.reduced_type()?, (Reduction::Sum, Type::F64))
-            && accumulator.parts[..] == [Compute::Double]
-            && (product.op.name, product.ty) == ("multiply", Type::F64)
-            && program.result() != Type::F64
-            && product.args.iter().all(narrow);
-        let (x, y) = (product.args[0], *product.args.get(1)?);
+        let [sum] = self.program.reductions() else { return None };
+        let [x, y] = self.program.exact_products(sum).filter(|_| self.caps.fma && accumulator.parts.len() == 1)?;
         let is_common = |arg| self.shared_input == Some(arg) || arg < 32 && self.is_broadcast(arg);
-        exact.then(|| if is_common(y) && !is_common(x) { [y, x] } else { [x, y] })
+        Some(if is_common(y) && !is_common(x) { [y, x] } else { [x, y] })
     }
 
     /// What the element contributes to the accumulator's parts.

@@ -72,13 +72,13 @@ impl ContractionShape {
         self
     }
 
-    /// The type that contractions with few rows or columns are multiplied in before they are summed exactly. Products of narrow numbers
-    /// have at most 24 digits: f32 holds them, and a sum in doubles converts each once in place of both factors. Those of bf16 may exceed
-    /// f32, as they do in the tiles of large contractions; small ones are in doubles.
+    /// The type that contractions with one row or column are multiplied in before they are summed. Products of narrow numbers have at most 24
+    /// digits: f32 holds them, and a sum in doubles converts each once in place of both factors. Those of bf16 may exceed f32, as they do in the
+    /// tiles of large contractions: by other types, small ones are in doubles, and by each other, their sums are in f32, too.
     pub(super) fn products(&self, caps: &Capabilities, is_small: bool) -> Type {
         let types = self.operands.map(|operand| operand.ty);
         let is_narrow = |ty: Type| ty.is_narrow_float() || ty.bits() <= 8;
-        let is_in_range = !is_small || !types.contains(&Type::BF16);
+        let is_in_range = !is_small || types == [Type::BF16; 2] || !types.contains(&Type::BF16);
         match self.exact(caps) {
             Type::F64 if self.ty != Type::F64 && types.into_iter().all(is_narrow) && is_in_range => Type::F32,
             exact => exact,
