@@ -1,4 +1,4 @@
-// Straight code by macros: EACH(n, M) is M(0) M(1) ... M(n - 1) for a literal n of at most 8.
+// Straight code by macros: EACH(n, M) is M(0) M(1) ... M(n - 1) for a literal n of at most 12.
 
 #define EACH(n, M) EACH_PASTED(n, M)
 #define EACH_PASTED(n, M) EACH_##n(M)
@@ -10,3 +10,7 @@
 #define EACH_6(M) EACH_5(M) M(5)
 #define EACH_7(M) EACH_6(M) M(6)
 #define EACH_8(M) EACH_7(M) M(7)
+#define EACH_9(M) EACH_8(M) M(8)
+#define EACH_10(M) EACH_9(M) M(9)
+#define EACH_11(M) EACH_10(M) M(10)
+#define EACH_12(M) EACH_11(M) M(11)

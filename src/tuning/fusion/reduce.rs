@@ -20,6 +20,9 @@ const WINDOW_OUTPUTS: [u32; 2] = [4, 2];
 const MIN_ELEMENTS_PER_THREAD: u64 = 16;
 /// The most loads that a GPU's thread has in flight for an output.
 const MAX_UNROLLED: u64 = 8;
+/// The same of vectors of 8 bytes, which take half the registers: 3,072 × 768 in bf16 by one row takes an H200 6.6 µs with all 12 loads of a
+/// thread in flight, and 6.9 with four.
+const MAX_UNROLLED_SHORT: u64 = 12;
 /// Vectors of each of several sums' operands that a thread has in flight: each vector has doubles for every sum. Four sums over two
 /// tensors of 29 million numbers take an H200 85 µs with two, and 126 with four.
 const MAX_UNROLLED_SUMS: u32 = 2;
@@ -43,6 +46,10 @@ const MAX_ONE_PASS_ELEMENTS: u64 = 16;
 /// The same where one pass has a workgroup for most multiprocessors. For 4,096² numbers in 16 bits an H200 takes 17.9 µs so, and 15.4 and
 /// the second pass otherwise.
 const MAX_FILLING_ONE_PASS_ELEMENTS: u64 = 64;
+
+/// Bytes of accumulators that take an addition no longer than a load. 3,072 × 768 in bf16 by one row takes an H200 6.6 µs with workgroups of
+/// whole sectors and 7.2 with twice as many of half a sector, where sums are in f32; 8.4 and 7.8 in f64.
+const CHEAP_ACCUMULATOR_BYTES: u64 = 4;
 
 /// Neighbouring outputs of a workgroup at least.
 const MIN_NEIGHBOURING_OUTPUTS: u32 = 8;
@@ -77,14 +84,13 @@ impl FusionProblem<'_> {
         }
         let groups = outputs.div_ceil(u64::from(threads.output_threads) * u64::from(4 * threads.output_vectors).max(1));
         let chunks = self.chunks(groups, threads.reduction_threads);
-        let parts = accumulator.parts.len();
         if chunks == 1 {
-            let schedule = self.reduce_schedule(threads, parts);
+            let schedule = self.reduce_schedule(threads, accumulator);
             return FusionStrategy::OnePass(self.launch(LoopNest::Reduce(schedule), reduced, groups));
         }
         let chunk = reduced.div_ceil(chunks).next_multiple_of(4);
         let chunks = reduced.div_ceil(chunk);
-        let all = self.reduce_schedule(threads, parts);
+        let all = self.reduce_schedule(threads, accumulator);
         let schedule = ReduceSchedule { to_partial: true, exact: false, ..all };
         let partial = self.launch(LoopNest::Reduce(schedule), chunk, groups * chunks);
         FusionStrategy::TwoPasses { partial, combining: self.combining(accumulator, chunks), chunks }
@@ -109,8 +115,7 @@ impl FusionProblem<'_> {
         // Threads of one output are neighbours, and exchange by shuffles.
         let neighbours_share = output_threads == 1 && !self.caps.cpu;
         let threads = ReduceThreads { output_threads, reduction_threads, vectors, output_vectors: 0, neighbours_share };
-        let parts = accumulator.parts.len();
-        let all = self.reduce_schedule(threads, parts);
+        let all = self.reduce_schedule(threads, accumulator);
         let schedule = ReduceSchedule { from_partial: true, exact: false, ..all };
         self.launch(LoopNest::Reduce(schedule), chunks, outputs.div_ceil(output_threads.into()))
     }
@@ -136,17 +141,18 @@ impl FusionProblem<'_> {
     }
 
     /// The schedule of one pass over the inputs.
-    fn reduce_schedule(&self, threads: ReduceThreads, parts: usize) -> ReduceSchedule {
+    fn reduce_schedule(&self, threads: ReduceThreads, accumulator: &Accumulator) -> ReduceSchedule {
         let ReduceThreads { output_threads, reduction_threads, vectors, output_vectors, neighbours_share } = threads;
         let lanes = self.exchanging_lanes(threads);
         let few_registers = !self.caps.cpu && output_vectors > 0 && self.program.reductions().len() > 1;
         let unrolled = match output_vectors {
             _ if self.caps.exponential_loops => 1,
             1.. if few_registers => MAX_UNROLLED_SUMS.div_ceil(output_vectors),
-            0 if vectors.vec4 == 0 && parts == 1 && !self.caps.cpu => 8,
+            0 if vectors.vec4 == 0 && accumulator.parts.len() == 1 && !self.caps.cpu => 8,
             _ => 4 / output_vectors.max(1),
         };
-        let unrolled = if self.caps.cpu || few_registers { unrolled } else { self.overlapping(threads, unrolled) };
+        let unrolled =
+            if self.caps.cpu || few_registers { unrolled } else { self.overlapping(threads, accumulator, unrolled) };
         let width = if output_vectors == 0 && vectors.vec4 != 0 { 4 } else { 1 };
         let exact = self.layout.reduced() == u64::from(reduction_threads) * width * u64::from(unrolled);
         ReduceSchedule {
@@ -195,12 +201,14 @@ impl FusionProblem<'_> {
     }
 
     /// Loads of a GPU's thread that are in flight at once, `unrolled` where it has many: few ones are not left to one iteration each.
-    fn overlapping(&self, threads: ReduceThreads, unrolled: u32) -> u32 {
+    fn overlapping(&self, threads: ReduceThreads, accumulator: &Accumulator, unrolled: u32) -> u32 {
+        let short = threads.output_vectors == 1 && accumulator.bytes() <= CHEAP_ACCUMULATOR_BYTES;
+        let most = if short && self.vector_bytes(threads.vectors) <= 8 { MAX_UNROLLED_SHORT } else { MAX_UNROLLED };
         let width = if threads.output_vectors == 0 && threads.vectors.vec4 != 0 { 4 } else { 1 };
         let loads = self.layout.reduced() / (u64::from(threads.reduction_threads) * width);
         match loads.max(1) {
             few if few < unrolled.into() => few as u32,
-            few if few <= MAX_UNROLLED && self.program.compute_bound_nodes() == 0 => few as u32,
+            few if few <= most && self.program.compute_bound_nodes() == 0 => few as u32,
             _ => unrolled,
         }
     }
@@ -256,10 +264,13 @@ impl FusionProblem<'_> {
             };
             let widest = up(outputs / u64::from(width)).min(most);
             let groups = |output_threads: u32| outputs.div_ceil(u64::from(output_threads * width));
-            // Where wide workgroups leave multiprocessors idle, narrower ones with more threads for an output need no second pass.
+            // Where wide workgroups leave multiprocessors idle, narrower ones with more threads for an output need no second pass. Whole sectors
+            // count for more than half of the multiprocessors, where what is computed takes few of them.
             let multiprocessors = self.caps.multiprocessors;
             let narrowest = self.narrowest(vectors).div_ceil(width).min(widest);
-            let narrowest = match groups(narrowest) * 2 <= multiprocessors {
+            let (busy, one_pass) = (groups(narrowest), self.fits_one_pass(groups(narrowest), all_threads(narrowest)));
+            let least = if accumulator.bytes() <= CHEAP_ACCUMULATOR_BYTES && one_pass { 4 } else { 2 };
+            let narrowest = match busy * least <= multiprocessors {
                 true => narrowest.min(MIN_NEIGHBOURING_OUTPUTS / width),
                 false => narrowest,
             };
@@ -297,9 +308,13 @@ impl FusionProblem<'_> {
 
     /// Neighbouring outputs whose elements are a sector of memory.
     fn narrowest(&self, vectors: VectorInputs) -> u32 {
+        ((4 * SECTOR_BYTES / self.vector_bytes(vectors)) as u32).max(MIN_NEIGHBOURING_OUTPUTS)
+    }
+
+    /// Bytes of the widest vector of four elements.
+    fn vector_bytes(&self, vectors: VectorInputs) -> u64 {
         let inputs = self.program.inputs.iter().enumerate().filter(|(i, _)| *i < 32 && vectors.vec4 >> i & 1 == 1);
-        let bytes = inputs.map(|(_, input)| input.ty.size()).max().unwrap_or(4);
-        ((SECTOR_BYTES / bytes) as u32).max(MIN_NEIGHBOURING_OUTPUTS)
+        inputs.map(|(_, input)| 4 * input.ty.size()).max().unwrap_or(16)
     }
 
     /// The threads of one subgroup. `neighbours_reduced` says that elements are closer along the reduced axes.

@@ -257,6 +257,38 @@ fn threads_of_many_short_rows_are_of_one_subgroup_and_load_them_at_once() {
     assert_eq!((without.reduction_threads, without.shares_memory(), without.lanes), (64, true, 1));
 }
 
+/// One row by a matrix: whole sectors for half of the multiprocessors where sums are in f32, halves of them where they are in f64.
+#[test]
+fn products_of_one_row_read_whole_sectors_where_sums_are_cheap() {
+    let threads = |ty: Type, product: Type, reduced: u64| {
+        let (depth, node) = (reduced, |name: &str, ty, args: &[usize], attribute| Node {
+            op: op::find(name).unwrap(),
+            ty,
+            args: args.into(),
+            attribute,
+        });
+        let input = |strides: &[i64]| Input { ty, source: Source::View { offset: 0, strides: strides.into() } };
+        let program = Program {
+            inputs: [input(&[0, 1]), input(&[1, 768])].into_iter().collect(),
+            nodes: [
+                node("multiply", product, &[0, 1], Attribute::None),
+                node("sum", ty, &[2], Attribute::Axes(Axes::from_slice(&[1]))),
+            ]
+            .into_iter()
+            .collect(),
+            shape: [768, depth].into_iter().collect(),
+            output: None,
+        };
+        let schedule = reduce(&program, &h200());
+        (schedule.output_threads, schedule.reduction_threads, schedule.unrolled)
+    };
+    assert_eq!(threads(Type::BF16, Type::F32, 3072), (4, 256, 12));
+    assert_eq!(threads(Type::F16, Type::F32, 3072), (2, 512, 6));
+    assert_eq!(threads(Type::F32, Type::F64, 3072), (2, 512, 6));
+    // Whole sectors would need a second pass.
+    assert_eq!(threads(Type::BF16, Type::F32, 8192).0, 2);
+}
+
 #[test]
 fn small_windows_are_unrolled_where_there_are_many() {
     let window = |[rows, columns]: [u64; 2], size: u64, caps: &Capabilities| {
