@@ -172,4 +172,54 @@ defmodule Nx.Vulkan.MovementRulesTest do
       assert_kernels(0..3, fn -> both.(key) end)
     end
   end
+
+  test "random numbers of any shape and type have the bits that they have one by one" do
+    key = to_device(Nx.Random.key(42))
+
+    for shape <- [{}, {7}, {1, 65}, {30, 3}, {2, 3, 50}, {4097}, {1, 2 ** 18 + 2}],
+        {draw, types} <- [
+          {&Nx.Random.uniform/2, [{:f, 32}, {:bf, 16}, {:f, 64}]},
+          {&Nx.Random.randint(&1, 0, 9, &2), [{:u, 8}, {:s, 32}, {:s, 64}]}
+        ],
+        type <- types do
+      assert_as_evaluated(fn key -> draw.(key, shape: shape, type: type) |> elem(0) end, [key])
+    end
+  end
+
+  test "a token is sampled by the kernels of a product and the largest of its elements" do
+    key = to_device(Nx.Random.key(42))
+
+    for vocabulary <- [40_000, 50_257] do
+      [x, w] = for shape <- [{1, 8}, {8, vocabulary}], do: integers(shape)
+
+      sample = fn x, w, key ->
+        noise = Nx.Random.gumbel_split(key, shape: {1, vocabulary})
+        Nx.argmax(Nx.add(Nx.multiply(Nx.dot(x, w), 0.1), noise), axis: -1)
+      end
+
+      kernels = if builds_loops?(), do: 1..2, else: 1..20
+      assert_as_evaluated(sample, [x, w, key], kernels)
+    end
+  end
+
+  test "what is computed of indices, in parts, other shapes and concatenated" do
+    x = to_device(Nx.tensor(3, type: :s32))
+    squares = fn shape, x -> Nx.add(Nx.multiply(Nx.iota(shape), Nx.iota(shape)), x) end
+
+    for fun <- [
+          fn x -> Nx.add(squares.({40, 3}, x)[[2..3]], Nx.iota({2, 3})) end,
+          fn x -> Nx.add(Nx.reshape(squares.({40, 3}, x), {3, 40}), Nx.iota({3, 40})) end,
+          fn x -> Nx.concatenate([squares.({40}, x), squares.({50}, x), Nx.iota({7})]) end,
+          fn x -> Nx.concatenate([squares.({40, 3}, x), Nx.negate(squares.({2, 3}, x))]) end,
+          fn x -> Nx.concatenate([squares.({1, 40}, x), squares.({1, 40}, x)], axis: 1) end,
+          # These have other indices.
+          fn x -> Nx.concatenate([squares.({40, 2}, x), squares.({40, 2}, x)], axis: 1) end,
+          fn x -> Nx.concatenate([Nx.iota({40, 3}, axis: 1), squares.({40, 3}, x)]) end,
+          fn x -> Nx.add(Nx.add(Nx.iota({40, 1}), Nx.iota({1, 3})), x)[[1..2]] end,
+          fn x -> Nx.concatenate([squares.({100}, x), Nx.reshape(x, {1})]) end,
+          fn x -> Nx.as_type(Nx.concatenate([squares.({200}, x), squares.({90}, x)]), :u8) end
+        ] do
+      assert_as_evaluated(fun, [x])
+    end
+  end
 end

@@ -8,12 +8,17 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   alias Nx.Defn.Expr
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
+  alias Nx.Vulkan.Compiler.IndexExpressions
 
   @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
                  Catalogue.names(family: :bitcast)
 
   # Elements that take a kernel no longer than one.
   @few_elements 64
+  # Elements that are computed from their indices where they are used, and the operations of each; of few, by each that uses them.
+  @most_recomputed_elements 2 ** 18
+  @most_operations 192
+  @few_operations 8
 
   @doc """
   The tensor, or one that has the same elements with less movement. `readers` has the number of readers of each tensor
@@ -22,64 +27,39 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   @spec apply_to(T.t(), %{reference() => pos_integer()}) :: T.t()
   def apply_to(tensor, readers)
 
-  # The flat indices of a contiguous part begin with that of its first element.
-  def apply_to(
-        %T{data: %Expr{op: :slice, args: [%T{data: %Expr{op: :iota, args: [nil]}} = iota | rest]}} =
-          tensor,
-        _readers
-      ) do
-    [starts, lengths, strides] = rest
-    dims = Tuple.to_list(iota.shape)
-
-    with true <- Enum.all?(starts, &is_integer/1) and Enum.all?(strides, &(&1 == 1)),
-         true <- contiguous?(lengths, dims),
-         offset = offset(starts, dims),
-         true <- representable?(tensor.type, Nx.size(iota)) do
-      shifted(tensor, offset)
-    else
-      _ -> tensor
-    end
-  end
-
   def apply_to(%T{data: %Expr{op: op, args: [operand | _]}} = tensor, _readers)
       when op in [:reshape, :squeeze] do
-    case operand do
-      %T{data: %Expr{op: :iota, args: [nil]}} ->
-        iota(tensor)
+    with :error <- IndexExpressions.of_indices(tensor, @few_operations) do
+      # Back to the shape that it had.
+      source = reshaped(operand)
 
-      %T{data: %Expr{op: :add, args: [%T{data: %Expr{op: :iota, args: [nil]}}, offset]}} ->
-        if constant?(offset), do: add(iota(tensor), offset), else: tensor
-
-      _ ->
-        # Back to the shape that it had.
-        source = reshaped(operand)
-
-        if {source.shape, source.vectorized_axes} == {tensor.shape, tensor.vectorized_axes},
-          do: %{source | names: tensor.names},
-          else: tensor
+      if {source.shape, source.vectorized_axes} == {tensor.shape, tensor.vectorized_axes},
+        do: %{source | names: tensor.names},
+        else: tensor
+    else
+      {:ok, computed} -> computed
     end
   end
 
   # Elements of one part of a concatenation are that part's. Where others read other parts of few elements, as of the keys that one is
   # split into, one kernel computes all of them: a second one would take longer than storing and loading them.
-  def apply_to(%T{data: %Expr{op: :slice, args: [source | rest]}} = tensor, readers) do
-    with [starts, lengths, strides] <- rest,
+  def apply_to(%T{data: %Expr{op: :slice, args: [source | _]}} = tensor, readers) do
+    with :error <- IndexExpressions.of_indices(tensor, @few_operations),
          true <- Nx.size(source) > @few_elements or read_once?(source, readers),
          %T{data: %Expr{op: :concatenate, args: [parts, 0]}} <- reshaped(source),
-         dims = Tuple.to_list(source.shape),
-         true <- Enum.all?(starts, &is_integer/1) and Enum.all?(strides, &(&1 == 1)),
-         true <- contiguous?(lengths, dims),
-         {%T{} = part, 0} <- part(parts, offset(starts, dims)),
+         {:ok, first} <- IndexExpressions.first_index(tensor),
+         {%T{} = part, 0} <- part(parts, first),
          true <- part.type == tensor.type and Nx.size(part) == Nx.size(tensor) do
       %{tensor | data: %{tensor.data | id: make_ref(), op: :reshape, args: [part]}}
     else
+      {:ok, %T{} = computed} -> computed
       _ -> tensor
     end
   end
 
   def apply_to(%T{data: %Expr{op: op}} = tensor, readers) when op in @elementwise do
     case of_parts(tensor, readers) do
-      ^tensor -> before_transposes(tensor, readers)
+      ^tensor -> tensor |> of_indices(readers) |> before_transposes(readers)
       parts -> parts
     end
   end
@@ -113,6 +93,21 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   end
 
   def apply_to(tensor, _readers), do: tensor
+
+  # Few random numbers, which are concatenated, are computed where they are used: in less time than a kernel takes that stores them.
+  defp of_indices(%T{data: %Expr{args: args} = expr} = tensor, readers) do
+    args =
+      for arg <- args do
+        with %T{data: %Expr{op: op}} when op in [:reshape, :squeeze, :slice, :concatenate] <- arg,
+             true <- Nx.size(arg) in (@few_elements + 1)..@most_recomputed_elements,
+             true <- Nx.size(arg) == Nx.size(tensor) and read_once?(arg, readers),
+             {:ok, computed} <- IndexExpressions.of_indices(arg, @most_operations),
+             do: computed,
+             else: (_ -> arg)
+      end
+
+    %{tensor | data: %{expr | args: args}}
+  end
 
   # Whether the axes of the right operand come before those of the left one, each in their order, after those of both.
   defp swaps?(%T{shape: shape, data: %Expr{args: [left, contracted, batch | _]}}, axes) do
@@ -206,9 +201,9 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
 
   defp reshaped(tensor), do: tensor
 
-  # Whether nothing else reads the tensor, or what it is a reshape of.
+  # Whether nothing else reads the tensor, or what it is a reshape or a slice of.
   defp read_once?(%T{data: %Expr{op: op, args: [source | _]}} = tensor, readers)
-       when op in [:reshape, :squeeze],
+       when op in [:reshape, :squeeze, :slice],
        do: sole_reader?(tensor, readers) and read_once?(source, readers)
 
   defp read_once?(tensor, readers), do: sole_reader?(tensor, readers)
@@ -223,36 +218,4 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   defp constant?(%T{data: %Expr{op: :constant}, shape: {}}), do: true
   defp constant?(%T{}), do: false
   defp constant?(_option), do: false
-
-  # One index along the first axes, then some along one, then all.
-  defp contiguous?(lengths, dims) do
-    {_ones, [_some | all]} =
-      case Enum.split_while(lengths, &(&1 == 1)) do
-        {ones, []} -> {Enum.drop(ones, -1), [1]}
-        split -> split
-      end
-
-    all == Enum.take(dims, -length(all)) or all == []
-  end
-
-  defp offset(starts, dims) do
-    Enum.zip_reduce(starts, dims, 0, fn start, dim, offset -> offset * dim + start end)
-  end
-
-  # Numbers of a type that all indices fit are the same, however they are computed.
-  defp representable?({kind, bits}, count) when kind in [:s, :u], do: count <= 2 ** (bits - 1)
-  defp representable?(_type, _count), do: false
-
-  defp shifted(tensor, 0), do: iota(tensor)
-
-  defp shifted(tensor, offset) do
-    template = %{tensor | shape: {}, names: []}
-    add(iota(tensor), Expr.constant(template, offset, []))
-  end
-
-  defp iota(%T{data: expr} = tensor),
-    do: %{tensor | data: %{expr | id: make_ref(), op: :iota, args: [nil]}}
-
-  defp add(%T{data: expr} = iota, offset),
-    do: %{iota | data: %{expr | id: make_ref(), op: :add, args: [iota, offset]}}
 end
