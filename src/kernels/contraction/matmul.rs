@@ -440,13 +440,16 @@ mod tests {
         let caps = &crate::tuning::devices::h200();
         let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, padded: None }];
         for ty in [Type::F16, Type::BF16] {
-            // The smallest tile, the largest, and those with an odd number of matrices side by side.
+            // The smallest tile, the largest, those with an odd number of matrices side by side, and those of few rows and columns.
             for (a, b, sizes) in [
                 ((72, 1), (80, 1), [1, 64, 80, 72]),
                 ((1, 64), (1, 72), [1, 64, 80, 72]),
                 ((72, 1), (80, 1), [1, 4096, 4096, 72]),
                 ((72, 1), (80, 1), [1, 1024, 768, 768]),
                 ((1, 64), (1, 72), [1, 1024, 3072, 768]),
+                ((72, 1), (80, 1), [1, 16, 4096, 4096]),
+                ((72, 1), (80, 1), [1, 4096, 16, 4096]),
+                ((1, 64), (1, 72), [1, 4096, 32, 4096]),
             ] {
                 let operand = |elements| OperandShape { ty, offset: 0, elements };
                 let shape = ContractionShape {

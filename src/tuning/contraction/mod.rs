@@ -155,7 +155,7 @@ impl<'a> Chooser<'a> {
             let ty = shape.products(self.caps, is_small);
             return Ok(self.with(shape, Method::Reduction(ty)));
         }
-        let accumulator = if is_small { shape.exact(self.caps) } else { shape.ty }.compute();
+        let accumulator = shape.accumulator(self.caps, is_small);
         let elements = shape.operands.map(|operand| operand.elements);
         if self.tile.is_none()
             && let Some(tile) = PanelTile::choose(self.caps, &groups, elements, shape.inner(), accumulator)

@@ -5,6 +5,7 @@ use super::of_accumulator;
 use super::padding::{CoordinateRange, PaddedAxis};
 use crate::device::Capabilities;
 use crate::program::Type;
+use crate::program::types::Compute;
 use crate::tuning::has_matrices;
 
 /// An operand: the allocation has `elements` elements of the type, and the first of the operand is at `offset`. Allocations are
@@ -83,6 +84,13 @@ impl ContractionShape {
             Type::F64 if self.ty != Type::F64 && types.into_iter().all(is_narrow) && is_in_range => Type::F32,
             exact => exact,
         }
+    }
+
+    /// The type in which contractions of several rows and columns are added up. Sums of products of bf16 in f32 are further from the nearest bf16
+    /// than by half of its unit so rarely that doubles, which take several times as long, are not worth it.
+    pub(super) fn accumulator(&self, caps: &Capabilities, is_small: bool) -> Compute {
+        let is_bf16 = self.ty == Type::BF16 && self.operands.iter().all(|operand| operand.ty == Type::BF16);
+        if is_small && !is_bf16 { self.exact(caps) } else { self.ty }.compute()
     }
 
     /// The type in which short sums are formed.

@@ -106,6 +106,13 @@ fn cases() -> Vec<Case> {
         cases.push(matmul([F32; 3], sizes, "nn", 0));
     }
     cases.push(matmul([F32; 3], [1, 60_000, 50_000, 16], "nn", 0));
+    // Rows of a batch of tokens and of a prompt, with the matrices of models.
+    for rows in [2, 8, 32, 48, 128] {
+        for [n, k] in [[768, 768], [2304, 768], [3072, 768], [768, 3072], [4096, 4096]] {
+            cases.push(matmul([BF16; 3], [1, rows, n, k], "nn", 0));
+        }
+        cases.push(matmul([F16; 3], [1, 4096, rows, 4096], "nt", 0));
+    }
     for sizes in [[1, 64, 64, 320], [1, 2048, 2048, 1600], [1, 20, 24, 300]] {
         cases.push(split_depth(F32, sizes));
         cases.push(split_depth(F16, sizes));
