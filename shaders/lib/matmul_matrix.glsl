@@ -7,7 +7,8 @@
 // The including kernel, whose subgroups have 32 invocations, defines the tile (BM, BN, BK, WM, WN), LATE, A_ROW(i),
 // A_DEPTH(start, k), B_DEPTH(start, k), B_COLUMN(j), FIRST_STEP(start), NEXT_STEP, A_PADDED, B_PADDED, LINE_WORD(i) and
 // DEPTH_WORD(start, k), which `lib/matmul.glsl` explains, A_ALONG_K and B_ALONG_N, the directions in which elements are
-// neighbours, A_EIGHT(offset) and B_EIGHT(offset), eight neighbours in that direction as a uvec4, and STORE(i, j, value) or,
+// neighbours, A_EIGHT(offset) and B_EIGHT(offset), eight neighbours in that direction as they are stored, A_RAW and B_RAW, their types,
+// A_EIGHT_OF(raw) and B_EIGHT_OF(raw), the same as 16-bit floats in a uvec4, and STORE(i, j, value) or,
 // with C_VECTORS, STORE_VEC4(i, j, v0, v1, v2, v3). With ROLLED_STORES 1 STORE is long and should be in the kernel few times.
 
 #extension GL_KHR_cooperative_matrix : require
@@ -34,7 +35,8 @@ const uint C_MATRICES = WN / 16 % 2 == 0 ? 2 : 1, C_VEC4S = 4 * C_MATRICES, C_LI
 // The tile of A and after it that of B; in the end, matrices of C.
 shared uvec4 tiles[A_SIZE + B_SIZE];
 
-uvec4 fetched_a[A_THREAD_LOADS], fetched_b[B_THREAD_LOADS];
+A_RAW fetched_a[A_THREAD_LOADS];
+B_RAW fetched_b[B_THREAD_LOADS];
 IDX offsets_a[A_THREAD_LOADS], offsets_b[B_THREAD_LOADS];
 #if A_PADDED
 uint words_a[A_THREAD_LOADS];
@@ -81,14 +83,14 @@ void find_offsets(uint lane, IDX row, IDX column, IDX m, IDX n) {
 void fetch(uint lane, IDX start, uint count) {
   [[unroll]] for (uint t = 0; t < A_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS, k = A_ALONG_K != 0 ? DEPTH_OF(e, A_LINE) : LINE(e, A_LINE);
-    fetched_a[t] = uvec4(0);
+    fetched_a[t] = A_RAW(0);
     if ((count == BK || k < count) && A_EXISTS(t, start, k)) {
       fetched_a[t] = A_EIGHT(offsets_a[t] + A_DEPTH(start, k));
     }
   }
   [[unroll]] for (uint t = 0; t < B_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS, k = B_ALONG_N != 0 ? LINE(e, B_LINE) : DEPTH_OF(e, B_LINE);
-    fetched_b[t] = uvec4(0);
+    fetched_b[t] = B_RAW(0);
     if ((count == BK || k < count) && B_EXISTS(t, start, k)) {
       fetched_b[t] = B_EIGHT(offsets_b[t] + B_DEPTH(start, k));
     }
@@ -99,11 +101,11 @@ void fetch(uint lane, IDX start, uint count) {
 void put(uint lane) {
   [[unroll]] for (uint t = 0; t < A_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
-    tiles[LINE(e, A_LINE) * A_LINE + WITHIN(e, A_LINE)] = fetched_a[t];
+    tiles[LINE(e, A_LINE) * A_LINE + WITHIN(e, A_LINE)] = A_EIGHT_OF(fetched_a[t]);
   }
   [[unroll]] for (uint t = 0; t < B_THREAD_LOADS; t++) {
     uint e = lane + t * THREADS;
-    tiles[A_SIZE + LINE(e, B_LINE) * B_LINE + WITHIN(e, B_LINE)] = fetched_b[t];
+    tiles[A_SIZE + LINE(e, B_LINE) * B_LINE + WITHIN(e, B_LINE)] = B_EIGHT_OF(fetched_b[t]);
   }
 }
 

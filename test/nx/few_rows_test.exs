@@ -24,7 +24,9 @@ defmodule Nx.Vulkan.FewRowsTest do
 
       left = Generators.tensor({rows, depth}, type, {:integer, 0..3})
 
-      other = Generators.pick([type, {:f, 32}])
+      narrow? = type in [{:bf, 16}, {:f, 16}]
+      others = if narrow?, do: [type, {:s, 8}, {:u, 8}], else: [type, {:f, 32}]
+      other = Generators.pick(others)
       right = Generators.tensor({depth, columns}, other, {:integer, 0..3})
 
       at = Nx.tensor([[:rand.uniform(depth) - 1, :rand.uniform(columns) - 1]])

@@ -358,7 +358,32 @@ impl MatmulKernel {
     /// What cooperative matrices need, and when loads begin.
     fn matrices(&self) -> String {
         let late = u8::from(self.tile.loads_late());
-        format!("{}#define LATE {late}\n", matrix_loads(self.operand_types[0], self.index64))
+        let [a, b] = self.operand_types;
+        let float = if a.is_float() { a } else { b };
+        let mut text = format!("{}#define LATE {late}\n", matrix_loads(float, self.index64));
+        if let Some(bytes) = [a, b].into_iter().find(|ty| !ty.is_float()) {
+            text += &self.byte_loads(bytes, float);
+        }
+        text
+    }
+
+    /// `EIGHT_BYTES`, which loads eight integers of a type at once, and `eight_of_bytes`, which makes 16-bit floats of them: these have all 8 bits.
+    fn byte_loads(&self, bytes: Type, float: Type) -> String {
+        let pair = match float {
+            Type::BF16 => "(floatBitsToUint(b) & 0xffff0000u) | floatBitsToUint(a) >> 16",
+            _ => "float_to_f16(a) | float_to_f16(b) << 16",
+        };
+        format!(
+            "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly restrict buffer ByteEights {{ uvec2 v[]; }};\n\
+             #define EIGHT_BYTES(b, i) {eight}\n\
+             uint pair_of_bytes(uint bytes, uint at) {{\n\
+             \x20 float a = float({byte}(bytes << (24 - at)) >> 24), b = float({byte}(bytes << (16 - at)) >> 24);\n\
+             \x20 return {pair};\n}}\n\
+             uvec4 eight_of_bytes(uvec2 q) {{\n\
+             \x20 return uvec4(pair_of_bytes(q.x, 0), pair_of_bytes(q.x, 16), pair_of_bytes(q.y, 0), pair_of_bytes(q.y, 16));\n}}\n",
+            eight = if self.index64 { "ByteEights(uint64_t(b) + (i)).v[0]" } else { "ByteEights(b).v[(i) / 8]" },
+            byte = if bytes == Type::S8 { "int" } else { "uint" },
+        )
     }
 
     fn operand(&self, text: &mut String, name: char, ty: Type, load_as: OperandLoad) {
@@ -374,6 +399,8 @@ impl MatmulKernel {
         } else {
             ("offset".into(), format!("CAST({upper}_Vectors, p.{name}).v[({name}_base + offset + depth) / {loaded}]"))
         };
+        let [eight, raw, of_raw] =
+            if ty.is_float() { ["EIGHT", "uvec4", "raw"] } else { ["EIGHT_BYTES", "uvec2", "eight_of_bytes(raw)"] };
         let _ = writeln!(
             text,
             "layout(buffer_reference, scalar, buffer_reference_align = {}) readonly restrict buffer {upper}_Vectors \
@@ -384,12 +411,17 @@ impl MatmulKernel {
              #define {upper}_OFFSET(offset) {thread_offset}\n\
              #define {upper}_LOAD(offset, depth) {load_at}\n\
              #define {upper}_AT(offset) AT({storage}, p.{name}, {name}_base + offset)\n\
-             #define {upper}_EIGHT(offset) EIGHT(p.{name}, {name}_base + offset)\n\
+             #define {upper}_EIGHT(offset) {}(p.{name}, {name}_base + offset)\n\
+             #define {upper}_RAW {}\n\
+             #define {upper}_EIGHT_OF(raw) {}\n\
              #define {upper}_VALUE(x) ELEMENT({})",
             loaded * size,
             vector_of(storage, loaded),
             vector_of(storage, width),
             u8::from(scattered),
+            eight,
+            raw,
+            of_raw,
             convert((load(ty, "x"), ty), self.inner),
         );
     }
@@ -439,7 +471,12 @@ mod tests {
     fn kernels_of_cooperative_matrices_are_valid_without_a_device_that_has_them() {
         let caps = &crate::tuning::devices::h200();
         let axis = |dim, a, b, c| vec![Axis { dim, a, b, c, padded: None }];
-        for ty in [Type::F16, Type::BF16] {
+        for (ty, types) in [
+            (Type::F16, [Type::F16; 2]),
+            (Type::BF16, [Type::BF16; 2]),
+            (Type::BF16, [Type::BF16, Type::S8]),
+            (Type::F16, [Type::U8, Type::F16]),
+        ] {
             // The smallest tile, the largest, those with an odd number of matrices side by side, and those of few rows and columns.
             for (a, b, sizes) in [
                 ((72, 1), (80, 1), [1, 64, 80, 72]),
@@ -451,10 +488,10 @@ mod tests {
                 ((72, 1), (80, 1), [1, 4096, 16, 4096]),
                 ((1, 64), (1, 72), [1, 4096, 32, 4096]),
             ] {
-                let operand = |elements| OperandShape { ty, offset: 0, elements };
+                let operand = |ty, elements| OperandShape { ty, offset: 0, elements };
                 let shape = ContractionShape {
                     ty,
-                    operands: [operand(64 * 72), operand(72 * 80)],
+                    operands: [operand(types[0], 64 * 72), operand(types[1], 72 * 80)],
                     batch: vec![],
                     rows: axis(64, a.0, 0, 80),
                     columns: axis(80, 0, b.1, 1),
@@ -470,7 +507,7 @@ mod tests {
                 // One that is stored as vec4s, one in a loop and none.
                 for (function, rolled) in [(Some("negate"), false), (Some("tanh"), true), (None, false)] {
                     let epilogue = function.map(|name| epilogue(ty, name, rolled));
-                    check_source(caps, &MatmulKernel::new(&tiling, &groups, [ty; 2], ty, epilogue), &groups, ty);
+                    check_source(caps, &MatmulKernel::new(&tiling, &groups, types, ty, epilogue), &groups, ty);
                 }
             }
         }

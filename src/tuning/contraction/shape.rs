@@ -110,9 +110,11 @@ impl ContractionShape {
         if self.operands.iter().all(|operand| operand.ty == ty) { ty } else { of_accumulator(ty.compute(), ty) }
     }
 
-    /// Whether the device has cooperative matrices of the operands' type.
+    /// Whether the device has cooperative matrices of the operands' type. Integers of 8 bits become 16-bit floats on the way to shared memory.
     pub(super) fn has_matrices(&self, caps: &Capabilities) -> bool {
         let [a, b] = self.operands.map(|operand| operand.ty);
-        a == b && has_matrices(caps, a)
+        let is_converted = |ty: Type| matches!(ty, Type::S8 | Type::U8);
+        let ty = if is_converted(a) { b } else { a };
+        (a == b || is_converted(a) || is_converted(b)) && has_matrices(caps, ty)
     }
 }
