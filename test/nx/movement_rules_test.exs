@@ -217,6 +217,15 @@ defmodule Nx.Vulkan.MovementRulesTest do
           fn x -> Nx.concatenate([Nx.iota({40, 3}, axis: 1), squares.({40, 3}, x)]) end,
           fn x -> Nx.add(Nx.add(Nx.iota({40, 1}), Nx.iota({1, 3})), x)[[1..2]] end,
           fn x -> Nx.concatenate([squares.({100}, x), Nx.reshape(x, {1})]) end,
+          # One element has an index of its own.
+          fn x ->
+            one = Nx.add(Nx.iota({100})[[3..3]], Nx.iota({1}))
+            both = Nx.concatenate([Nx.multiply(one, squares.({80}, x)), Nx.add(one, 1)])
+            Nx.add(both, Nx.iota({81}))
+          end,
+          fn x -> Nx.add(Nx.reshape(Nx.iota({10, 10}, type: :f32), {100}), x) end,
+          fn x -> Nx.add(Nx.reshape(Nx.iota({300}, type: :u8), {3, 100}), x) end,
+          fn x -> Nx.add(Nx.iota({300}, type: :u8)[[150..299]], x) end,
           fn x -> Nx.as_type(Nx.concatenate([squares.({200}, x), squares.({90}, x)]), :u8) end
         ] do
       assert_as_evaluated(fun, [x])

@@ -53,6 +53,7 @@ defmodule Nx.Vulkan.Compiler.IndexExpressions do
   # The element of a tensor at the flat index `at`, a tensor of the shape of the whole. Of what is computed twice from one index
   # there is one expression.
   defp value(_tensor, _at, %{left: 0}), do: throw(:other)
+  defp value(%T{vectorized_axes: [_ | _]}, _at, _state), do: throw(:other)
 
   defp value(%T{data: %Expr{op: :constant}} = tensor, _at, state),
     do: {%{tensor | shape: {}, names: []}, state}
@@ -65,12 +66,16 @@ defmodule Nx.Vulkan.Compiler.IndexExpressions do
         {done, state}
 
       %{} ->
-        {done, state} = new_value(tensor, at, %{state | left: state.left - 1})
+        state = %{state | left: state.left - 1}
+        # What is broadcast has an index of its own.
+        one? = Nx.size(tensor) == 1 and Nx.size(at) > 1
+        {done, state} = if one?, do: {scalar(tensor), state}, else: new_value(tensor, at, state)
         {done, put_in(state.done[key], done)}
     end
   end
 
-  defp new_value(%T{shape: {}} = scalar, _at, state), do: {scalar, state}
+  defp scalar(%T{shape: {}} = tensor), do: tensor
+  defp scalar(tensor), do: like(:reshape, %{tensor | shape: {}, names: []}, [tensor])
 
   defp new_value(%T{data: %Expr{op: :iota, args: [axis]}, type: type} = iota, at, state) do
     if axis != nil and elem(iota.shape, axis) != Nx.size(iota), do: throw(:other)
@@ -130,17 +135,17 @@ defmodule Nx.Vulkan.Compiler.IndexExpressions do
     {like(op, at, type, args), state}
   end
 
-  defp new_value(tensor, _at, state) do
-    if Nx.size(tensor) == 1,
-      do: {like(:reshape, %{tensor | shape: {}, names: []}, [tensor]), state},
-      else: throw(:other)
-  end
+  defp new_value(_tensor, _at, _state), do: throw(:other)
 
-  defp converted(%T{type: type} = at, type, _count), do: at
+  # The index in another type. Numbers of a type that all indices fit are the same, however they are computed.
+  defp converted(%T{data: %Expr{op: :iota}} = at, type, _count), do: like(:iota, at, type, [nil])
 
-  # Numbers of a type that all indices fit are the same, however they are computed.
   defp converted(at, {kind, bits} = type, count) when kind in [:s, :u] do
-    if count <= 2 ** (bits - 1), do: like(:as_type, at, type, [at]), else: throw(:other)
+    cond do
+      count > 2 ** min(bits - 1, 32) -> throw(:other)
+      type == at.type -> at
+      true -> like(:as_type, at, type, [at])
+    end
   end
 
   defp converted(_at, _type, _count), do: throw(:other)
