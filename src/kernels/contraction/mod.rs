@@ -13,6 +13,7 @@ mod epilogue_tests;
 mod few_rows;
 mod indexing;
 mod launch;
+mod loads;
 mod matmul;
 mod padding;
 mod panels;
@@ -28,7 +29,8 @@ use crate::memory::Buffer;
 use crate::program::Type;
 pub use crate::tuning::contraction::{Axis, PaddedAxis};
 use crate::tuning::contraction::{ContractionShape, OperandShape, choose};
-pub(super) use matmul::{matrix_loads, multiply_add, shared_vector};
+pub(super) use loads::{matrix_loads, shared_vector};
+pub(super) use matmul::multiply_add;
 pub(super) use panels::{MatmulOperand, PanelResult, Panels};
 
 /// A buffer that is read from the element `offset` on.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::matmul::{MatmulKernel, vector_of};
+use super::loads::vector_of;
+use super::matmul::MatmulKernel;
 use crate::device::Capabilities;
 use crate::program::emit::{EmittedEpilogue, StoredElements, VectorInputs, assign, stored, vec4_of};
 use crate::program::epilogue::EpilogueProgram;
