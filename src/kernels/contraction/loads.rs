@@ -18,16 +18,13 @@ pub fn matrix_loads(ty: Type, index64: bool) -> String {
 
 /// `EIGHT_BYTES`, which loads eight integers of a type at once, and `eight_of_bytes`, which makes 16-bit floats of them: these have all 8 bits.
 pub(super) fn byte_loads(bytes: Type, float: Type, index64: bool) -> String {
-    let pair = match float {
-        Type::BF16 => "(floatBitsToUint(b) & 0xffff0000u) | floatBitsToUint(a) >> 16",
-        _ => "float_to_f16(a) | float_to_f16(b) << 16",
-    };
+    let bits = if float == Type::BF16 { "bf16_bits" } else { "float_to_f16" };
     format!(
         "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly restrict buffer ByteEights {{ uvec2 v[]; }};\n\
          #define EIGHT_BYTES(b, i) {eight}\n\
          uint pair_of_bytes(uint bytes, uint at) {{\n\
          \x20 float a = float({byte}(bytes << (24 - at)) >> 24), b = float({byte}(bytes << (16 - at)) >> 24);\n\
-         \x20 return {pair};\n}}\n\
+         \x20 return {bits}(a) | {bits}(b) << 16;\n}}\n\
          uvec4 eight_of_bytes(uvec2 q) {{\n\
          \x20 return uvec4(pair_of_bytes(q.x, 0), pair_of_bytes(q.x, 16), pair_of_bytes(q.y, 0), pair_of_bytes(q.y, 16));\n}}\n",
         eight = if index64 { "ByteEights(uint64_t(b) + (i)).v[0]" } else { "ByteEights(b).v[(i) / 8]" },

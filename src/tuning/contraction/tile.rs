@@ -75,19 +75,20 @@ const MATRIX_TILES: [Tile; 6] = [
 /// and the sum over the parts of k, in place of 22.
 const FEW_ROWS_MATRIX_TILES: [Tile; 3] =
     [matrix([16, 64, 128], [16, 16]), matrix([64, 16, 128], [16, 16]), matrix([64, 32, 128], [32, 16])];
+
+/// The same, for products whose workgroups take more than half of the multiprocessors and run all at once, as the 128 of 1,024 × 768 and of
+/// 1,024 × 3,072 do on an H200: 1,024 × 768 × 768 takes 11.2 µs in bf16 and not 13.2, with bias, 128 × 768 × 768 with bias and residual 8.4 and not 9.7.
+/// 1,024 × 768 × 30,522 takes 349 and not 302.
+/// Not for padded operands, whose loads need registers: ResNet-50's forward pass takes 4.5 ms with them, and not 4.2.
+const ONE_ROUND_TILES: [Tile; 3] =
+    [matrix([128, 192, 64], [64, 48]), matrix([64, 96, 128], [32, 48]), matrix([32, 32, 128], [16, 16])];
+
 /// The fewest elements along k of cooperative matrices.
 const MIN_MATRIX_DEPTH: u64 = 64;
 /// The same of products of few rows, whose tiles have deep steps.
 const MIN_FEW_ROWS_DEPTH: u64 = 256;
 /// Rows, or columns, that are not few.
 const MIN_MANY_ROWS: u64 = 64;
-
-/// The same, for products whose workgroups take more than half of the multiprocessors and run all at once, as the 128 of 1,024 × 768 and of
-/// 1,024 × 3,072 do on an H200: 1,024 × 768 × 768 takes 11.2 µs in bf16 and not 13.2, with bias, 128 × 768 × 768 with bias and residual 8.2 and not 9.7.
-/// 1,024 × 768 × 30,522 takes 349 and not 302.
-/// Not for padded operands, whose loads need registers: ResNet-50's forward pass takes 4.5 ms with them, and not 4.2.
-const ONE_ROUND_TILES: [Tile; 3] =
-    [matrix([128, 192, 64], [64, 48]), matrix([64, 96, 128], [32, 48]), matrix([32, 32, 128], [16, 16])];
 
 /// Invocations of a subgroup with cooperative matrices, and of a workgroup whose invocations are lanes.
 const LANES: u32 = MATRIX_LANES;
@@ -178,20 +179,18 @@ impl Tile {
     /// The tile of cooperative matrices for `[batch, m, n, k]`, where elements may be missing beyond padded operands, and the number of parts
     /// of k, if any fits the device.
     pub fn choose_matrix(caps: &Capabilities, padded: bool, sizes: [u64; 4]) -> Option<(Self, u64)> {
+        let [batch, m, n, k] = sizes;
+        let few = m.min(n) < MIN_MANY_ROWS;
+        let least_depth = if few { MIN_FEW_ROWS_DEPTH } else { MIN_MATRIX_DEPTH };
+        if caps.subgroup != LANES || m.max(n) < MIN_MANY_ROWS || k < least_depth || few && padded {
+            return None;
+        }
         let fits = |tile: &&Tile| {
             2 * (tile.rows + tile.columns) * (tile.depth + tile.depth / 8) <= caps.max_shared
-                && (tile.depth <= MIN_DEEP_STEP || tile.has_deep_steps(sizes[3]))
+                && (tile.depth <= MIN_DEEP_STEP || tile.has_deep_steps(k))
         };
-        let [_, m, n, k] = sizes;
-        let few = m.min(n) < MIN_MANY_ROWS;
-        if caps.subgroup != LANES || m.max(n) < MIN_MANY_ROWS || k < MIN_MATRIX_DEPTH {
-            return None;
-        }
-        if few && (padded || k < MIN_FEW_ROWS_DEPTH) {
-            return None;
-        }
         // What follows a large product is a kernel of its own.
-        let large = sizes[..3].iter().product::<u64>() > MAX_MATRIX_ELEMENTS;
+        let large = batch * m * n > MAX_MATRIX_ELEMENTS;
         // The time that a multiprocessor takes for a step goes with what it loads, and with how often it waits for the loads, and in
         // the end with what a thread stores: workgroups with the sums of the largest tile in all run at once and wait at the same
         // time. Fitted to 19 tiles of seven products with a bias in bf16 on an H200, of 128 and 1,024 rows with matrices from the
@@ -205,7 +204,7 @@ impl Tile {
             loads.saturating_add(waits.saturating_mul(wait))
         };
         let runs_at_once = |tile: &&Tile| {
-            let workgroups = sizes[0] * tile.workgroups(sizes[1], sizes[2]);
+            let workgroups = batch * tile.workgroups(m, n);
             !padded && (caps.multiprocessors / 2 + 1..=caps.multiprocessors).contains(&workgroups)
         };
         let tiles = MATRIX_TILES.iter().chain(ONE_ROUND_TILES.iter().filter(runs_at_once));
