@@ -42,6 +42,11 @@ void main() {
   a1_2_0 = uint(0);
   precise uint a1_3_0;
   a1_3_0 = uint(0);
+  begin_in_range();
+  float extremum1_0 = lowest_float();
+  float extremum1_1 = lowest_float();
+  float extremum1_2 = lowest_float();
+  float extremum1_3 = lowest_float();
   [[unroll]] for (uint k = 0; k < 4u; k++) {
   IDX first = (lane + k * LANES) * 4u;
   if (n == 0) continue;
@@ -56,28 +61,62 @@ void main() {
   float x0 = q0[0];
   precise float v0 = float(x0);
   kept0[k * 4u + 0u] = v0;
-  combine_max_key(a1_0_0, max_key(v0));
+  combine_max_in_range(extremum1_0, v0);
   }
   {
   IDX r = first + 1;
   float x0 = q0[1];
   precise float v0 = float(x0);
   kept0[k * 4u + 1u] = v0;
-  combine_max_key(a1_1_0, max_key(v0));
+  combine_max_in_range(extremum1_1, v0);
   }
   {
   IDX r = first + 2;
   float x0 = q0[2];
   precise float v0 = float(x0);
   kept0[k * 4u + 2u] = v0;
-  combine_max_key(a1_2_0, max_key(v0));
+  combine_max_in_range(extremum1_2, v0);
   }
   {
   IDX r = first + 3;
   float x0 = q0[3];
   precise float v0 = float(x0);
   kept0[k * 4u + 3u] = v0;
+  combine_max_in_range(extremum1_3, v0);
+  }
+  }
+  a1_0_0 = max_key_in_range(extremum1_0);
+  a1_1_0 = max_key_in_range(extremum1_1);
+  a1_2_0 = max_key_in_range(extremum1_2);
+  a1_3_0 = max_key_in_range(extremum1_3);
+  if (any_out_of_range()) {
+  a1_0_0 = uint(0);
+  a1_1_0 = uint(0);
+  a1_2_0 = uint(0);
+  a1_3_0 = uint(0);
+  [[unroll]] for (uint k = 0; k < 4u; k++) {
+  IDX first = (lane + k * LANES) * 4u;
+  if (n == 0) continue;
+  {
+  IDX r = first + 0;
+  precise float v0 = kept0[k * 4u + 0u];
+  combine_max_key(a1_0_0, max_key(v0));
+  }
+  {
+  IDX r = first + 1;
+  precise float v0 = kept0[k * 4u + 1u];
+  combine_max_key(a1_1_0, max_key(v0));
+  }
+  {
+  IDX r = first + 2;
+  precise float v0 = kept0[k * 4u + 2u];
+  combine_max_key(a1_2_0, max_key(v0));
+  }
+  {
+  IDX r = first + 3;
+  precise float v0 = kept0[k * 4u + 3u];
   combine_max_key(a1_3_0, max_key(v0));
+  }
   }
   }
   combine_max_key(a1_0_0, a1_1_0);
@@ -158,7 +197,7 @@ void main() {
   a4_0_0 = partial4_0[own * PARTIALS + 0];
   [[unroll]] for (uint s = 1; s < min(PARTIALS, 8u); s++) combine_sum(a4_0_0, partial4_0[own * PARTIALS + s]);
   v4 = to_f32(a4_0_0);
-  begin_quotients();
+  begin_in_range();
   [[unroll]] for (uint k = 0; k < 4u; k++) {
   IDX first = (lane + k * LANES) * 4u;
   if (n == 0) continue;

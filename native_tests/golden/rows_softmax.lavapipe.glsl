@@ -132,36 +132,6 @@ void main() {
   a4_0_0 = from_lane(a4_0_0, lane % SUBGROUP_LANES);
   precise float v4;
   v4 = to_f32(a4_0_0);
-  begin_quotients();
-  for (IDX first = lane * 4u; first < n; first += LANES * 4u) {
-  float r0_0, r0_1, r0_2, r0_3;
-  {
-  IDX r = first + 0;
-  precise float v3 = kept3[own * 1024u + uint(r)];
-  precise float v5 = nx_divide_in_range(v3, v4);
-  r0_0 = float(v5);
-  }
-  {
-  IDX r = first + 1;
-  precise float v3 = kept3[own * 1024u + uint(r)];
-  precise float v5 = nx_divide_in_range(v3, v4);
-  r0_1 = float(v5);
-  }
-  {
-  IDX r = first + 2;
-  precise float v3 = kept3[own * 1024u + uint(r)];
-  precise float v5 = nx_divide_in_range(v3, v4);
-  r0_2 = float(v5);
-  }
-  {
-  IDX r = first + 3;
-  precise float v3 = kept3[own * 1024u + uint(r)];
-  precise float v5 = nx_divide_in_range(v3, v4);
-  r0_3 = float(v5);
-  }
-  SET_VEC4(float, p.result0, (row * p.reduced + first) / 4, vec4(r0_0, r0_1, r0_2, r0_3));
-  }
-  if (any_out_of_range()) {
   for (IDX first = lane * 4u; first < n; first += LANES * 4u) {
   float r0_0, r0_1, r0_2, r0_3;
   {
@@ -189,7 +159,6 @@ void main() {
   r0_3 = float(v5);
   }
   SET_VEC4(float, p.result0, (row * p.reduced + first) / 4, vec4(r0_0, r0_1, r0_2, r0_3));
-  }
   }
   if (lane == 0 && row < p.rows) {
   }

@@ -8,6 +8,7 @@
 // Source: A. Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen" (1974).
 
 #include "lib/ops/extrema.glsl"
+#include "lib/range.glsl"
 
 int lowest_int() { return int(0x80000000); }
 int highest_int() { return 0x7fffffff; }
@@ -62,6 +63,24 @@ uint min_key(float x) { return 0xff000001u - max_key(x); }
 float of_min_key(uint key) { return of_max_key(0xff000001u - key); }
 void combine_max_key(inout uint a, uint x) { a = max(a, x); }
 void combine_min_key(inout uint a, uint x) { a = max(a, x); }
+
+// The same by the device's own operation, which may take subnormals for zeros and any operand for the extremum of a NaN and another. Out of range are infinities,
+// NaN, and extrema that are zero or subnormal.
+void combine_max_in_range(inout float a, float x) {
+  a = max(a, x);
+  precise float noted = fma(x, 0.0f, not_finite);
+  not_finite = noted;
+}
+void combine_min_in_range(inout float a, float x) {
+  a = min(a, x);
+  precise float noted = fma(x, 0.0f, not_finite);
+  not_finite = noted;
+}
+uint max_key_in_range(float a) {
+  out_of_range = out_of_range || (floatBitsToUint(a) & 0x7fffffffu) < 0x00800000u;
+  return max_key(a);
+}
+uint min_key_in_range(float a) { return 0xff000001u - max_key_in_range(a); }
 
 // Floats are compared by keys, which are the same for both zeros and for all NaN, above all others: that takes no branches.
 uint ordered_bits(float x) {

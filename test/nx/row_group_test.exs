@@ -210,6 +210,44 @@ defmodule Nx.Vulkan.RowGroupTest do
     end
   end
 
+  defn ends_by_row(x, divisors) do
+    {x / Nx.reduce_max(divisors, axes: [-1], keep_axes: true), Nx.reduce_max(x, axes: [-1]),
+     Nx.reduce_min(x, axes: [-1])}
+  end
+
+  # A GPU may take subnormals for zeros, and either operand for the larger one of a NaN and another.
+  test "quotients and extrema of rows are those of operations alone, of numbers that a device's own take for others" do
+    subnormal = :math.pow(2, -130)
+    least = :math.pow(2, -149)
+    special = [0.0, -0.0, :infinity, :neg_infinity, :nan, subnormal, -subnormal, 3.0e38, -0.75]
+
+    rows = [
+      [0.0],
+      [-0.0],
+      [0.0, -0.0],
+      [subnormal, least, -least],
+      [-subnormal, -least],
+      [-1.0, -subnormal, -3.0],
+      [1.0, subnormal],
+      [1.0, :infinity],
+      [-1.0, :neg_infinity],
+      [:neg_infinity],
+      [:nan, 1.0],
+      [1.0, -2.0]
+    ]
+
+    for length <- [5, 128, 1024], divisor <- special do
+      x = for row <- rows, do: row |> Stream.cycle() |> Enum.take(length)
+      d = for _ <- rows, do: List.duplicate(divisor, length)
+      [x, d] = for numbers <- [x, d], do: numbers |> Nx.tensor(type: :f32) |> to_device()
+      together = Nx.Vulkan.jit(&ends_by_row/2).(x, d)
+      alone = Nx.Defn.jit(&ends_by_row/2, compiler: Nx.Defn.Evaluator).(x, d)
+
+      for {result, expected} <- Enum.zip(Tuple.to_list(together), Tuple.to_list(alone)),
+          do: assert(bits(result) == bits(expected), inspect({length, divisor}))
+    end
+  end
+
   # NaN of any bits is one.
   defp bits(tensor) do
     tensor = to_binary_backend(tensor)

@@ -10,6 +10,7 @@
 #define NX_MATH_DIVIDE
 
 #include "lib/math/dd.glsl"
+#include "lib/range.glsl"
 
 #define NX_DIVIDE(T, T2, P, INF, NAN) \
   T nx_divide(T a, T b) { \
@@ -50,6 +51,18 @@ float divide_by_double(float a, float b) {
   v = is_infinity(a) && is_zero(b) ? a : v;
   return invalid ? F32_NAN : v;
 }
+// A quotient without a branch, for many elements that are divided by one number: compilers find its reciprocal once. The product is off by less than
+// 2^-50 of the quotient, and a quotient of floats is more than 2^-49 of itself from the middle of two neighbouring floats, which it never is: both round
+// alike. Out of range are subnormal a and a / b, but for a = 0, and b other than finite normal numbers.
+float nx_divide_in_range(float a, float b) {
+  precise double reciprocal = 1.0lf / double(b);
+  precise float least = max(nx_abs(b), 1.0f) * 2.3509887e-38f;
+  bool is_normal = (floatBitsToUint(b) & 0x7fffffffu) - 0x00800000u < 0x7f000000u;
+  uint last_out = is_normal ? floatBitsToUint(least) * 2u - 2u : ~0u;
+  out_of_range = out_of_range || floatBitsToUint(a) * 2u - 1u <= last_out;
+  precise double quotient = double(a) * reciprocal;
+  return float(quotient);
+}
 #ifdef HAS_FMA
 // 1 / b for |b| in [2^-60, 2^60), from an estimate that is off by an ulp at most. Where all bits of the significand are ones, its residual cannot tell
 // the two neighbours apart (Markstein's exception), and quotients of powers of two by the wrong one would be an ulp off.
@@ -72,33 +85,6 @@ float nx_divide(float a, float b) {
     return is_zero(a) ? product : quotient;
   }
   return divide_by_double(a, b);
-}
-// Quotients of many elements by one number without a branch: between begin_quotients() and any_out_of_range(), which says whether one of them may
-// be wrong. The residuals are multiplied by 2^64, and b's sign is a's, so that those of zeros keep the sign of the quotient: right for |b| in
-// [2^-60, 2^60), |a| < 2^63 and normal a and a / b, or a = 0. Larger numbers become infinities or NaN, which not_finite keeps; what is too small is
-// found by its bits. Operations on integers are few, as GPUs of compute capability 9.0 have half as many units for them (NVIDIA's CUDA C++ Programming
-// Guide, "Arithmetic Instructions").
-bool too_small = false;
-float not_finite = 0.0f;
-void begin_quotients() {
-  too_small = false;
-  not_finite = 0.0f;
-}
-bool any_out_of_range() { return too_small || is_nan(not_finite); }
-float nx_divide_in_range(float a, float b) {
-  const float scale = 18446744073709551616.0f;
-  precise float reciprocal = nx_reciprocal(b);
-  precise float divisor = nx_abs(b) * scale, inverse = nx_abs(reciprocal) * -5.421010862427522e-20f;
-  precise float least = max(nx_abs(b), 1.0f) * 2.3509887e-38f;
-  uint least_bits = floatBitsToUint(b) * 2u - 0x43000000u < 0x78000000u ? floatBitsToUint(least) * 2u : ~0u;
-  precise float scaled = a * (is_negative(b) ? -scale : scale);
-  precise float product = a * reciprocal;
-  precise float corrected = fma(fma(divisor, product, -scaled), inverse, product);
-  precise float quotient = fma(fma(divisor, corrected, -scaled), inverse, corrected);
-  too_small = too_small || floatBitsToUint(a) * 2u - 1u < least_bits;
-  precise float kept = fma(quotient, 0.0f, not_finite);
-  not_finite = kept;
-  return quotient;
 }
 #else
 float nx_divide(float a, float b) { return divide_by_double(a, b); }

@@ -52,13 +52,18 @@ impl Accumulator {
         Some(Self { parts, results, ..one })
     }
 
+    /// `max` or `min` for one that accumulates keys of floats.
+    pub(super) fn extremum(&self) -> Option<&'static str> {
+        match self.name {
+            "max_key" => Some("max"),
+            "min_key" => Some("min"),
+            _ => None,
+        }
+    }
+
     /// The same of a reduction of `element`s that accumulates them and no keys of them.
     pub(super) fn without_keys(self, element: Compute) -> Self {
-        let name = match self.name {
-            "max_key" => "max",
-            "min_key" => "min",
-            _ => return self,
-        };
+        let Some(name) = self.extremum() else { return self };
         Self { name, parts: SmallVec::from_slice(&[element]), ..self }
     }
 

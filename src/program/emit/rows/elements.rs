@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::super::expression::Value;
 use super::super::values::{immediate, load, stored as stored_value};
 use super::super::vec4_of;
-use super::{KeptValues, Pass, RowEmitter, SHARED_ROW, shared_element};
+use super::{KeptValues, Pass, RowAccumulator, RowEmitter, SHARED_ROW, shared_element};
 use crate::program::Node;
 
 impl RowEmitter<'_> {
@@ -40,12 +40,25 @@ impl RowEmitter<'_> {
     /// The loop of a pass over the elements. `before` are the values that passes before have kept, to which this one adds its own.
     pub(super) fn step(&self, text: &mut String, pass: &Pass, before: &mut BTreeSet<usize>) {
         let values = self.leading_to(&pass.roots, |value| before.contains(&value));
-        if !values.difference(before).any(|&value| self.divides_in_range(value)) {
+        let divides = values.difference(before).any(|&value| self.divides_in_range(value));
+        let extrema: Vec<_> = pass.accumulators.iter().filter(|own| self.has_extremum_in_range(own)).collect();
+        if !divides && extrema.is_empty() {
             self.elements(text, pass, before, false);
             return;
         }
-        text.push_str("  begin_quotients();\n");
-        self.elements(text, pass, &mut before.clone(), true);
+        text.push_str("  begin_in_range();\n");
+        for own in &extrema {
+            (0..self.width()).for_each(|c| own.declare_extremum(text, c));
+        }
+        // Quotients that are out of range are not kept.
+        let exact = before.clone();
+        self.elements(text, pass, before, true);
+        if divides {
+            *before = exact;
+        }
+        for own in &extrema {
+            (0..self.width()).for_each(|c| own.set_key(text, c));
+        }
         text.push_str("  if (any_out_of_range()) {\n");
         for own in pass.accumulators {
             (0..self.width()).for_each(|c| own.start(text, c));
@@ -60,11 +73,16 @@ impl RowEmitter<'_> {
         let caps = self.emitter.caps;
         let by_row = |node: &Node| node.op.name == "divide" && !self.sound.of_element[node.args[1]];
         let divides = |node: &Node| by_row(node) && !self.emitter.divides_in_double(node);
-        caps.fast_float64 && caps.fma && self.glsl(value) == "float" && self.node(value).is_some_and(divides)
+        caps.fast_float64 && !caps.cpu && self.glsl(value) == "float" && self.node(value).is_some_and(divides)
+    }
+
+    /// Whether a GPU finds the extremum of floats by its own operation, in place of the four on integers that keys take.
+    fn has_extremum_in_range(&self, own: &RowAccumulator) -> bool {
+        !self.emitter.caps.cpu && own.accumulator.extremum().is_some()
     }
 
     /// The loop itself: the values that lead to the roots, what they add to the accumulators and, in the last pass, the results. With `in_range`
-    /// it divides without branches, and `any_out_of_range()` says afterwards whether a quotient may be wrong.
+    /// it has no branches, and `any_out_of_range()` says afterwards whether a quotient or an extremum may be wrong.
     fn elements(&self, text: &mut String, pass: &Pass, before: &mut BTreeSet<usize>, in_range: bool) {
         let known = before.clone();
         let values = self.leading_to(&pass.roots, |value| known.contains(&value));
@@ -104,7 +122,9 @@ impl RowEmitter<'_> {
             let own: Vec<usize> = self.emitter.strided().into_iter().filter(|&v| self.sound.varying[v]).collect();
             self.add_row_axes(text, "r", &own);
             self.element_values(text, &values, &known, before, (c, in_range));
-            pass.accumulators.iter().for_each(|own| self.combine_element(text, own, c));
+            for own in pass.accumulators {
+                self.combine_element(text, own, (c, in_range && self.has_extremum_in_range(own)));
+            }
             for (position, value) in &outputs {
                 let ty = self.program().type_of(*value);
                 let _ = writeln!(text, "  r{position}_{c} = {};", stored_value(ty, (format!("v{value}"), ty)));

@@ -28,6 +28,18 @@ impl RowAccumulator<'_> {
         let _ = writeln!(text, "  {start}");
     }
 
+    /// Declares the `c`-th extremum of elements that are in range.
+    pub(super) fn declare_extremum(&self, text: &mut String, c: u32) {
+        let start = if self.accumulator.extremum() == Some("max") { "lowest_float()" } else { "highest_float()" };
+        let _ = writeln!(text, "  float extremum{}_{c} = {start};", self.value);
+    }
+
+    /// Makes the `c`-th accumulator that of the `c`-th extremum.
+    pub(super) fn set_key(&self, text: &mut String, c: u32) {
+        let (value, name) = (self.value, self.accumulator.extremum().unwrap_or_default());
+        let _ = writeln!(text, "  a{value}_{c}_0 = {name}_key_in_range(extremum{value}_{c});");
+    }
+
     fn set_last_wins(&self, text: &mut String) {
         if let Node { attribute: Attribute::Arg { last, .. }, .. } = self.node {
             let _ = writeln!(text, "  last_wins = {last};");
@@ -36,11 +48,15 @@ impl RowAccumulator<'_> {
 }
 
 impl RowEmitter<'_> {
-    /// Adds what an element contributes to the `c`-th accumulator.
-    pub(super) fn combine_element(&self, text: &mut String, own: &RowAccumulator, c: u32) {
+    /// Adds what an element contributes to the `c`-th accumulator or, with `in_range`, to the `c`-th extremum.
+    pub(super) fn combine_element(&self, text: &mut String, own: &RowAccumulator, (c, in_range): (u32, bool)) {
         let Some((reduction, element)) = self.program().reduction_of(own.node) else { return };
         let (argument, accumulator) = (own.node.args[0], &own.accumulator);
         let contributed = convert((format!("v{argument}"), self.program().type_of(argument)), element);
+        if let Some(name) = accumulator.extremum().filter(|_| in_range) {
+            let _ = writeln!(text, "  combine_{name}_in_range(extremum{}_{c}, {contributed});", own.value);
+            return;
+        }
         let contributed = accumulator.contribution(contributed);
         let second = match reduction {
             _ if accumulator.parts.len() < 2 => String::new(),
