@@ -64,6 +64,7 @@ defmodule Nx.Vulkan.Compiler do
     LoopUnrolling,
     Simplification,
     SingleBlock,
+    SlicePropagation,
     TraceCache
   }
 
@@ -179,6 +180,7 @@ defmodule Nx.Vulkan.Compiler do
       expr
       |> HookValue.wrap()
       |> LoopUnrolling.unroll()
+      |> SlicePropagation.propagate()
       |> Simplification.simplify()
       |> Fusion.fuse()
 
