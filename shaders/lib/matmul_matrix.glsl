@@ -16,10 +16,10 @@
 #extension GL_KHR_shader_subgroup_basic : require
 
 // Tiles lie in shared memory in the direction in which elements are neighbours in memory. Along k a line has BK elements of
-// 128 / BK rows, or columns, with a stride of 16. Eight more elements let lines begin in different banks.
-const uint ROWS_IN_LINE = 128 / BK;
-const uint A_LINE = (A_ALONG_K != 0 ? 128 : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM / ROWS_IN_LINE : BK;
-const uint B_LINE = (B_ALONG_N != 0 ? BN : 128) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN / ROWS_IN_LINE;
+// one row, or column, or of several with a stride of 16 that make 128. Eight more elements let lines begin in different banks.
+const uint LINE_ELEMENTS = max(128, BK), ROWS_IN_LINE = LINE_ELEMENTS / BK;
+const uint A_LINE = (A_ALONG_K != 0 ? LINE_ELEMENTS : BM) / 8 + 1, A_LINES = A_ALONG_K != 0 ? BM / ROWS_IN_LINE : BK;
+const uint B_LINE = (B_ALONG_N != 0 ? BN : LINE_ELEMENTS) / 8 + 1, B_LINES = B_ALONG_N != 0 ? BK : BN / ROWS_IN_LINE;
 const uint A_SIZE = A_LINE * A_LINES, B_SIZE = B_LINE * B_LINES;
 const uint SUBGROUP_COLUMNS = BN / WN, SUBGROUPS = BM / WM * SUBGROUP_COLUMNS, LANES = 32, THREADS = LANES * SUBGROUPS;
 const uint A_THREAD_LOADS = BM * BK / 8 / THREADS, B_THREAD_LOADS = BN * BK / 8 / THREADS;
