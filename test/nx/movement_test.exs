@@ -34,6 +34,22 @@ defmodule Nx.Vulkan.MovementTest do
     end
   end
 
+  test "a slice of all elements is the tensor itself, wherever it starts" do
+    for {shape, starts} <- [{{1}, [3]}, {{4, 1, 5}, [0, 7, 2]}, {{2, 3}, [Nx.tensor(1), 0]}] do
+      tensor = to_device(Generators.tensor(shape, {:f, 32}, :moderate))
+      lengths = Tuple.to_list(shape)
+      slice = &Nx.slice(&1, starts, lengths)
+      assert slice.(tensor).data == tensor.data
+
+      for result <- [
+            slice.(tensor),
+            Nx.Vulkan.jit(slice).(tensor),
+            Nx.Vulkan.jit(&slice.(Nx.add(&1, 0))).(tensor)
+          ],
+          do: assert_same(result, Nx.backend_copy(tensor, Nx.BinaryBackend), :slice)
+    end
+  end
+
   test "slice with starts that are tensors, clamped" do
     tensor = Generators.tensor({4, 5}, {:f, 32}, :any)
 

@@ -54,6 +54,10 @@ defmodule Nx.Vulkan.Backend.Movement do
   def reverse(out, %T{shape: from} = tensor, axes),
     do: view(:reverse, [tensor, axes], out, tensor, reverse_view(from, strides(from), axes))
 
+  # Of a whole axis each start is the first index.
+  def slice(%T{shape: shape} = out, %T{shape: shape} = tensor, _starts, _lengths, _steps),
+    do: share(out, tensor)
+
   def slice(out, %T{shape: from} = tensor, starts, lengths, steps) do
     {offset, strides, indices, chosen} = slice_view(from, strides(from), starts, lengths, steps)
     args = [tensor, starts, lengths, steps]

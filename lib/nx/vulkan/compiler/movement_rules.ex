@@ -41,6 +41,20 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
     end
   end
 
+  # Of a whole axis each start is the first index.
+  def apply_to(
+        %T{
+          shape: shape,
+          vectorized_axes: vectorized_axes,
+          data: %Expr{
+            op: :slice,
+            args: [%T{shape: shape, vectorized_axes: vectorized_axes} = source | _]
+          }
+        } = tensor,
+        _readers
+      ),
+      do: %{source | names: tensor.names}
+
   # Elements of one part of a concatenation are that part's. Where others read other parts of few elements, as of the keys that one is
   # split into, one kernel computes all of them: a second one would take longer than storing and loading them.
   def apply_to(%T{data: %Expr{op: :slice, args: [source | _]}} = tensor, readers) do
