@@ -476,8 +476,10 @@ impl Recorder {
         let idle = || self.open_batches == 0 && self.timeline.reached(self.submitted().saturating_sub(1));
         let full = if self.open_batches > 0 { MAX_BATCH_COMMANDS } else { max_commands(self.since_wait) };
         if self.commands >= full || due && idle() {
-            // The device, which the host waited for, starts sooner where no other thread has to wake up.
-            self.submit(large || self.since_wait == 0)?;
+            // The device, which the host waited for, starts sooner where no other thread has to wake up, and a few large commands are encoded in
+            // less time than that takes.
+            let few = large && self.commands < MIN_BATCH_COMMANDS;
+            self.submit(few || self.since_wait == 0)?;
         }
         Ok(())
     }
