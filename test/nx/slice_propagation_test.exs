@@ -78,7 +78,8 @@ defmodule Nx.Vulkan.SlicePropagationTest do
       end
 
     for {names, axes, also} <- single ++ drawn do
-      ranges = for axis <- axes, do: {axis, Enum.random(1..2), Enum.random(1..2)}
+      # Slices that would go beyond the end begin earlier.
+      ranges = for axis <- axes, do: {axis, Enum.random(1..9), Enum.random(1..2)}
       {before, later} = Enum.split(names, div(length(names), 2))
       apply_steps = fn t, w, names -> Enum.reduce(names, t, &@steps[&1].(&2, w)) end
       slice = fn {axis, start, length}, t -> Nx.slice_along_axis(t, start, length, axis: axis) end

@@ -1,8 +1,8 @@
 defmodule Nx.Vulkan.Compiler.SlicePropagation do
   @moduledoc false
   # Computes no more of a tensor than what is read of it: where all that read a tensor read one and the same range of
-  # an axis, as the head of a language model reads the last position of a prompt, its operands are sliced in its place, and theirs in turn. It
-  # computes nothing twice, and changes nothing else: expressions that become equal are
+  # an axis, as the head of a language model reads the last position of a prompt, its operands are sliced in its place,
+  # and theirs in turn. It computes nothing twice, and changes nothing else: expressions that become equal are
   # `Nx.Vulkan.Compiler.Simplification`'s. Loops and functions have scopes of their own, which stay as they are.
 
   alias Nx.Defn.{Composite, Expr, Tree}
@@ -71,9 +71,10 @@ defmodule Nx.Vulkan.Compiler.SlicePropagation do
     with true <- source.vectorized_axes == [] and Enum.all?(starts, &is_integer/1),
          true <- Enum.all?(strides, &(&1 == 1)),
          axes = Enum.zip([0..(length(dims) - 1)//1, starts, lengths, dims]),
-         [{axis, start, length, _dim}] <-
+         [{axis, start, length, dim}] <-
            for({_, _, length, dim} = axis <- axes, length < dim, do: axis) do
-      {source, {axis, start, length}}
+      # Nx moves a slice that would go beyond the end.
+      {source, {axis, start |> max(0) |> min(dim - length), length}}
     else
       _ -> nil
     end
