@@ -5,7 +5,9 @@
 //
 // The kernel defines what sort/key.glsl asks for, THREADS, ITEMS (the elements of a thread at once), ROOM (a power of two,
 // at least THREADS and THREADS * ITEMS + p.keep), and WRITE(to, from, i): element i of the row goes there. With ONE_SUBGROUP a
-// workgroup is one subgroup.
+// workgroup is one subgroup. With MERGED the last workgroup of a row that is done selects from what all have left: LEFT(i) is
+// an element of that and ARRIVALS(row) the number of workgroups that are done, both coherent, and WRITE_MERGED(to, from) takes
+// what was left to the result, whose rows alternate by p.inner_merged.
 
 #include "lib/sort/key.glsl"
 
@@ -44,7 +46,17 @@ void gather(bool has, RAW key, uint i, inout uint count) {
 }
 #endif
 
-RAW key_at(IDX row, uint i) { return key_of(RAW(AT(STORED, p.source, position(row, i, p.inner, p.n)))); }
+#ifdef MERGED
+bool merging = false;
+shared bool is_last;
+#endif
+
+RAW key_at(IDX row, uint i) {
+#ifdef MERGED
+  if (merging) return key_of(RAW(LEFT(position(row, i, 1, p.pieces * p.keep))));
+#endif
+  return key_of(RAW(AT(STORED, p.source, position(row, i, p.inner, p.n))));
+}
 
 bool before(RAW a, uint i, RAW b, uint j) { return key_less(a, b) || (a == b && i < j); }
 
@@ -75,13 +87,9 @@ void sort(uint thread, uint count) {
   BARRIER();
 }
 
-void main() {
-  IDX group = workgroup();
-  if (group >= p.groups) return;
-  uint thread = INVOCATION, n = uint(p.n), keep = uint(p.keep), pieces = uint(p.pieces);
-  IDX row = group / p.pieces;
-  uint piece = uint(group % p.pieces), some = n / pieces, more = n % pieces;
-  uint begin = piece * some + min(piece, more), end = begin + some + uint(piece < more);
+// Sorts the elements from `begin` to `end` of a row, up to the first `keep`, to the front of `indices`.
+void select(IDX row, uint begin, uint end, uint keep) {
+  uint thread = INVOCATION;
   // What comes behind these is not among the first.
   RAW bound = LAST;
   uint bound_index = ~0u;
@@ -127,8 +135,42 @@ void main() {
     }
     BARRIER();
   }
-  for (uint i = thread; i < keep; i += THREADS) {
-    uint from = indices[i];
-    WRITE(position(row, piece * keep + i, p.inner_to, p.pieces * p.keep), position(row, from, p.inner, p.n), from);
+}
+
+void main() {
+  IDX group = workgroup();
+  if (group >= p.groups) return;
+  uint thread = INVOCATION, n = uint(p.n), keep = uint(p.keep), pieces = uint(p.pieces);
+  IDX row = group / p.pieces;
+  uint piece = uint(group % p.pieces), some = n / pieces, more = n % pieces;
+  uint begin = piece * some + min(piece, more), end = begin + some + uint(piece < more);
+  // The text of select stands once, as drivers take long for it.
+  while (true) {
+    select(row, begin, end, keep);
+#ifdef MERGED
+    if (merging) {
+      for (uint i = thread; i < keep; i += THREADS) {
+        WRITE_MERGED(position(row, i, p.inner_merged, p.keep), position(row, indices[i], 1, p.pieces * p.keep));
+      }
+      return;
+    }
+#endif
+    for (uint i = thread; i < keep; i += THREADS) {
+      uint from = indices[i];
+      WRITE(position(row, piece * keep + i, p.inner_to, p.pieces * p.keep), position(row, from, p.inner, p.n), from);
+    }
+#ifdef MERGED
+    memoryBarrierBuffer();
+    barrier();
+    if (thread == 0u) is_last = atomicAdd(ARRIVALS(row), 1u) == pieces - 1u;
+    barrier();
+    if (!is_last) return;
+    memoryBarrierBuffer();
+    merging = true;
+    begin = 0u;
+    end = pieces * keep;
+#else
+    return;
+#endif
   }
 }

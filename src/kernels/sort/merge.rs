@@ -46,7 +46,7 @@ impl KernelSpec for MergeSortKernel {
     fn source(&self, caps: &Capabilities, parameters: &str) -> String {
         format!(
             "{head}#define THREADS {SORT_THREADS}u\n#define ITEMS {items}u\n#include \"lib/sort/merge.glsl\"\n",
-            head = self.elements.head(caps, parameters, SORT_THREADS, Some(self.moves)),
+            head = self.elements.head(caps, parameters, SORT_THREADS, [Some(self.moves), None]),
             items = self.items,
         )
     }

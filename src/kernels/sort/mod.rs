@@ -153,9 +153,15 @@ impl SortElements {
     }
 
     /// The start of a kernel of `threads` threads up to its own definitions: with WRITE, which moves an element and its index,
-    /// where it moves any.
-    fn head(&self, caps: &Capabilities, parameters: &str, threads: u32, moves: Option<SortMoves>) -> String {
-        let indices = moves.and_then(|moves| moves.indices).unwrap_or(Type::U32);
+    /// where it moves any. Where the last workgroup of a row merges what all of them have left of it, it writes `merged`.
+    fn head(
+        &self,
+        caps: &Capabilities,
+        parameters: &str,
+        threads: u32,
+        [moves, merged]: [Option<SortMoves>; 2],
+    ) -> String {
+        let indices = merged.or(moves).and_then(|moves| moves.indices).unwrap_or(Type::U32);
         let storages = [self.stored, "uint", indices.storage()];
         let mut text = head(caps, self.index64, &storages, &[Compute::Uint, indices.compute()], parameters);
         text += &format!(
@@ -168,13 +174,34 @@ impl SortElements {
         let Some(moves) = moves else { return text };
         text += "#define WRITE(to, from, i) {";
         if moves.values {
-            text += &format!(" AT({0}, p.values, to) = AT({0}, p.source, from);", self.stored);
+            let value = if merged.is_some() { "LEFT(to)".into() } else { format!("AT({}, p.values, to)", self.stored) };
+            text += &format!(" {value} = AT({}, p.source, from);", self.stored);
         }
         if let Some(ty) = moves.indices {
             let index = if moves.reads_indices { "(AT(uint, p.source_indices, from))" } else { "(i)" };
-            text += &format!(" {};", assign(ty, "indices", "to", (index.into(), Type::U32)));
+            text += &match merged {
+                Some(_) => format!(" LEFT_INDEX(to) = uint{index};"),
+                None => format!(" {};", assign(ty, "indices", "to", (index.into(), Type::U32))),
+            };
         }
-        text + " }\n"
+        text + " }\n" + &merged.map_or_else(String::new, |merged| self.merging(merged))
+    }
+
+    /// What `sort/select.glsl` asks for with MERGED.
+    fn merging(&self, moves: SortMoves) -> String {
+        let stored = self.stored;
+        let block = |ty: &str| format!("layout(buffer_reference, scalar) coherent buffer Left_{ty} {{ {ty} v[]; }};\n");
+        let blocks = if stored == "uint" { block("uint") } else { block("uint") + &block(stored) };
+        let values =
+            if moves.values { format!(" AT({stored}, p.merged_values, to) = LEFT(from);") } else { String::new() };
+        let indices = moves.indices.map_or_else(String::new, |ty| {
+            format!(" {};", assign(ty, "merged_indices", "to", ("LEFT_INDEX(from)".into(), Type::U32)))
+        });
+        format!(
+            "{blocks}#define MERGED\n#define LEFT(i) CAST(Left_{stored}, p.values).v[i]\n\
+             #define LEFT_INDEX(i) CAST(Left_uint, p.indices).v[i]\n#define ARRIVALS(row) CAST(Left_uint, p.arrivals).v[row]\n\
+             #define WRITE_MERGED(to, from) {{{values}{indices} }}\n"
+        )
     }
 }
 
@@ -237,16 +264,20 @@ impl<'a> SortStep<'a> {
 
     /// The parameters that WRITE uses.
     fn buffers(&self, params: &mut Params<'a>) {
-        let stored = self.sort.stored();
-        params.read(self.source, stored, "source");
+        params.read(self.source, self.sort.stored(), "source");
         if let Some(indices) = self.source_indices {
             params.read(indices, "uint", "source_indices");
         }
+        self.results(params, ["values", "indices"]);
+    }
+
+    /// What it writes, by these names.
+    fn results(&self, params: &mut Params<'a>, [values_name, indices_name]: [&'static str; 2]) {
         if let Some(values) = self.values {
-            params.write(values, stored, "values");
+            params.write(values, self.sort.stored(), values_name);
         }
         if let Some((indices, ty)) = self.indices.zip(self.index_type()) {
-            params.write(indices, ty.storage(), "indices");
+            params.write(indices, ty.storage(), indices_name);
         }
     }
 

@@ -108,7 +108,7 @@ impl KernelSpec for RadixKernel {
             RadixStage::Sums => ("SUMS", None),
             RadixStage::Scatter(moves) => ("SCATTER", Some(moves)),
         };
-        let head = self.elements.head(caps, parameters, self.method.threads(), moves);
+        let head = self.elements.head(caps, parameters, self.method.threads(), [moves, None]);
         match self.method {
             RadixMethod::Lanes { threads } => {
                 format!("{head}#define {name}\n#define LANES {threads}u\n#include \"lib/sort/radix_lanes.glsl\"\n")
