@@ -154,6 +154,10 @@ defmodule Nx.Vulkan.Catalogue do
   @spec fetch(atom()) :: {:ok, Operation.t()} | :error
   def fetch(name), do: Map.fetch(@by_name, name)
 
+  @doc "The names of the operations that compute an element of their result from those at its place in the operands."
+  @spec elementwise() :: [atom()]
+  def elementwise, do: names(family: :elementwise, entry: :callback) ++ names(family: :bitcast)
+
   @doc "The names of the operations whose fields have these values."
   @spec names(keyword()) :: [atom()]
   def names(fields) do

@@ -47,8 +47,7 @@ defmodule Nx.Vulkan.Compiler.Fusion do
 
   @views Catalogue.names(family: :view)
   @reductions Catalogue.names(family: :reduction)
-  @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
-                 Catalogue.names(family: :creation) ++ Catalogue.names(family: :bitcast)
+  @elementwise Catalogue.elementwise() ++ Catalogue.names(family: :creation)
   @compute_bound Catalogue.names(cost: :compute_bound)
   @divisions [:divide, :quotient, :remainder]
 

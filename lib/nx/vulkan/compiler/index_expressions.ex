@@ -8,8 +8,7 @@ defmodule Nx.Vulkan.Compiler.IndexExpressions do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
 
-  @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
-                 Catalogue.names(family: :bitcast)
+  @elementwise Catalogue.elementwise()
 
   @doc """
   The tensor as operations on its flat indices and scalars alone, at most so many. Its movements become operations, too.

@@ -10,8 +10,7 @@ defmodule Nx.Vulkan.Compiler.MovementRules do
   alias Nx.Vulkan.Catalogue
   alias Nx.Vulkan.Compiler.IndexExpressions
 
-  @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
-                 Catalogue.names(family: :bitcast)
+  @elementwise Catalogue.elementwise()
 
   # Elements that take a kernel no longer than one.
   @few_elements 64

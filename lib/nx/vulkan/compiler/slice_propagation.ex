@@ -9,9 +9,8 @@ defmodule Nx.Vulkan.Compiler.SlicePropagation do
   alias Nx.Tensor, as: T
   alias Nx.Vulkan.Catalogue
 
-  @elementwise Catalogue.names(family: :elementwise, entry: :callback) ++
-                 Catalogue.names(family: :bitcast)
-  @reductions [:sum, :product, :reduce_max, :reduce_min, :all, :any]
+  @elementwise Catalogue.elementwise()
+  @reductions Catalogue.names(family: :reduction) -- [:argmax, :argmin]
 
   @doc "The definition's expression, a tensor or a container of tensors, with slices nearer to its inputs."
   @spec propagate(Nx.Container.t()) :: Nx.Container.t()

