@@ -223,7 +223,7 @@ fn compute(cx: &Context, (name, ty, attribute): (&str, Type, Attribute), operand
     };
     let allocations = operands.iter().map(|operand| operand.allocation()).collect::<Result<Vec<_>, _>>()?;
     let operand = |(allocation, operand): (_, &&Buffer)| Operand::Buffer(allocation, operand.len());
-    let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(operands).map(operand).collect();
+    let operands: Vec<_> = allocations.iter().zip(operands).map(operand).collect();
     fusion::run(cx, &program, &operands)
 }
 

@@ -126,7 +126,7 @@ fn with_inputs<T>(
     let program = Program { inputs: decoded, nodes: nodes.into(), shape: shape.into(), output: None };
     let allocations = inputs.iter().map(|input| input.0.allocation()).collect::<Result<Vec<_>, _>>()?;
     let operand = |(allocation, input): (_, &(&Buffer, _))| Operand::Buffer(allocation, input.0.len());
-    let operands: Vec<_> = allocations.iter().map(|allocation| &**allocation).zip(inputs).map(operand).collect();
+    let operands: Vec<_> = allocations.iter().zip(inputs).map(operand).collect();
     run(&program, &operands)
 }
 

@@ -54,6 +54,8 @@ pub(super) struct CapturedLaunch {
     pub in_place: SmallVec<[(Index, Index); 2]>,
     /// Whether the kernel does nothing but copy the one in `in_place`.
     pub copies: bool,
+    /// Of `writes` those whose contents from before are lost.
+    pub overwritten: SmallVec<[Index; 1]>,
     /// The operations whose indices the kernel checks.
     pub checked: SmallVec<[Arc<CheckedIndices>; 1]>,
     /// The launch's arithmetic operations.
@@ -77,6 +79,7 @@ impl CapturedCommand {
                 launch.reads.iter_mut().chain(&mut launch.writes).for_each(renumber);
                 launch.bindings.iter_mut().for_each(|binding| renumber(&mut binding.0));
                 launch.in_place.iter_mut().for_each(|(read, written)| [read, written].into_iter().for_each(renumber));
+                launch.overwritten.iter_mut().for_each(renumber);
                 for (_, slot) in &mut launch.slots {
                     if let Slot::Address(index) = slot {
                         renumber(index);
@@ -254,6 +257,7 @@ impl Capture {
         let bindings = params.bindings().iter().map(binding).collect::<Result<_, _>>()?;
         let in_place = params.may_be_in_place().map(|(read, written)| Ok((self.known(read)?, self.known(written)?)));
         let in_place = in_place.collect::<Result<_, _>>()?;
+        let overwritten = params.overwritten().iter().map(|&id| self.known(id)).collect::<Result<_, _>>()?;
         let copies = params.is_copy();
         let checked = params.checked().iter().map(|&operation| operation.clone()).collect();
         Ok(CapturedLaunch {
@@ -266,6 +270,7 @@ impl Capture {
             bindings,
             in_place,
             copies,
+            overwritten,
             checked,
             operations: params.counted_operations(),
         })
@@ -317,6 +322,9 @@ impl Capture {
             let inner = |index: &Index| index.checked_sub(operands);
             *needed = checks || writes.iter().any(|write| inner(write).is_none_or(|write| read[write]));
             if *needed {
+                // What was written there before is for those alone that read it before.
+                let overwritten = command.launch().map(|launch| &launch.overwritten[..]).unwrap_or_default();
+                overwritten.iter().filter_map(inner).for_each(|index| read[index] = false);
                 reads.iter().filter_map(inner).for_each(|index| read[index] = true);
             }
         }

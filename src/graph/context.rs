@@ -23,7 +23,7 @@ const CACHE_EXCEEDED_BYTES: u64 = 64 << 20;
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// A buffer and its size in bytes.
-    Buffer(&'a AllocationHandle, u64),
+    Buffer(&'a Arc<AllocationHandle>, u64),
     /// One value.
     Scalar {
         /// The operand's position in the call.
@@ -43,7 +43,7 @@ impl<'a> Operand<'a> {
     }
 
     /// The handle of the buffer's allocation; `None` for a value.
-    pub fn handle(&self) -> Option<&'a AllocationHandle> {
+    pub fn handle(&self) -> Option<&'a Arc<AllocationHandle>> {
         match self {
             Self::Buffer(handle, _) => Some(handle),
             Self::Scalar { .. } => None,
@@ -217,8 +217,13 @@ impl<'a> Context<'a> {
 
     /// Says what the contents of an allocation were just computed from, which later kernels of a recording may read in place of it: its own kernel
     /// is left out of the graph where all do.
-    pub fn set_producer(&self, allocation: &Allocation, producer: Arc<impl Any + Send + Sync>) {
-        self.captured(|capture| capture.set_producer(allocation, producer));
+    pub fn set_producer(&self, allocation: &Allocation, producer: impl Any + Send + Sync) {
+        self.captured(|capture| capture.set_producer(allocation, Arc::new(producer)));
+    }
+
+    /// Whether the commands are captured, and later calls may ask for a producer.
+    pub fn is_captured(&self) -> bool {
+        self.capture.is_some()
     }
 
     /// What the contents of an allocation were computed from, where that is a `T`.

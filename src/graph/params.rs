@@ -122,6 +122,7 @@ pub struct Params<'a> {
     checked: SmallVec<[&'a Arc<CheckedIndices>; 1]>,
     /// Pairs of what is read and what is written.
     in_place: SmallVec<[(u64, u64); 4]>,
+    overwritten: SmallVec<[u64; 1]>,
     bindings: SmallVec<[(&'a Allocation, u64); 4]>,
     copies: bool,
     operations: u64,
@@ -251,6 +252,11 @@ impl<'a> Params<'a> {
         self.in_place.push((read.id, written.id));
     }
 
+    /// Says of a buffer that was given by `write` that the kernel writes again all that earlier commands have written there.
+    pub fn overwrites(&mut self, written: &Allocation) {
+        self.overwritten.push(written.id);
+    }
+
     /// Says that the kernel writes nothing but the elements of the buffer that [`Params::in_place`] names.
     pub fn copies(&mut self) {
         self.copies = true;
@@ -272,6 +278,11 @@ impl<'a> Params<'a> {
         let count = |id: u64| self.reads.iter().filter(|read| read.id == id).count();
         let named = |pair: (u64, u64)| self.in_place.iter().filter(|&&named| named == pair).count();
         self.in_place.iter().copied().filter(move |&pair| count(pair.0) == named(pair))
+    }
+
+    /// The identities of allocations whose contents from before are lost.
+    pub(crate) fn overwritten(&self) -> &[u64] {
+        &self.overwritten
     }
 
     /// Whether the kernel copies the elements of one buffer to the same indices of another.

@@ -49,7 +49,7 @@ pub(super) fn gpu_of_operands(
     device: Option<usize>,
     blocking: Blocking,
 ) -> Attempt<&'static Gpu> {
-    gpu_of(operands.iter().filter_map(Operand::handle), device, blocking)
+    gpu_of(operands.iter().filter_map(Operand::handle).map(|handle| &**handle), device, blocking)
 }
 
 /// The device that a buffer is on, once it is not too far behind its callers.

@@ -48,7 +48,7 @@ impl<'a> RowTerms<'a> {
     pub fn program(&self) -> Result<RowProgram> {
         let program = program_arg(self.list, &self.inputs, self.shape)?;
         let row_axes = size_arg(self.row_axes, "row_axes")? as usize;
-        Ok(RowProgram { program, row_axes, outputs: self.outputs.clone() })
+        Ok(RowProgram { program, row_axes, outputs: self.outputs.clone(), summed: None })
     }
 }
 

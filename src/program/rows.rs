@@ -21,6 +21,19 @@ pub struct RowProgram {
     pub row_axes: usize,
     /// The results: each goes to dense memory of its own.
     pub outputs: Vec<RowOutput>,
+    /// An input that is a sum of several parts.
+    pub summed: Option<SummedInput>,
+}
+
+/// A dense input of f64 whose buffer has several parts of as many elements, one after the other. An element is the sum of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SummedInput {
+    /// The input.
+    pub input: usize,
+    /// How many parts there are.
+    pub parts: u64,
+    /// What is made of the sum: a value that is a result, too.
+    pub result: usize,
 }
 
 /// A result of a row program.
@@ -66,7 +79,7 @@ impl RowProgram {
     /// The layout of a sound program. Fails for one that is not.
     pub fn check(&self) -> Result<SoundRows> {
         let argument = |text: &'static str| Err(Error::Argument(text.into()));
-        let Self { program, row_axes, outputs } = self;
+        let Self { program, row_axes, outputs, .. } = self;
         if !(1..=program.shape.len()).contains(row_axes) || program.output.is_some() {
             return argument("rows: expected some of the axes of the iteration space");
         }

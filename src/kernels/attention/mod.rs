@@ -8,8 +8,6 @@ mod kernel;
 mod tests;
 mod update;
 
-use std::sync::Arc;
-
 use super::contraction::OperandView;
 use super::fusion::Epilogue;
 use super::launch;
@@ -114,7 +112,7 @@ impl Attention<'_> {
         {
             let (ty, accumulator, queries) = (self.ty, strategy.accumulator, batches * queries);
             let text = CombinationText { ty, accumulator, total, splits, queries, values };
-            cx.set_producer(&result, Arc::new(Combination { partials, text }));
+            cx.set_producer(&result, Combination { partials, text });
         }
         let result = Buffer::new(bytes, result);
         let updated = memory.into_iter().flatten().map(|memory| memory.updated);

@@ -10,17 +10,17 @@ use crate::program::epilogue::EpilogueProgram;
 use crate::program::{Attribute, Axes, Input, Node, PaddedCoordinate, PaddedView, Program, Source, op};
 use crate::tuning::contraction::{EpilogueUse, Method, Strategy, TILES, choose_with_tile, epilogue_use};
 
-fn upload(cx: &Context, count: u64, seed: u64) -> Buffer {
+pub(super) fn upload(cx: &Context, count: u64, seed: u64) -> Buffer {
     let numbers: Vec<f32> = (seed..seed + count).map(|i| (i * 2_654_435_761 % 61) as f32 / 8.0 - 4.0).collect();
     cx.uncaptured().upload(bytemuck::cast_slice(&numbers), Blocking::Allowed).unwrap()
 }
 
-fn bits(cx: &Context, buffer: &Buffer) -> Vec<u8> {
+pub(super) fn bits(cx: &Context, buffer: &Buffer) -> Vec<u8> {
     cx.uncaptured().read(buffer, 0, buffer.len()).unwrap().bytes().to_vec()
 }
 
 /// Matrices of f32, `[batch, m, n, k]`.
-fn contraction([a, b]: &[Buffer; 2], [batch, m, n, k]: [u64; 4], ty: Type) -> Contraction<'_> {
+pub(super) fn contraction([a, b]: &[Buffer; 2], [batch, m, n, k]: [u64; 4], ty: Type) -> Contraction<'_> {
     let axis = |dim: u64, [a, b, c]: [u64; 3]| vec![Axis { dim, a: a as i64, b: b as i64, c: c as i64, padded: None }];
     let view = |buffer| OperandView { buffer, ty: Type::F32, offset: 0 };
     Contraction {
@@ -115,7 +115,7 @@ fn check_program(
             let separate = compute_bound || cx.caps().exponential_loops;
             assert_eq!(uses == EpilogueUse::Separate, separate, "{:?}", strategy.method);
         }
-        launch::run(cx, &strategy, [&*a, &*b], epilogue).unwrap()
+        launch::run(cx, &strategy, [&a, &b], epilogue).unwrap()
     };
     let EpilogueResults { result, elements } = run(Some(&epilogue));
     let alone = run(None).result;

@@ -1,5 +1,7 @@
 //! Carries out a strategy: copies operands and launches kernels. This module chooses nothing.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::few_rows::{FewRowsArgs, FewRowsKernel};
@@ -8,7 +10,7 @@ use super::panels::{MatmulOperand, PanelResult, Panels};
 use super::stores::KernelEpilogue;
 use crate::error::Attempt;
 use crate::graph::{Context, Operand};
-use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, RowSource};
+use crate::kernels::fusion::{self, Destination, Epilogue, EpilogueLaunch, EpilogueResults, PartialSum, RowSource};
 use crate::kernels::{assemble, launch};
 use crate::memory::{Allocation, AllocationHandle, Buffer};
 use crate::program::epilogue::EpilogueReduction;
@@ -26,7 +28,7 @@ use crate::tuning::fusion::{epilogue_vectors, reduces_results, takes_two_passes}
 pub fn run(
     cx: &Context,
     strategy: &Strategy,
-    operands: [&AllocationHandle; 2],
+    operands: [&Arc<AllocationHandle>; 2],
     epilogue: Option<&Epilogue>,
 ) -> Attempt<EpilogueResults> {
     let _batch = strategy.one_batch.then(|| cx.batch());
@@ -53,7 +55,7 @@ pub fn run(
 pub fn with_prologue(
     cx: &Context,
     strategy: &Strategy,
-    operands: [&AllocationHandle; 2],
+    operands: [&Arc<AllocationHandle>; 2],
     (source, position): (RowSource, usize),
     epilogue: Option<&Epilogue>,
 ) -> Attempt<Option<EpilogueResults>> {
@@ -78,18 +80,18 @@ pub fn with_prologue(
 }
 
 /// Memory for the copies that a strategy asks for.
-fn allocate_copies(cx: &Context, strategy: &Strategy) -> Attempt<SmallVec<[AllocationHandle; 2]>> {
+fn allocate_copies(cx: &Context, strategy: &Strategy) -> Attempt<SmallVec<[Arc<AllocationHandle>; 2]>> {
     if strategy.copies.is_empty() {
         return Ok(SmallVec::new());
     }
-    let copies = strategy.copies.iter().map(|copy| cx.allocate(copy.bytes)).collect::<Attempt<_>>()?;
+    let copies = strategy.copies.iter().map(|copy| Ok(Arc::new(cx.allocate(copy.bytes)?))).collect::<Attempt<_>>()?;
     // A caller that may not block and has to wait for the result's memory has recorded nothing in vain.
     drop(cx.allocate(strategy.shape.groups().elements() * strategy.shape.ty.size())?);
     Ok(copies)
 }
 
 /// Writes the elements of a copy that exist, and zeros for the others.
-fn write_copy(cx: &Context, copy: &OperandCopy, from: &AllocationHandle, to: &AllocationHandle) -> Attempt<()> {
+fn write_copy(cx: &Context, copy: &OperandCopy, from: &Arc<AllocationHandle>, to: &AllocationHandle) -> Attempt<()> {
     if copy.has_zeros() {
         cx.zero(to, copy.bytes)?;
     }
@@ -109,7 +111,7 @@ fn write_copy(cx: &Context, copy: &OperandCopy, from: &AllocationHandle, to: &Al
 struct OrderedContraction<'a> {
     cx: &'a Context<'a>,
     shape: &'a ContractionShape,
-    operands: [&'a AllocationHandle; 2],
+    operands: [&'a Arc<AllocationHandle>; 2],
 }
 
 /// An epilogue, and whether a kernel holds it once.
@@ -245,7 +247,7 @@ impl OrderedContraction<'_> {
             return self.store(epilogue, partial_results, kernel);
         }
         let elements = self.shape.groups().elements();
-        let partial_sums = self.cx.allocate(splits * elements * ty.size())?;
+        let partial_sums = Arc::new(self.cx.allocate(splits * elements * ty.size())?);
         kernel(Destination::Buffer(&partial_sums), false)?;
         sum_splits(self.cx, self.shape.ty, (ty, [splits, elements]), &partial_sums, epilogue)
     }
@@ -298,7 +300,7 @@ fn sum_splits(
     cx: &Context,
     ty: Type,
     (partial, [splits, elements]): (Type, [u64; 2]),
-    partial_sums: &AllocationHandle,
+    partial_sums: &Arc<AllocationHandle>,
     epilogue: TakenEpilogue,
 ) -> Attempt<EpilogueResults> {
     let shape: Axes<u64> = [splits, elements].into_iter().collect();
@@ -309,7 +311,15 @@ fn sum_splits(
     let (inputs, nodes) = (SmallVec::from_iter([input]), SmallVec::from_iter([sum]));
     let program = Program { inputs, nodes, shape, output: None };
     let operand = Operand::Buffer(partial_sums, splits * elements * partial.size());
-    run_reduction(cx, &program, &[operand], epilogue)
+    let results = run_reduction(cx, &program, &[operand], epilogue)?;
+    let epilogue = epilogue.map(|(epilogue, _)| epilogue);
+    if cx.is_captured()
+        && partial == Type::F64
+        && let Some(sum) = PartialSum::of(ty, [splits, elements], partial_sums, epilogue)
+    {
+        cx.set_producer(&*results.result.allocation()?, sum);
+    }
+    Ok(results)
 }
 
 fn run_reduction(

@@ -18,6 +18,8 @@ mod matmul;
 mod padding;
 mod panels;
 #[cfg(test)]
+mod partial_sum_tests;
+#[cfg(test)]
 mod prologue_tests;
 mod stores;
 
@@ -101,14 +103,14 @@ impl Contraction<'_> {
             None => combination(0).or_else(|| combination(1)),
         };
         if let Some(source) = source
-            && let Some(results) = launch::with_prologue(cx, &strategy, [&*a, &*b], source, epilogue)?
+            && let Some(results) = launch::with_prologue(cx, &strategy, [&a, &b], source, epilogue)?
         {
             return Ok(results);
         }
         if let Some((row, position)) = row {
             row.write(cx, [&a, &b][position])?;
         }
-        launch::run(cx, &strategy, [&*a, &*b], epilogue)
+        launch::run(cx, &strategy, [&a, &b], epilogue)
     }
 
     /// What the strategy is chosen by; fails where it makes no sense.
@@ -153,7 +155,7 @@ mod tests {
     ) -> Buffer {
         let [a, b] = [contraction.a.buffer, contraction.b.buffer].map(|buffer| buffer.allocation().unwrap());
         let strategy = choose(contraction.checked_shape(cx).unwrap()).unwrap();
-        launch::run(cx, &strategy, [&*a, &*b], None).unwrap().result
+        launch::run(cx, &strategy, [&a, &b], None).unwrap().result
     }
 
     /// The result by a tile, or by the strategy that suits the device.

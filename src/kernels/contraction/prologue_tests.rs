@@ -59,7 +59,7 @@ fn norm(ty: Type, len: u64) -> RowProgram {
         shape: [1, len].into_iter().collect(),
         output: None,
     };
-    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 10, of_element: true }] }
+    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 10, of_element: true }], summed: None }
 }
 
 /// A row of `k` numbers, the operand of that position, with a matrix whose neighbours in memory are those along k or the other way.
@@ -115,7 +115,7 @@ fn check(cx: &Context, (ty, position): (Type, usize), [n, k]: [u64; 2], along_k:
 
     let strategy = choose(contraction().checked_shape(cx).unwrap(), cx.caps()).unwrap();
     let [row_memory, matrix_memory] = [&memory, &matrix].map(|buffer| buffer.allocation().unwrap());
-    let [a, b] = if position == 0 { [&*row_memory, &*matrix_memory] } else { [&*matrix_memory, &*row_memory] };
+    let [a, b] = if position == 0 { [&row_memory, &matrix_memory] } else { [&matrix_memory, &row_memory] };
     let one = launch::with_prologue(cx, &strategy, [a, b], (RowSource::Program(&row), position), None).unwrap();
     let takes = matches!(strategy.method, Method::Reduction(_)) && !cx.caps().cpu;
     // Longer rows may be split over workgroups, or keep too much for shared memory.

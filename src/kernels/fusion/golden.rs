@@ -221,7 +221,12 @@ fn prologues() -> Vec<(&'static str, Program, RowProgram, Option<EpilogueProgram
         let inputs = [view(ty, 0, &[0, 1]), view(ty, 0, &strides)];
         (
             program(&[columns, 768], &inputs, &nodes),
-            RowProgram { program: row, row_axes: 1, outputs: vec![RowOutput { value: 6, of_element: true }] },
+            RowProgram {
+                program: row,
+                row_axes: 1,
+                outputs: vec![RowOutput { value: 6, of_element: true }],
+                summed: None,
+            },
         )
     };
     let [(leading, norm), (last, narrow)] = [product(Type::F32, 1024, [1, 1024]), product(Type::BF16, 512, [768, 1])];
@@ -250,7 +255,7 @@ fn softmax() -> RowProgram {
         node("divide", Type::F32, &[3, 4]),
     ];
     let program = program(&[8192, 1024], &[dense(Type::F32, &[8192, 1024])], &nodes);
-    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 5, of_element: true }] }
+    RowProgram { program, row_axes: 1, outputs: vec![RowOutput { value: 5, of_element: true }], summed: None }
 }
 
 /// The kernel of a row program.

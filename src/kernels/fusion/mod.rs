@@ -6,10 +6,12 @@ mod epilogue;
 mod golden;
 mod kernel;
 mod maps;
+mod partial_sum;
 mod prologue;
 mod rows;
 
 pub use maps::run_maps;
+pub use partial_sum::PartialSum;
 pub use prologue::RowSource;
 pub use rows::{Row, run_rows};
 

@@ -1,6 +1,7 @@
 //! Runs row programs: checks one against the device and its operands, and launches its kernel.
 
 use super::kernel::ProgramArgs;
+use super::partial_sum::{PartialSum, SummingRows};
 use crate::device::Capabilities;
 use crate::error::{Attempt, Error, Result};
 use crate::graph::{Context, Operand, Params};
@@ -20,8 +21,15 @@ pub fn run_rows(cx: &Context, rows: &RowProgram, operands: &[Operand]) -> Attemp
     let sound = check(cx, rows, operands)?;
     let results = allocate_results(cx, rows, &sound)?;
     let allocations = results.iter().map(Buffer::allocation).collect::<Result<Vec<_>>>()?;
-    let allocations: Vec<&AllocationHandle> = allocations.iter().map(|allocation| &**allocation).collect();
-    launch_rows(cx, rows, &sound, operands, &allocations)?;
+    let mut allocations: Vec<&AllocationHandle> = allocations.iter().map(|allocation| &**allocation).collect();
+    let found = PartialSum::find(cx, operands);
+    match found.as_ref().and_then(|(input, sum)| sum.join(rows, operands, *input)) {
+        None => launch_rows(cx, rows, &sound, operands, &allocations)?,
+        Some(SummingRows { rows, operands, sum }) => {
+            allocations.push(sum);
+            launch_rows(cx, &rows, &check(cx, &rows, &operands)?, &operands, &allocations)?;
+        }
+    }
     drop(allocations);
     Ok(results)
 }
@@ -124,8 +132,10 @@ impl<'a> Row<'a> {
 fn check_operands(rows: &RowProgram, sound: &SoundRows, operands: &[Operand]) -> Result<()> {
     let inputs = &rows.program.inputs;
     let sizes = inputs.iter().zip(operands).zip(&sound.layout.required_lengths);
-    let mut fits = sizes.map(|((input, operand), length)| {
-        length.checked_mul(input.ty.size()).is_some_and(|needed| needed <= operand.bytes().unwrap_or(0))
+    let parts = |input: usize| rows.summed.filter(|summed| summed.input == input).map_or(1, |summed| summed.parts);
+    let mut fits = sizes.enumerate().map(|(i, ((input, operand), length))| {
+        let needed = length.checked_mul(input.ty.size()).and_then(|bytes| bytes.checked_mul(parts(i)));
+        needed.is_some_and(|needed| needed <= operand.bytes().unwrap_or(0))
     });
     if operands.len() != inputs.len() || !fits.all(|fits| fits) {
         return Err(Error::SizeMismatch);
@@ -176,6 +186,9 @@ impl KernelSpec for RowKernel {
         let program = ProgramArgs { program, layout, operands, prefix: "", given: None, index64: layout.index64 };
         for (position, (&result, (ty, _))) in args.results.iter().zip(args.rows.results()).enumerate() {
             params.write(result, ty.storage(), ("result", position));
+        }
+        if let Some(sum) = args.results.last().filter(|_| args.rows.summed.is_some()) {
+            params.overwrites(sum);
         }
         params.operations(args.sound.operations(&args.rows.program));
         program.inputs(params);

@@ -34,6 +34,9 @@ impl RowEmitter<'_> {
             let ty = self.program().inputs[input].ty;
             return load(ty, &immediate(ty, &format!("p.scalar{input}")));
         };
+        if self.is_summed(input) && !self.emitter.is_given(input) {
+            return format!("sum_of_parts(p.input{input}, of_row * p.reduced + r, p.rows * p.reduced)");
+        }
         self.emitter.input(input, view)
     }
 
@@ -99,6 +102,11 @@ impl RowEmitter<'_> {
             let (input, storage, view) = (given.input, given.storage, given.view);
             let _ = match self.emitter.is_broadcast(input) {
                 true => writeln!(text, "  {storage} q{input} = AT({storage}, p.input{input}, index{view});"),
+                false if self.is_summed(input) => writeln!(
+                    text,
+                    "  {} q{input} = sums_of_parts(p.input{input}, of_row * p.reduced + first, p.rows * p.reduced);",
+                    vec4_of(storage)
+                ),
                 false => writeln!(
                     text,
                     "  {} q{input} = LOAD_VEC4({storage}, p.input{input}, index{view} / 4);",

@@ -5,6 +5,7 @@
 
 mod elements;
 mod exchange;
+mod parts;
 mod prologue;
 
 use std::collections::BTreeSet;
@@ -101,6 +102,7 @@ pub fn emit_rows(
     let emitter = RowEmitter::new(rows, sound, schedule, caps);
     let mut text = emitter.head(parameters);
     emitter.macros(&mut text);
+    emitter.parts(&mut text);
     let _ = writeln!(text, "layout(local_size_x = {}) in;", schedule.rows * schedule.lanes);
     emitter.memory(&mut text);
     text.push_str("void main() {\n  IDX group = workgroup();\n  if (group >= p.groups) return;\n");
@@ -213,11 +215,11 @@ impl<'a> RowEmitter<'a> {
         found
     }
 
-    /// Inputs and compute-bound values that more than one pass needs.
+    /// Inputs, compute-bound values and what is made of a sum of parts, where more than one pass needs them.
     fn values_to_keep(&self) -> BTreeSet<usize> {
         let costly = |value: usize| {
             match self.node(value) {
-                Some(node) => node.op.real.is_some_and(|formula| formula.compute_bound),
+                Some(node) => node.op.real.is_some_and(|formula| formula.compute_bound) || self.is_made_of_sum(value),
                 // A CPU device's caches are the memory that its workgroups share.
                 None => !self.emitter.caps.cpu && self.schedule.kept != KeptValues::Memory,
             }
