@@ -6,6 +6,8 @@ defmodule Nx.Vulkan.Compiler.TraceCache do
   # Traces are persistent terms, which are read without a copy. An atomic beside each has the time of its last use,
   # so a look-up takes no lock. Two processes that trace the same function at the same time both do it: neither waits
   # for the other, and a process that dies meanwhile leaves nothing behind.
+  #
+  # Each process remembers the traces that it found last: keys are compared in a fifth of the time that hashing one takes.
 
   import Nx.Vulkan.HookOperation, only: [is_hook: 1]
 
@@ -17,6 +19,8 @@ defmodule Nx.Vulkan.Compiler.TraceCache do
   @most_kept 1024
   # The BEAM looks at all processes when it erases a persistent term, so evictions are rare and of several.
   @evicted_at_once 64
+  # Traces that a process remembers: those of a loop over a few definitions.
+  @most_remembered 4
   # Elements of all tensors that a kept trace holds.
   @most_elements 4096
   @on_load :make_counter
@@ -30,9 +34,23 @@ defmodule Nx.Vulkan.Compiler.TraceCache do
   @doc "The trace that is kept for the key, or `nil`."
   @spec get(term()) :: term()
   def get(key) do
-    with {last_use, trace} <- :persistent_term.get({__MODULE__, key}, nil) do
+    remembered = Process.get(__MODULE__, [])
+
+    with {_key, last_use, trace} <- remembered(remembered, key) || find(key, remembered) do
       touch(last_use)
       trace
+    end
+  end
+
+  defp remembered([{key, _last_use, _trace} = found | _], key), do: found
+  defp remembered([_other | others], key), do: remembered(others, key)
+  defp remembered([], _key), do: nil
+
+  defp find(key, remembered) do
+    with {last_use, trace} <- :persistent_term.get({__MODULE__, key}, nil) do
+      found = {key, last_use, trace}
+      Process.put(__MODULE__, [found | Enum.take(remembered, @most_remembered - 1)])
+      found
     end
   end
 
