@@ -25,7 +25,8 @@ pub struct RowProgram {
     pub summed: Option<SummedInput>,
 }
 
-/// A dense input of f64 whose buffer has several parts of as many elements, one after the other. An element is the sum of its parts.
+/// A dense input of f32 or f64 whose buffer has several parts of as many elements, one after the other. An element is the sum of its parts, formed
+/// in double.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SummedInput {
     /// The input.

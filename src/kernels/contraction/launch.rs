@@ -314,8 +314,7 @@ fn sum_splits(
     let results = run_reduction(cx, &program, &[operand], epilogue)?;
     let epilogue = epilogue.map(|(epilogue, _)| epilogue);
     if cx.is_captured()
-        && partial == Type::F64
-        && let Some(sum) = PartialSum::of(ty, [splits, elements], partial_sums, epilogue)
+        && let Some(sum) = PartialSum::of(ty, (partial, [splits, elements]), partial_sums, epilogue, cx.caps())
     {
         cx.set_producer(&*results.result.allocation()?, sum);
     }

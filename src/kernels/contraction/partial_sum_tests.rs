@@ -64,9 +64,25 @@ enum Reader {
     Twice,
 }
 
-/// The commands of a recorded product of k in several parts, followed by row programs.
-fn commands(cx: &Context, sizes: [u64; 3], (ty, parts): (Type, u64), epilogue: bool, reader: Reader) -> usize {
-    let ([m, n, k], name) = (sizes, format!("{sizes:?} {ty:?} in {parts} parts, {epilogue}, {reader:?}"));
+/// A product of f32 whose k is in several parts.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    sizes: [u64; 3],
+    parts: u64,
+    /// Whether the sums of the parts are doubles, where the device has them.
+    doubles: bool,
+    /// The type of the result.
+    ty: Type,
+    /// Whether it has an epilogue.
+    epilogue: bool,
+}
+
+/// The commands of a recorded product, followed by row programs.
+fn commands(cx: &Context, split: Split, reader: Reader) -> usize {
+    let Split { sizes: [m, n, k], parts, doubles, ty, epilogue } = split;
+    let name = format!("{split:?}, {reader:?}");
+    let mut caps = cx.caps().clone();
+    caps.float64 &= doubles;
     let factors = [upload(cx, m * k, 1), upload(cx, k * n, 77)];
     let others = [upload(cx, n, 5), upload(cx, m * n, 9)];
     let buffers = factors.iter().chain(&others).collect::<Vec<_>>();
@@ -79,7 +95,7 @@ fn commands(cx: &Context, sizes: [u64; 3], (ty, parts): (Type, u64), epilogue: b
     let multiply = |cx: &Context| {
         let program = Epilogue { program: residual(ty, [m, n]), operands: &operands[2..] };
         let shape = contraction(&factors, [1, m, n, k], ty).checked_shape(cx)?;
-        let strategy = choose_with_tile(shape, cx.caps(), (TILES[8], parts))?;
+        let strategy = choose_with_tile(shape, &caps, (TILES[8], parts))?;
         let results = launch::run(cx, &strategy, [&allocations[0], &allocations[1]], epilogue.then_some(&program))?;
         Ok([results.result])
     };
@@ -135,13 +151,13 @@ fn row_programs_add_up_the_parts_of_a_product() {
     if cx.caps().exponential_loops {
         return;
     }
-    // Parts are doubles where the device has them.
-    let own = usize::from(!cx.caps().float64);
     // Vectors of four neighbours, and single ones.
-    for sizes in [[33, 36, 200], [5, 21, 300]] {
-        for (ty, parts) in [(Type::F32, 3), (Type::BF16, 2), (Type::F16, 5)] {
+    for (sizes, doubles) in [([33, 36, 200], true), ([33, 36, 200], false), ([5, 21, 300], true), ([5, 21, 300], false)]
+    {
+        for (ty, parts) in [(Type::F32, 3), (Type::F32, 13), (Type::BF16, 2), (Type::F16, 5)] {
+            let own = usize::from(!cx.caps().float64 || !doubles && ty != Type::F32);
             for epilogue in [false, true] {
-                let commands = |reader| commands(cx, sizes, (ty, parts), epilogue, reader);
+                let commands = |reader| commands(cx, Split { sizes, parts, doubles, ty, epilogue }, reader);
                 assert_eq!(commands(Reader::Nothing), 2 + own);
                 assert_eq!(commands(Reader::Caller), 2 + own);
                 // The second row program reads the sum that the first one stores.
@@ -155,5 +171,6 @@ fn row_programs_add_up_the_parts_of_a_product() {
         }
     }
     // Parts that one workgroup reads for long.
-    assert_eq!(commands(cx, [2, 8200, 64], (Type::F32, 2), true, Reader::Nothing), 3);
+    let long = Split { sizes: [2, 8200, 64], parts: 2, doubles: true, ty: Type::F32, epilogue: true };
+    assert_eq!(commands(cx, long, Reader::Nothing), 3);
 }

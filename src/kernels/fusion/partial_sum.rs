@@ -1,12 +1,12 @@
 //! Sums whose parts lie in memory: a product that was split along k leaves them, and a kernel adds them up to the result. A row program that
-//! reads the result may add them up itself, and store the result, too: that kernel is left out then. Parts are doubles: exact conversions from f32
-//! take an H200 as long as the kernel.
+//! reads the result may add them up itself, and store the result, too: that kernel is left out then.
 
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
 use super::epilogue::Epilogue;
+use crate::device::Capabilities;
 use crate::graph::{Context, Operand};
 use crate::memory::AllocationHandle;
 use crate::program::epilogue::EpilogueProgram;
@@ -22,6 +22,8 @@ pub struct PartialSum {
     partials: Arc<AllocationHandle>,
     /// How many parts there are.
     parts: u64,
+    /// The type of the parts' sums.
+    partial: Type,
     /// Elements of a part.
     elements: u64,
     /// The type of the sum.
@@ -44,15 +46,21 @@ pub(super) struct SummingRows<'a> {
 }
 
 impl PartialSum {
-    /// The sum in type `ty` of parts of type f64, and what an epilogue made of it. `None` where a row program does not compute the same.
+    /// The sum in type `ty` of parts of type `partial`, and what an epilogue made of it. `None` where a row program does not compute the same, or is
+    /// not faster: a sum of eight parts of f32 as bf16, with its exact conversions, takes an H200 as long as a kernel of its own.
     pub fn of(
         ty: Type,
-        [parts, elements]: [u64; 2],
+        (partial, [parts, elements]): (Type, [u64; 2]),
         partials: &Arc<AllocationHandle>,
         epilogue: Option<&Epilogue>,
+        caps: &Capabilities,
     ) -> Option<Self> {
-        // A sum of doubles that is one itself is compensated.
-        let is_wider = ty.compute() == Compute::Float;
+        // Such sums are formed in double and rounded once.
+        let in_double = match partial {
+            Type::F64 => ty.compute() == Compute::Float,
+            Type::F32 => ty == Type::F32 && caps.float64,
+            _ => false,
+        };
         let epilogue = match epilogue {
             None => None,
             Some(Epilogue { program, operands }) => {
@@ -68,7 +76,7 @@ impl PartialSum {
                 Some(SumEpilogue { program: program.clone(), operands })
             }
         };
-        is_wider.then(|| Self { partials: partials.clone(), parts, elements, ty, epilogue })
+        in_double.then(|| Self { partials: partials.clone(), parts, partial, elements, ty, epilogue })
     }
 
     /// Of the operands of a row program the first that is such a sum, with its position.
@@ -92,7 +100,7 @@ impl PartialSum {
         }
         let rows = self.joined(rows, input)?;
         let mut operands: SmallVec<[Operand; 8]> = operands.iter().copied().collect();
-        operands[input] = Operand::Buffer(&self.partials, self.parts * self.elements * Type::F64.size());
+        operands[input] = Operand::Buffer(&self.partials, self.parts * self.elements * self.partial.size());
         let others = self.epilogue.iter().flat_map(|epilogue| &epilogue.operands);
         operands.extend(others.map(|(allocation, bytes)| Operand::Buffer(allocation, *bytes)));
         Some(SummingRows { rows, operands, sum })
@@ -136,7 +144,7 @@ impl PartialSum {
         };
         let mut inputs = program.inputs.clone();
         let strides = dense_strides(&program.shape);
-        inputs[input] = Input { ty: Type::F64, source: Source::View { offset: 0, strides } };
+        inputs[input] = Input { ty: self.partial, source: Source::View { offset: 0, strides } };
         inputs.extend(others.iter().enumerate().filter(|(i, _)| *i != element).map(|(_, other)| other.clone()));
         let node = |node: &Node, number: &dyn Fn(usize) -> usize| Node {
             args: node.args.iter().map(|&arg| number(arg)).collect(),

@@ -248,6 +248,9 @@ impl<'a> RowEmitter<'a> {
         let mut files = vec!["indices.glsl"];
         storages.extend(self.rows.results().map(|(ty, _)| ty.storage()));
         let accumulators = program.nodes.iter().filter_map(|node| self.accumulator(node));
+        if self.rows.summed.is_some() {
+            computes.push(Compute::Double);
+        }
         if self.schedule.kept == KeptValues::Memory {
             storages.extend(self.kept.iter().map(|&value| program.type_of(value).compute().glsl()));
         }
