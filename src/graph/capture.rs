@@ -62,6 +62,9 @@ pub(super) struct CapturedLaunch {
     pub operations: u64,
 }
 
+/// The commands after which a producer is forgotten: until then it keeps its memory.
+const REMEMBERED_COMMANDS: usize = 16;
+
 /// What a kernel computed an allocation's contents from.
 struct Producer {
     id: u64,
@@ -183,9 +186,11 @@ impl Capture {
         self.producers.retain(|producer| producer.commands <= commands);
     }
 
-    /// What the contents of an allocation were computed from, until a command writes it again.
+    /// What the contents of an allocation were computed from, until a command writes it again or many have come.
     pub fn set_producer(&mut self, allocation: &Allocation, value: Arc<dyn Any + Send + Sync>) {
-        self.producers.push(Producer { id: allocation.id, commands: self.commands.len(), value });
+        let commands = self.commands.len();
+        self.producers.retain(|producer| producer.commands + REMEMBERED_COMMANDS > commands);
+        self.producers.push(Producer { id: allocation.id, commands, value });
     }
 
     pub fn producer(&self, allocation: &Allocation) -> Option<Arc<dyn Any + Send + Sync>> {

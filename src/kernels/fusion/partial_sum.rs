@@ -117,6 +117,7 @@ impl PartialSum {
             && is_dense(&program.inputs[input].source, &program.shape)
             && program.elements() == self.elements
             && epilogue.is_none_or(|epilogue| epilogue.program.shape == program.shape)
+            && self.parts * self.elements <= i32::MAX as u64
             && !gathered
             && rows.outputs.len() < MAX_OUTPUTS
             && sums_parts(self.parts, row);
@@ -151,8 +152,8 @@ impl PartialSum {
             ..node.clone()
         };
         let added = Node { op: op::AS_TYPE, ty: self.ty, args: smallvec![input], attribute: Attribute::None };
-        let nodes = nodes.iter().map(|own| node(own, &of_epilogue));
-        let nodes = [added].into_iter().chain(nodes).chain(program.nodes.iter().map(|own| node(own, &of_rows)));
+        let nodes = nodes.iter().map(|each| node(each, &of_epilogue));
+        let nodes = [added].into_iter().chain(nodes).chain(program.nodes.iter().map(|each| node(each, &of_rows)));
         let program = Program { inputs, nodes: nodes.collect(), shape: program.shape.clone(), output: None };
         let mut outputs: Vec<RowOutput> =
             rows.outputs.iter().map(|output| RowOutput { value: of_rows(output.value), ..*output }).collect();
