@@ -21,7 +21,7 @@ pub struct RowProgram {
     pub row_axes: usize,
     /// The results: each goes to dense memory of its own.
     pub outputs: Vec<RowOutput>,
-    /// An input that is a sum of several parts.
+    /// An input that is a sum of several parts. What is made of the sum is the last result then.
     pub summed: Option<SummedInput>,
 }
 
@@ -33,8 +33,6 @@ pub struct SummedInput {
     pub input: usize,
     /// How many parts there are.
     pub parts: u64,
-    /// What is made of the sum: a value that is a result, too.
-    pub result: usize,
 }
 
 /// A result of a row program.

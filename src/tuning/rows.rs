@@ -31,7 +31,7 @@ const MAX_PREFETCHED_BYTES: u64 = 64;
 const MIN_SHARED_ROW: u64 = 32;
 /// The bytes of shared memory that a workgroup keeps values in: a GPU's multiprocessor runs several workgroups at once.
 const MAX_KEPT_BYTES: u64 = 16 << 10;
-/// The most elements of a row's parts that a row program adds up, as one workgroup reads them. 128 rows of 768 f32 in 5 and 13 parts take an H200 6.2
+/// The most elements of a row's parts that a row program adds up, as one workgroup reads them. 128 rows of 768 f32 in 5 and 11 parts take an H200 6.2
 /// and 7.4 µs with the sum, and 5.3 and 5.7 without, where the sum takes 4.2 and 4.5.
 const MAX_SUMMED: u64 = 16 << 10;
 

@@ -61,6 +61,9 @@ impl PartialSum {
             Type::F32 => ty == Type::F32 && caps.float64,
             _ => false,
         };
+        if !in_double {
+            return None;
+        }
         let epilogue = match epilogue {
             None => None,
             Some(Epilogue { program, operands }) => {
@@ -76,7 +79,7 @@ impl PartialSum {
                 Some(SumEpilogue { program: program.clone(), operands })
             }
         };
-        in_double.then(|| Self { partials: partials.clone(), parts, partial, elements, ty, epilogue })
+        Some(Self { partials: partials.clone(), parts, partial, elements, ty, epilogue })
     }
 
     /// Of the operands of a row program the first that is such a sum, with its position.
@@ -158,7 +161,7 @@ impl PartialSum {
         let mut outputs: Vec<RowOutput> =
             rows.outputs.iter().map(|output| RowOutput { value: of_rows(output.value), ..*output }).collect();
         outputs.push(RowOutput { value: result, of_element: true });
-        let summed = Some(SummedInput { input, parts: self.parts, result });
+        let summed = Some(SummedInput { input, parts: self.parts });
         let values = program.inputs.len() + program.nodes.len();
         (values <= MAX_VALUES).then_some(RowProgram { program, row_axes: rows.row_axes, outputs, summed })
     }

@@ -104,7 +104,7 @@ impl RowEmitter<'_> {
                 true => writeln!(text, "  {storage} q{input} = AT({storage}, p.input{input}, index{view});"),
                 false if self.is_summed(input) => writeln!(
                     text,
-                    "  {} q{input} = sums_of_parts(p.input{input}, of_row * p.reduced + first, p.rows * p.reduced);",
+                    "  {} q{input} = sum_of_parts(p.input{input}, of_row * p.reduced + first, p.rows * p.reduced);",
                     vec4_of(storage)
                 ),
                 false => writeln!(

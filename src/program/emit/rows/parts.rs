@@ -17,40 +17,29 @@ impl RowEmitter<'_> {
         self.rows.summed.is_some_and(|summed| summed.input == input)
     }
 
-    /// Whether the value is what is made of such a sum.
+    /// Whether the value is what is made of such a sum: the last result.
     pub(super) fn is_made_of_sum(&self, value: usize) -> bool {
-        self.rows.summed.is_some_and(|summed| summed.result == value)
+        self.rows.summed.is_some() && self.rows.outputs.last().is_some_and(|output| output.value == value)
     }
 
-    /// `sum_of_parts` gives the sum of an element's parts, which lie `elements` apart, and `sums_of_parts` those of four neighbours.
+    /// `sum_of_parts` gives the sum of an element's parts, which lie `elements` apart or, where the loop gives vectors, those of four neighbours.
     pub(super) fn parts(&self, text: &mut String) {
-        let Some(SummedInput { input, .. }) = self.rows.summed else { return };
-        let storage = self.program().inputs[input].ty.storage();
-        let scalar = |part| format!("AT({storage}, parts, index + {part} * elements)");
-        self.parts_function(text, "sum_of_parts", [storage, "double"], &[""], &scalar);
-        if self.emitter.is_given(input) {
-            let vector = |part| format!("LOAD_VEC4({storage}, parts, (index + {part} * elements) / 4)");
-            let components = [".x", ".y", ".z", ".w"];
-            self.parts_function(text, "sums_of_parts", [vec4_of(storage), "dvec4"], &components, &vector);
-        }
-    }
-
-    /// A function of that name: the types of what it returns and of the sum, the suffixes of their components, and what it loads of a part.
-    fn parts_function(
-        &self,
-        text: &mut String,
-        name: &str,
-        [value, sum]: [&str; 2],
-        components: &[&str],
-        load: &dyn Fn(u64) -> String,
-    ) {
-        let Some(SummedInput { input, parts, .. }) = self.rows.summed else { return };
+        let Some(SummedInput { input, parts }) = self.rows.summed else { return };
         let ty = self.program().inputs[input].ty;
+        let storage = ty.storage();
+        let (value, sum, components) = match self.emitter.is_given(input) {
+            true => (vec4_of(storage), "dvec4", &[".x", ".y", ".z", ".w"][..]),
+            false => (storage, "double", &[""][..]),
+        };
+        let load = |part: u64| match components {
+            [_] => format!("AT({storage}, parts, index + {part} * elements)"),
+            _ => format!("LOAD_VEC4({storage}, parts, (index + {part} * elements) / 4)"),
+        };
         let converted = |name: &str, from, to| {
             let each = |component: &&str| convert((format!("{name}{component}"), from), to);
             components.iter().map(each).collect::<Vec<_>>().join(", ")
         };
-        let _ = writeln!(text, "{value} {name}(Buffer_{} parts, IDX index, IDX elements) {{", ty.storage());
+        let _ = writeln!(text, "{value} sum_of_parts(Buffer_{storage} parts, IDX index, IDX elements) {{");
         let _ = writeln!(text, "  precise {sum} sum = {sum}(0.0lf);");
         for first in (0..parts).step_by(LOADED_PARTS) {
             let loaded = first..parts.min(first + LOADED_PARTS as u64);
